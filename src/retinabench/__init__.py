@@ -1,0 +1,37 @@
+"""Tells whether a deep model knows when it does not know: the public interface.
+
+    >>> import retinabench as rb
+    >>> predictions = rb.Predictions(["a", "b"], [0, 1], [0.1, 0.8])
+    >>> predictions.samples
+    1
+
+Names are imported on first use: `import retinabench` stays quick and never imports torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from retinabench.formats import read_predictions, write_predictions
+    from retinabench.predictions import Predictions
+
+__version__ = "0.1.0"
+__all__ = ["Predictions", "read_predictions", "write_predictions"]
+
+_HOME = {
+    "Predictions": "retinabench.predictions",
+    "read_predictions": "retinabench.formats",
+    "write_predictions": "retinabench.formats",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'retinabench' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

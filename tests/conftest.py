@@ -1,0 +1,22 @@
+"""What all tests share: the folder of golden vectors and real photographs, where it is at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def shared_path(*parts: str) -> Path:
+    """Return a path below the shared folder beside the checkout, or skip the test where it is absent."""
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"needs {'/'.join(('shared', *parts))} beside the checkout")
+    return path
+
+
+@pytest.fixture
+def shared():
+    return shared_path
