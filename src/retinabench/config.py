@@ -1,0 +1,194 @@
+"""A Run: everything that decides the numbers of one training, frozen; its canonical JSON is its identity.
+
+TOML files hold only differences from the defaults; `key=value` words override them:
+
+    task = "country_shift"
+    seed = 3
+    [model]
+    name = "resnet50"
+    [method]
+    name = "dropout"
+    rate = 0.1
+    [optimizer]
+    epochs = 90
+
+Where a run is computed (device, workers) is not part of it. Where its data lie is not either: the hash takes the
+data's fingerprint instead of the path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
+
+from retinabench.errors import InputError, nearest
+
+PROTOCOL = 1  # raise it when the same Run would give other numbers
+
+
+class Frozen(BaseModel):
+    """A configuration that refuses unknown keys and cannot change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
+
+
+class Model(Frozen):
+    """The network: a name of `MODELS`, its width (64 is the published size) and its stem."""
+
+    name: str = "resnet18"
+    width: int = Field(64, ge=1)
+    stem: Literal["standard", "small"] = "standard"
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        from retinabench.models import MODELS
+
+        if name not in MODELS:
+            raise ValueError(f"unknown model '{name}'. {nearest(name, MODELS)}")
+        return name
+
+
+class Optimizer(Frozen):
+    """The one training loop's settings.
+
+    lr: peak learning rate. momentum: Nesterov momentum (SGD) or beta_1 (Adam).
+    l2: adds `l2 * sum(w²)` over the weights of convolutions and linear layers to the loss.
+    l2_acts: False reproduces the released Retina Benchmark, whose L2 term was computed over an empty list.
+    schedule: step (x0.2 at one and two thirds), linear (down to `final_lr` * lr) or cosine (down to 0), after
+    `warmup` epochs of linear rise from 0. reweight: `minibatch` weighs each class by 1 / (2 p(k)), p from the batch.
+    augment: random mirror images. select: the checkpoint that predicts, by a validation score, or the last.
+    """
+
+    name: Literal["sgd", "adam"] = "sgd"
+    lr: float = Field(0.02, gt=0)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    l2: float = Field(1e-4, ge=0)
+    l2_acts: bool = True
+    epochs: int = Field(30, ge=1)
+    batch_size: int = Field(64, ge=1)
+    schedule: Literal["step", "linear", "cosine", "constant"] = "cosine"
+    warmup: float = Field(1.0, ge=0)
+    final_lr: float = Field(0.01, ge=0, le=1)
+    reweight: Literal["none", "minibatch"] = "minibatch"
+    augment: bool = True
+    precision: Literal["float32", "bfloat16"] = "float32"
+    select: Literal["auroc", "nll", "last"] = "auroc"
+
+
+class Method(Frozen):
+    """What every method's configuration has: its name, and how many posterior samples it predicts with."""
+
+    name: str
+    samples: int = Field(1, ge=1)
+
+
+def method_config(value: Any) -> Any:
+    """Build a method's configuration from its name, or from a table that holds its name."""
+    from retinabench.methods import METHODS
+
+    if isinstance(value, Method):
+        return value
+    table = {"name": value} if isinstance(value, str) else dict(value)
+    name = table.get("name", "map")
+    if name not in METHODS:
+        raise ValueError(f"unknown method '{name}'. {nearest(str(name), METHODS)}")
+    return METHODS[name].Config(**{**table, "name": name})
+
+
+AnyMethod = Annotated[SerializeAsAny[Method], BeforeValidator(method_config)]
+
+
+class Run(Frozen):
+    """One training: task, data, model, method, optimiser and seed."""
+
+    data: str
+    task: str = "country_shift"
+    model: Model = Model()
+    method: AnyMethod = Field(default_factory=lambda: method_config("map"))
+    optimizer: Optimizer = Optimizer()
+    seed: int = Field(0, ge=0)
+
+    def identity(self, fingerprint: str) -> str:
+        """Return the canonical JSON of all that decides the numbers; `fingerprint` stands for the data."""
+        content = self.model_dump(mode="json") | {"data": fingerprint, "protocol": PROTOCOL}
+        return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+    def hash(self, fingerprint: str) -> str:
+        """Return the first 12 digits of the identity's SHA-256."""
+        return hashlib.sha256(self.identity(fingerprint).encode()).hexdigest()[:12]
+
+
+def load_run(file: Path | None = None, overrides: Sequence[str] = (), **given: Any) -> Run:
+    """Build a Run from a TOML file, then `given` keywords, then `key=value` words, the last one winning.
+
+    Raises `InputError` that names the file or word, the key, and the nearest valid key.
+    """
+    tree: dict[str, Any] = _read_toml(file) if file else {}
+    tree |= {key: value for key, value in given.items() if value is not None}
+    for word in overrides:
+        _override(tree, word)
+    try:
+        return Run(**tree)
+    except ValidationError as error:
+        raise _first_problem(error, file) from None
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        with open(file, "rb") as handle:
+            return tomllib.load(handle)
+    except FileNotFoundError:
+        raise InputError("does not exist", file=file) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"is not TOML: {error}", file=file) from None
+
+
+def _override(tree: dict[str, Any], word: str) -> None:
+    """Set `a.b=value` in the tree; the value is read as TOML, or taken as text."""
+    path, equals, text = word.partition("=")
+    if not equals or not path:
+        raise InputError(f"'{word}' is not key=value", cure="For example: optimizer.lr=0.01")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *tables, key = path.split(".")
+    for table in tables:
+        inner = tree.setdefault(table, {})
+        # `method = "map"` is short for a table with that name.
+        tree[table] = inner if isinstance(inner, dict) else {"name": inner}
+        tree = tree[table]
+    tree[key] = value
+
+
+def _first_problem(error: ValidationError, file: Path | None) -> InputError:
+    """Turn pydantic's first complaint into one line."""
+    problem = error.errors()[0]
+    where = [str(part) for part in problem["loc"]]
+    # The method's table is checked by its own class: unwrap the complaint, however deep members are nested.
+    while isinstance(inner := problem.get("ctx", {}).get("error"), ValidationError):
+        problem = inner.errors()[0]
+        where += [str(part) for part in problem["loc"]]
+    key = ".".join(where)
+    if problem["type"] == "extra_forbidden":
+        return InputError(f"unknown key '{key}'", file=file, cure=nearest(where[-1], _keys(where[:-1])))
+    message = problem["msg"].removeprefix("Value error, ").rstrip(".")
+    given = "" if isinstance(problem["input"], (dict, Method)) else f" (given: {problem['input']!r})"
+    return InputError(f"{key}: {message[:1].lower()}{message[1:]}{given}", file=file)
+
+
+def _keys(path: Sequence[str]) -> list[str]:
+    """Return the valid keys of the table at `path`."""
+    from retinabench.methods import METHODS
+
+    if path and path[0] == "method":
+        return sorted({key for method in METHODS.values() for key in method.Config.model_fields})
+    tables: Mapping[str, type[BaseModel]] = {"model": Model, "optimizer": Optimizer}
+    return list((tables[path[0]] if path else Run).model_fields)

@@ -1,0 +1,94 @@
+"""Batches: rows of a prepared data set as tensors, in an order that depends on seed and epoch alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from retinabench.data.records import Prepared
+from retinabench.seeds import numpy_generator, torch_generator
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """The training and validation rows of a task, in batches on a device.
+
+    Pictures travel as uint8 and become float32 in [0, 1], (B, 3, H, W), on the device; labels are float32 (B,).
+    `workers` processes read ahead where the disk is slow (0: none).
+    """
+
+    data: Prepared
+    train: NDArray[np.intp]
+    validation: NDArray[np.intp]
+    batch_size: int
+    seed: int
+    augment: bool
+    device: torch.device
+    workers: int = 0
+    channels_last: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Batches per epoch; the last, smaller one counts."""
+        return -(-len(self.train) // self.batch_size)
+
+    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the shuffled batches of one epoch: pictures (B, 3, H, W), labels (B,)."""
+        rows = numpy_generator(self.seed, "order", number).permutation(self.train)
+        noise = torch_generator(self.device, self.seed, "augment", number)
+        for images, labels in self._load(rows, self.batch_size):
+            yield (flip(images, noise) if self.augment else images), labels
+
+    def held_out(self, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the validation batches in order."""
+        return self._load(self.validation, batch_size)
+
+    def rows(self, rows: NDArray[np.intp], batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield any rows in order."""
+        return self._load(rows, batch_size)
+
+    def _load(self, rows: NDArray[np.intp], batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        chunks = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+        loader = DataLoader(
+            _Pictures(self.data),
+            batch_size=None,
+            sampler=chunks,
+            num_workers=self.workers,
+            # The loader would otherwise draw its workers' seed from the global generator.
+            generator=torch.Generator(),
+            multiprocessing_context="spawn" if self.workers else None,
+            pin_memory=self.device.type == "cuda",
+        )
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+        for pictures, labels in loader:
+            pictures = pictures.to(self.device, non_blocking=True)
+            images = pictures.permute(0, 3, 1, 2).to(torch.float32, memory_format=layout).div_(255)
+            yield images, labels.to(self.device, non_blocking=True)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pictures:
+    """A map from a chunk of rows to uint8 pictures (B, H, W, 3) and float labels (B,)."""
+
+    data: Prepared
+
+    def __getitem__(self, rows: NDArray[np.intp]) -> tuple[Tensor, Tensor]:
+        labels = self.data.records.label[rows].astype(np.float32)
+        return torch.from_numpy(self.data.images(rows)), torch.from_numpy(labels)
+
+
+def flip(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Mirror each picture (B, 3, H, W) left-right and upside-down, each with probability 1/2.
+
+    Left and right eyes mirror each other, and retinopathy has no upright: both keep the label true.
+    """
+    for axis in (2, 3):
+        chosen = torch.rand(len(images), generator=generator, device=images.device) < 0.5
+        images = torch.where(chosen[:, None, None, None], images.flip(axis), images)
+    return images

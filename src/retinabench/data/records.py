@@ -1,0 +1,165 @@
+"""Records: what a data set yields, one row per image, and the prepared folder that keeps them beside the pixels.
+
+A prepared folder holds
+- `prepare.json`: what it is made from; written first, so that a second command with other settings is refused;
+- `images-00000.npy …`: shards of uint8 pictures (n, size, size, 3), each written whole;
+- `records.parquet`: the rows, in the order of the pictures;
+- `dataset.json`: name, size and fingerprint; written last: the folder is whole when it is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from retinabench.errors import InputError
+from retinabench.store import write_bytes
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """N images: identity, label and place in the study; no pixels.
+
+    image_id, patient_id, eye ('left', 'right' or ''), domain ('in_domain', 'shifted'), split ('train',
+    'validation', 'test') and source (a path below the data set's folder, or an index): (N,) text.
+    grade: (N,) 0 … 4, as reported. p_referable: (N,) the true P(grade >= 2), NaN where nobody knows it.
+    """
+
+    image_id: NDArray[np.str_]
+    patient_id: NDArray[np.str_]
+    eye: NDArray[np.str_]
+    grade: NDArray[np.int8]
+    domain: NDArray[np.str_]
+    split: NDArray[np.str_]
+    source: NDArray[np.str_]
+    p_referable: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        n = len(self.image_id)
+        if n == 0:
+            raise InputError("the data set holds no images")
+        for column in fields(self):
+            if len(getattr(self, column.name)) != n:
+                raise ValueError(f"{column.name} has {len(getattr(self, column.name))} rows, image_id has {n}")
+        if len(np.unique(self.image_id)) != n:
+            raise InputError("image ids repeat", column="image_id")
+        if not np.isin(self.grade, np.arange(5)).all():
+            row = int(np.flatnonzero(~np.isin(self.grade, np.arange(5)))[0])
+            raise InputError(f"grade {self.grade[row]} of image '{self.image_id[row]}' is not one of 0, 1, 2, 3, 4")
+
+    def __len__(self) -> int:
+        return len(self.image_id)
+
+    @property
+    def label(self) -> NDArray[np.int8]:
+        """(N,) 1 = referable: grade >= 2, moderate retinopathy or worse."""
+        return (self.grade >= 2).astype(np.int8)
+
+    def take(self, rows: NDArray[np.intp] | Sequence[int]) -> Records:
+        """Return the given rows, in the given order."""
+        return replace(self, **{column.name: getattr(self, column.name)[rows] for column in fields(self)})
+
+    def to_parquet(self) -> bytes:
+        """Return the rows as the bytes of a Parquet file."""
+        sink = io.BytesIO()
+        pa.parquet.write_table(pa.table({c.name: getattr(self, c.name) for c in fields(self)}), sink)
+        return sink.getvalue()
+
+    @classmethod
+    def from_parquet(cls, path: Path) -> Records:
+        """Read what `to_parquet` wrote."""
+        table = pa.parquet.read_table(path)
+        columns = {column.name: table[column.name].to_numpy() for column in fields(cls)}
+        text = {name: values.astype(np.str_) for name, values in columns.items() if values.dtype == object}
+        return cls(**{**columns, **text})
+
+
+def join(parts: Sequence[Records]) -> Records:
+    """Concatenate records."""
+    columns = (column.name for column in fields(Records))
+    return Records(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in columns})
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A prepared folder, opened: its records and, memory-mapped, its pictures."""
+
+    folder: Path
+    name: str
+    size: int
+    fingerprint: str
+    records: Records
+    shards: tuple[NDArray[np.uint8], ...]
+
+    def images(self, rows: NDArray[np.intp] | Sequence[int]) -> NDArray[np.uint8]:
+        """Return pictures (len(rows), size, size, 3) in the given order."""
+        rows = np.asarray(rows, dtype=np.intp)
+        step = len(self.shards[0])
+        out = np.empty((len(rows), self.size, self.size, 3), np.uint8)
+        for shard in np.unique(rows // step):
+            mine = np.flatnonzero(rows // step == shard)
+            out[mine] = self.shards[shard][rows[mine] % step]
+        return out
+
+    def image(self, image_id: str) -> NDArray[np.uint8] | None:
+        """Return the picture of one image id (size, size, 3), or None where there is none."""
+        found = np.flatnonzero(self.records.image_id == image_id)
+        return self.images(found[:1])[0] if found.size else None
+
+
+def open_prepared(folder: str | Path) -> Prepared:
+    """Open a folder that `retinabench prepare` has finished.
+
+    Raises `InputError` where it is missing or unfinished.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError("is not a folder", file=folder, cure="Make it with: retinabench prepare DATASET --out DIR")
+    if not (folder / "dataset.json").is_file():
+        raise InputError(
+            "holds no finished data set (dataset.json is missing)",
+            file=folder,
+            cure="Make or finish it with: retinabench prepare DATASET --out DIR",
+        )
+    try:
+        about = json.loads((folder / "dataset.json").read_text())
+        shards = tuple(np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in about["shards"])
+        records = Records.from_parquet(folder / "records.parquet")
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise InputError(f"is damaged ({error})", file=folder, cure="Delete it and prepare it again.") from None
+    if sum(len(shard) for shard in shards) != len(records):
+        raise InputError("is damaged (pictures and records differ in number)", file=folder)
+    return Prepared(folder, about["name"], about["size"], about["fingerprint"], records, shards)
+
+
+def fingerprint(records: Records, shards: Sequence[Path]) -> str:
+    """SHA-256 over the rows and every pixel: two folders with one fingerprint are the same data."""
+    digest = hashlib.sha256(records.to_parquet())
+    for path in shards:
+        with open(path, "rb") as handle:
+            digest.update(hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()
+
+
+def write_shard(path: Path, pictures: NDArray[np.uint8]) -> None:
+    """Write pictures (n, size, size, 3) as one .npy shard, whole or not at all."""
+    sink = io.BytesIO()
+    np.save(sink, np.ascontiguousarray(pictures), allow_pickle=False)
+    write_bytes(path, sink.getvalue())
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Return settings as canonical JSON: equal settings give equal text."""
+    return json.dumps(settings, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,84 @@
+"""The journal of one training: where it stands on disk, so that a killed training continues.
+
+`last.pt` holds everything at the end of an epoch (weights, optimiser, history); `best.pt` the weights of the best
+epoch. They are written in the order best, last: a training killed between the two repeats the epoch and, being
+deterministic, writes the same best again. `metrics.jsonl` has one line per epoch and is always written whole.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from retinabench.errors import InputError
+from retinabench.progress import QUIET, Progress
+from retinabench.store import write_bytes
+
+
+def save_tensors(path: Path, content: Any) -> None:
+    """Write tensors, numbers and text, nested in dicts and lists, atomically."""
+    sink = io.BytesIO()
+    torch.save(content, sink)
+    write_bytes(path, sink.getvalue())
+
+
+def load_tensors(path: Path) -> Any:
+    """Read what `save_tensors` wrote; no code in the file is ever run.
+
+    Raises `InputError` where the file is damaged or holds anything else.
+    """
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # torch raises half a dozen kinds for a damaged file
+        cure = "Delete it; the training then starts again."
+        raise InputError(f"is no checkpoint ({type(error).__name__})", file=path, cure=cure) from None
+
+
+@dataclass
+class Journal:
+    """The state of one training, kept in `folder`, or in memory where there is none (tests, notebooks)."""
+
+    folder: Path | None = None
+    progress: Progress = QUIET
+    title: str = "Training"
+    history: list[dict[str, Any]] = field(default_factory=list)
+    _best: dict[str, Tensor] | None = None
+
+    def resume(self) -> dict[str, Any] | None:
+        """Return what the last `checkpoint` saved, or None at the start."""
+        if self.folder is None or not (self.folder / "last.pt").is_file():
+            return None
+        saved: dict[str, Any] = load_tensors(self.folder / "last.pt")
+        self.history = json.loads(saved["history"])
+        return saved
+
+    def keep_best(self, weights: dict[str, Tensor]) -> None:
+        """Keep the weights of the best epoch so far."""
+        if self.folder is None:
+            self._best = weights
+        else:
+            save_tensors(self.folder / "best.pt", weights)
+
+    def best(self) -> dict[str, Tensor]:
+        """Return the weights of the best epoch."""
+        if self.folder is None:
+            assert self._best is not None
+            return self._best
+        best: dict[str, Tensor] = load_tensors(self.folder / "best.pt")
+        return best
+
+    def checkpoint(self, row: dict[str, Any], state: dict[str, Any]) -> None:
+        """End an epoch: append `row` to the history and save `state` with it."""
+        self.history.append(row)
+        if self.folder is not None:
+            save_tensors(self.folder / "last.pt", {**state, "history": json.dumps(self.history)})
+            lines = "".join(json.dumps(line) + "\n" for line in self.history)
+            write_bytes(self.folder / "metrics.jsonl", lines.encode())

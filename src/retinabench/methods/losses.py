@@ -1,0 +1,24 @@
+"""Losses on logits (B, 1) and labels (B,)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def class_weights(labels: Tensor) -> Tensor:
+    """Weigh each example by 1 / (K p(k)), K = 2 classes, p(k) the share of its class k in the batch. (B,) -> (B,).
+
+    The loss mean then is L = (1 / Kn) Σ CE / p(k), equation A.1 of the Retina Benchmark. A batch with one class left
+    gives every example 1/2, as there.
+    """
+    positives = labels.mean()
+    share = torch.where(labels > 0.5, positives, 1 - positives)
+    return 0.5 / share
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, reweight: str) -> Tensor:
+    """Mean binary cross-entropy in nats of logits (B, 1), reweighted by class (`minibatch`) or not (`none`)."""
+    loss = F.binary_cross_entropy_with_logits(logits.squeeze(1).float(), labels, reduction="none")
+    return (loss * class_weights(labels)).mean() if reweight == "minibatch" else loss.mean()

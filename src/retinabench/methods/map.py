@@ -1,0 +1,56 @@
+"""MAP: one network at the maximum of the (L2-penalised) likelihood.
+
+θ* = argmin_θ  Σ_n CE(y_n, f_θ(x_n)) + l2 Σ w².  One sample, no epistemic uncertainty: its entropy is all it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from retinabench import config
+from retinabench.config import Run
+from retinabench.data.loader import Batches
+from retinabench.methods.base import State, class_probabilities, network_state
+from retinabench.methods.journal import Journal
+from retinabench.methods.training import train
+
+
+class Config(config.Method):
+    """MAP has no hyper-parameters beyond the optimiser's."""
+
+    name: Literal["map"] = "map"
+    samples: Literal[1] = 1
+
+
+@dataclass
+class PointPosterior:
+    """All mass on one network."""
+
+    model: nn.Module
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """(B, 3, H, W) -> (1, B, C): more samples would be copies."""
+        self.model.eval()
+        return class_probabilities(self.model(images))[None]
+
+    def state(self) -> State:
+        """The network's tensors."""
+        return network_state(self.model)
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> PointPosterior:
+    """Train and return the network."""
+    posterior = PointPosterior(model)
+    train(model, batches, run, journal, posterior)
+    return posterior
+
+
+def load(model: nn.Module, run: Run, state: State) -> PointPosterior:
+    """Return the posterior with saved weights."""
+    model.load_state_dict(state)
+    return PointPosterior(model)

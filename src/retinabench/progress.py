@@ -1,0 +1,71 @@
+"""Progress of long work: bars with time left on a terminal, nothing when quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+Advance = Callable[[int], None]
+
+
+class Progress(Protocol):
+    """What long work tells of itself."""
+
+    def track(self, what: str, total: int, unit: str = "") -> _Context:
+        """Open a bar of `total` steps; the context yields `advance(steps)`."""
+
+    def say(self, line: str) -> None:
+        """Print one line."""
+
+
+class _Context(Protocol):
+    def __enter__(self) -> Advance: ...
+    def __exit__(self, *error: object) -> bool | None: ...
+
+
+class Quiet:
+    """Says nothing."""
+
+    @contextmanager
+    def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
+        """Open nothing."""
+        yield lambda steps: None
+
+    def say(self, line: str) -> None:
+        """Print nothing."""
+
+
+class Bars:
+    """Bars on standard error, by rich: description, share, speed, time left."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+
+    @contextmanager
+    def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
+        """Open a bar that stays on the screen when done."""
+        from rich import progress
+
+        bar = progress.Progress(
+            progress.TextColumn("{task.description:<44}"),
+            progress.BarColumn(bar_width=24),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn(f"{unit:<6}"),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("left"),
+            progress.TimeRemainingColumn(),
+            console=self._console,
+        )
+        with bar:
+            task = bar.add_task(what, total=total)
+            yield lambda steps: bar.advance(task, steps)
+
+    def say(self, line: str) -> None:
+        """Print one line to standard error."""
+        self._console.print(line, markup=False)
+
+
+QUIET = Quiet()

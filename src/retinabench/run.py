@@ -1,0 +1,181 @@
+"""One Run, from data to predictions: idempotent, resumable, the same bits every time on one machine.
+
+The run's folder is named after its method, seed and hash and holds
+- `run.json`: the run, its identity and where it was computed; written first;
+- `last.pt`, `best.pt`, `metrics.jsonl`: the training so far (`methods/journal.py`);
+- `posterior.pt`: what the method has learnt;
+- `predictions.parquet`: THE result;
+- `done`: written last.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from retinabench import __version__
+from retinabench.config import Run
+from retinabench.data.loader import Batches
+from retinabench.data.tasks import Task, load_task
+from retinabench.errors import InputError
+from retinabench.formats import read_predictions, write_predictions
+from retinabench.methods import METHODS, ensemble
+from retinabench.methods.base import Posterior
+from retinabench.methods.journal import Journal, load_tensors, save_tensors
+from retinabench.models import build_model
+from retinabench.predictions import Predictions
+from retinabench.progress import QUIET, Progress
+from retinabench.seeds import torch_generator
+from retinabench.store import write_bytes, write_json
+
+PREDICT_BATCH = 128
+PREDICTED = ("validation", "shifted_validation", "test", "shifted_test")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where and how a run is computed; nothing here is part of its identity."""
+
+    device: str = "auto"
+    workers: int = 0
+    progress: Progress = QUIET
+
+    def torch_device(self) -> torch.device:
+        """Return the device; `auto` takes a GPU where there is one.
+
+        Raises `InputError` where the device is unknown or absent.
+        """
+        name = self.device if self.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            torch.empty(0, device=name)
+            return torch.device(name)
+        except (RuntimeError, AssertionError):
+            raise InputError(f"no device '{self.device}' here", cure="Valid: auto, cpu, cuda, cuda:N.") from None
+
+
+def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:  # noqa: B008  (frozen)
+    """Compute `run` below `out`, or continue it, or find it done; return its folder."""
+    task = load_task(run.data, run.task)
+    folder = run_folder(run, out, task)
+    if (folder / "done").is_file():
+        engine.progress.say(f"{describe(run)}: done before, in {folder}")
+        return folder
+    if isinstance(run.method, ensemble.Config):
+        members = [read_predictions(execute(m, out, engine) / "predictions.parquet") for m in ensemble.member_runs(run)]
+        _claim(folder, run, task, engine)
+        predictions = replace(ensemble.pool(members), metadata=_metadata(run, task, members=len(members)))
+    else:
+        _claim(folder, run, task, engine)
+        predictions = _train_and_predict(run, task, folder, engine)
+    write_predictions(predictions, folder / "predictions.parquet")
+    write_bytes(folder / "done", b"")
+    return folder
+
+
+def run_folder(run: Run, out: Path, task: Task) -> Path:
+    """Return the folder of a run: readable first, unique by its hash."""
+    return out / f"{describe(run).replace(' ', '-')}-{run.hash(task.data.fingerprint)}"
+
+
+def describe(run: Run) -> str:
+    """Return the run in a few words: `dropout resnet18 seed 2`."""
+    method = run.method
+    name = f"ensemble of {method.members} {method.member.name}" if isinstance(method, ensemble.Config) else method.name
+    return f"{name} {run.model.name} seed {run.seed}"
+
+
+def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
+    """Return a finished single run and its posterior.
+
+    Raises `InputError` where the folder holds none.
+    """
+    try:
+        run = Run(**json.loads((folder / "run.json").read_text())["run"])
+        state = load_tensors(folder / "posterior.pt")
+    except FileNotFoundError as error:
+        raise InputError(f"holds no finished training ({Path(error.filename).name} is missing)", file=folder) from None
+    model = build_model(run.model, run.seed).to(device)
+    posterior: Posterior = METHODS[run.method.name].load(model, run, state)
+    return run, posterior
+
+
+def _claim(folder: Path, run: Run, task: Task, engine: Engine) -> None:
+    for note in task.notes:
+        engine.progress.say(f"note: {note}")
+    content = {
+        "run": run.model_dump(mode="json"),
+        "fingerprint": task.data.fingerprint,
+        "identity": run.identity(task.data.fingerprint),
+        "version": __version__,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+    }
+    write_json(folder / "run.json", content)
+
+
+def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Predictions:
+    device = engine.torch_device()
+    layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
+    batches = Batches(
+        data=task.data,
+        train=task.splits["train"],
+        validation=task.splits["validation"],
+        batch_size=run.optimizer.batch_size,
+        seed=run.seed,
+        augment=run.optimizer.augment,
+        device=device,
+        workers=engine.workers,
+        channels_last=device.type == "cuda",
+    )
+    model = build_model(run.model, run.seed).to(device, memory_format=layout)
+    method = METHODS[run.method.name]
+    if (folder / "posterior.pt").is_file():
+        posterior = method.load(model, run, load_tensors(folder / "posterior.pt"))
+    else:
+        journal = Journal(folder, engine.progress, f"Training {describe(run)}")
+        posterior = method.fit(model, batches, run, journal)
+        save_tensors(folder / "posterior.pt", posterior.state())
+        (folder / "best.pt").unlink(missing_ok=True)  # posterior.pt holds it now
+    return predict(run, task, posterior, batches, engine.progress)
+
+
+def predict(run: Run, task: Task, posterior: Posterior, batches: Batches, progress: Progress = QUIET) -> Predictions:
+    """Predict every split but the training one, with the run's number of samples."""
+    splits = [split for split in PREDICTED if split in task.splits]
+    rows = np.concatenate([task.splits[split] for split in splits])
+    generator = torch_generator(batches.device, run.seed, "predict")
+    probs = []
+    with progress.track(f"Predicting {describe(run)}", len(rows), unit="images") as advance:
+        for images, _ in batches.rows(rows, PREDICT_BATCH):
+            probs.append(posterior.predict(images, run.method.samples, generator)[..., 1].T.cpu().numpy())
+            advance(len(images))
+    records = task.records.take(rows)
+    return Predictions(
+        image_id=records.image_id,
+        label=records.label,
+        probs=np.concatenate(probs),
+        grade=records.grade,
+        patient_id=records.patient_id,
+        domain=records.domain,
+        split=records.split,
+        metadata=_metadata(run, task, members=1),
+    )
+
+
+def _metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
+    return {
+        "method": run.method.name,
+        "run": describe(run),
+        "task": run.task,
+        "model": run.model.name,
+        "data": task.data.name,
+        "seed": run.seed,
+        "members": members,
+        "config_hash": run.hash(task.data.fingerprint),
+        "version": __version__,
+    }
