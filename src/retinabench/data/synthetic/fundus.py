@@ -1,0 +1,125 @@
+"""From an index to a fundus photograph with its masks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.data.synthetic.anatomy import Eye, disc_cover, grow_eye, paint_background
+from retinabench.data.synthetic.camera import expose, field_of_view
+from retinabench.data.synthetic.lesions import BLOOD, COLOURS, Placed, beaded_radius, draw_lesions, place
+from retinabench.data.synthetic.raster import Floats, Raster
+from retinabench.data.synthetic.streams import stream
+from retinabench.data.synthetic.truth import LESIONS, Truth, truth
+from retinabench.errors import InputError
+
+SMALLEST, LARGEST = 16, 2048
+
+
+@dataclass(frozen=True)
+class Fundus:
+    """A synthetic fundus photograph and what is known about it."""
+
+    image: NDArray[np.uint8]
+    """(size, size, 3) RGB."""
+    masks: dict[str, NDArray[np.bool_]]
+    """Lesions by name (those present), `field_of_view` and `optic_disc`: each (size, size)."""
+    truth: Truth
+
+
+def draw(
+    index: int, *, size: int, seed: int = 0, population: str = "in_domain", masks: bool = True
+) -> Fundus:
+    """Draw picture `index` of a population; the same (seed, index, size) gives the same picture anywhere."""
+    facts = truth(index, seed=seed, population=population)
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not SMALLEST <= size <= LARGEST:
+        raise InputError(
+            f"size is {size!r}", cure=f"Give the side in pixels, a whole number from {SMALLEST} to {LARGEST}."
+        )
+    key = (int(seed), population, facts.index)
+    raster = Raster(int(size), facts.eye, facts.camera)
+    eye = grow_eye(*key)
+    placing, texture = stream("placing", *key), stream("texture", *key)
+    placed = place(facts.lesions, eye, facts.camera, placing)
+    layers = draw_lesions(placing, raster, eye, facts.camera, placed)
+    retina = paint_background(raster, eye, texture)
+    _cover(retina, layers, "hard_exudate")
+    _paint_vessels(raster, eye, facts.lesions["venous_beading"], retina)
+    for name in ("microaneurysm", "blot_haemorrhage", "flame_haemorrhage"):
+        _stain(retina, layers, name)
+    _cover(retina, layers, "cotton_wool_spot")
+    for name in ("new_vessels", "preretinal_haemorrhage", "vitreous_haemorrhage"):
+        _stain(retina, layers, name)
+    image = expose(raster, retina, facts.camera, stream("stray", *key), stream("noise", *key))
+    found = _masks(raster, eye, facts, placed, layers) if masks else {}
+    return Fundus(image, found, facts)
+
+
+def _cover(retina: Floats, layers: dict[str, Floats], name: str) -> None:
+    if name in layers:
+        colour, opacity = COLOURS[name]
+        share = np.float32(opacity) * layers[name]
+        for c in range(3):
+            retina[c] += share * (np.float32(colour[c]) - retina[c])
+
+
+def _stain(retina: Floats, layers: dict[str, Floats], name: str) -> None:
+    if name in layers:
+        for c in range(3):
+            retina[c] *= 1 - np.float32(1 - BLOOD[name][c]) * layers[name]
+
+
+def _paint_vessels(raster: Raster, eye: Eye, beaded: int, retina: Floats) -> None:
+    """Let veins and arteries absorb light; a central reflex runs along the larger arteries and veins."""
+    veins, arteries, reflex = raster.layer(), raster.layer(), raster.layer()
+    eye.veins.draw(raster, veins, trunk_radius=beaded_radius(eye.veins, beaded))
+    eye.arteries.draw(raster, arteries)
+    eye.arteries.generations[0].draw(raster, reflex, 0.3 * eye.arteries.generations[0].radius)
+    eye.veins.generations[0].draw(raster, reflex, 0.22 * eye.veins.generations[0].radius, 0.5)
+    veins, arteries, reflex = raster.inside(veins), raster.inside(arteries), raster.inside(reflex)
+    for c, (vein, artery, gain) in enumerate(((0.26, 0.10, 0.05), (0.62, 0.47, 0.28), (0.55, 0.40, 0.25))):
+        retina[c] *= 1 - np.float32(vein) * veins
+        retina[c] *= 1 - np.float32(artery) * arteries
+        retina[c] *= 1 + np.float32(gain) * reflex
+
+
+def _masks(
+    raster: Raster, eye: Eye, facts: Truth, placed: Placed, layers: dict[str, Floats]
+) -> dict[str, NDArray[np.bool_]]:
+    """A pixel belongs to a lesion that covers at least half of it, or whose centre it holds."""
+    field = field_of_view(raster, facts.camera) >= 0.5
+    window = raster.window((eye.disc[0], eye.disc[1]), 1.5 * eye.disc_radius)
+    disc = np.zeros((raster.side, raster.side), np.float32)
+    if window is not None:
+        disc[window] = disc_cover(raster, eye, *window)
+    found = {"field_of_view": field, "optic_disc": (_shrink(raster, disc) >= 0.5) & field}
+    if facts.lesions["venous_beading"]:
+        layers = {**layers, "venous_beading": _beading_layer(raster, eye, facts.lesions["venous_beading"])}
+    for name in LESIONS:
+        if name in layers:
+            mask = _shrink(raster, layers[name]) >= 0.5
+            centre = (raster.pixels(placed[name]) - raster.margin) * (raster.size / raster.side)
+            column, row = np.clip(centre, 0, raster.size - 1).astype(int).T
+            mask[row, column] = True
+            found[name] = mask & field
+    return found
+
+
+def _beading_layer(raster: Raster, eye: Eye, count: int) -> Floats:
+    trunks = eye.veins.generations[0]
+    layer = raster.layer()
+    stretch = slice(8, 53)
+    radius = beaded_radius(eye.veins, count)[:count, stretch].reshape(-1)
+    points = trunks.points[:count, stretch]
+    ends = np.roll(points, -1, axis=1)
+    ends[:, -1] = points[:, -1]
+    raster.strokes(layer, points.reshape(-1, 2), ends.reshape(-1, 2), radius)
+    return raster.inside(layer)
+
+
+def _shrink(raster: Raster, layer: Floats) -> Floats:
+    factor = raster.side // raster.size
+    mean: Floats = layer.reshape(raster.size, factor, raster.size, factor).mean((1, 3))
+    return mean

@@ -1,0 +1,35 @@
+"""Random streams: every number of a picture comes from a generator keyed by what it belongs to.
+
+No stream sees how many numbers another one drew, so a change in the drawing of dust cannot move a vessel,
+and any worker draws any picture in any order.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+Population = Literal["in_domain", "shifted"]
+POPULATIONS: tuple[Population, ...] = ("in_domain", "shifted")
+
+_STREAMS = (
+    "patient_grade",
+    "eye_grade",
+    "label",
+    "lesions",
+    "visit",
+    "camera",
+    "patient_anatomy",
+    "eye_anatomy",
+    "placing",
+    "texture",
+    "stray",
+    "noise",
+)
+
+
+def stream(name: str, seed: int, population: str, number: int) -> np.random.Generator:
+    """Return the generator of stream `name` for a patient or picture `number` of a population."""
+    key = (seed, POPULATIONS.index(population), number, _STREAMS.index(name))  # type: ignore[arg-type]
+    return np.random.default_rng(key)

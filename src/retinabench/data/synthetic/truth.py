@@ -1,0 +1,167 @@
+"""What is known about a synthetic picture before a pixel of it is drawn: grade, labels, lesions, camera."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from retinabench.data.synthetic.camera import take_settings
+from retinabench.data.synthetic.streams import POPULATIONS, Population, stream
+from retinabench.errors import InputError, nearest
+
+GRADE_MIX: dict[Population, NDArray[np.float64]] = {
+    "in_domain": np.array([25810, 2443, 5292, 873, 708]) / 35126,
+    "shifted": np.array([1805, 370, 999, 193, 295]) / 3662,
+}
+"""Proportion (5,) of each true grade: the counts of EyePACS train and of labelled APTOS."""
+
+FELLOW_EYE_CORRELATION = 0.85
+"""Correlation of the Gaussian copula that ties the true grades of the two eyes of a patient (an assumption)."""
+
+CONFUSION: NDArray[np.float64] = np.array(
+    [
+        [0.960, 0.030, 0.010, 0.000, 0.000],
+        [0.300, 0.580, 0.120, 0.000, 0.000],
+        [0.050, 0.110, 0.780, 0.050, 0.010],
+        [0.000, 0.010, 0.200, 0.740, 0.050],
+        [0.005, 0.005, 0.060, 0.080, 0.850],
+    ]
+)
+CONFUSION.setflags(write=False)
+
+LESIONS = (
+    "microaneurysm",
+    "blot_haemorrhage",
+    "flame_haemorrhage",
+    "hard_exudate",
+    "cotton_wool_spot",
+    "venous_beading",
+    "new_vessels",
+    "preretinal_haemorrhage",
+    "vitreous_haemorrhage",
+)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Everything that is true of one picture, whatever its size."""
+
+    index: int
+    patient: int
+    eye: Literal["left", "right"]
+    population: Population
+    true_grade: int
+    """International severity scale, 0-4."""
+    reported_grade: int
+    """What one reader wrote down: a draw from `CONFUSION[true_grade]`."""
+    p_referable: float
+    """P(reported grade >= 2 | picture) = CONFUSION[true_grade, 2:].sum()."""
+    lesions: dict[str, int]
+    """Number of lesions of each kind in `LESIONS` in the visible field."""
+    camera: dict[str, float]
+    """Settings of the camera that took the picture, as `camera.take_settings` names them."""
+
+
+class Irreducible(NamedTuple):
+    """Scores of the perfect reader of the full-resolution picture against reported labels."""
+
+    error: float
+    nll: float
+
+
+def irreducible(population: str = "in_domain") -> Irreducible:
+    """Return the Bayes error and the Bayes negative log-likelihood (nats) of the label referable.
+
+    With w_g = GRADE_MIX[population][g] and p_g = CONFUSION[g, 2:].sum():
+    error = sum_g w_g min(p_g, 1 - p_g), nll = -sum_g w_g (p_g log p_g + (1 - p_g) log(1 - p_g)).
+    """
+    weights = GRADE_MIX[_population(population)]
+    p = CONFUSION[:, 2:].sum(1)
+    error = float(weights @ np.minimum(p, 1 - p))
+    nll = float(-weights @ (p * np.log(p) + (1 - p) * np.log1p(-p)))
+    return Irreducible(error, nll)
+
+
+def truth(index: int, *, seed: int = 0, population: str = "in_domain") -> Truth:
+    """Return what is true of picture `index`: patient index // 2, left eye where the index is even."""
+    where = _population(population)
+    for name, value in (("index", index), ("seed", seed)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+            raise InputError(f"{name} is {value!r}", cure=f"Give {name} as a whole number from 0 on.")
+    index, seed = int(index), int(seed)
+    grade = _true_grade(index, seed, where)
+    reader = stream("label", seed, where, index)
+    reported = int(np.searchsorted(np.cumsum(CONFUSION[grade])[:-1], reader.random(), side="right"))
+    return Truth(
+        index=index,
+        patient=index // 2,
+        eye="right" if index % 2 else "left",
+        population=where,
+        true_grade=grade,
+        reported_grade=reported,
+        p_referable=float(CONFUSION[grade, 2:].sum()),
+        lesions=_lesion_counts(grade, stream("lesions", seed, where, index)),
+        camera=take_settings(
+            where, stream("visit", seed, where, index // 2), stream("camera", seed, where, index)
+        ),
+    )
+
+
+def _population(name: str) -> Population:
+    for known in POPULATIONS:
+        if name == known:
+            return known
+    raise InputError(f"unknown population '{name}'", cure=nearest(str(name), POPULATIONS))
+
+
+def _true_grade(index: int, seed: int, population: Population) -> int:
+    """Gaussian copula: z = sqrt(r) z_patient + sqrt(1 - r) z_eye is standard normal, so the marginal is exact."""
+    shared = stream("patient_grade", seed, population, index // 2).standard_normal()
+    own = stream("eye_grade", seed, population, index).standard_normal()
+    z = np.sqrt(FELLOW_EYE_CORRELATION) * shared + np.sqrt(1 - FELLOW_EYE_CORRELATION) * own
+    return int(np.searchsorted(_cumulative(population), ndtr(z), side="right"))
+
+
+@lru_cache
+def _cumulative(population: Population) -> NDArray[np.float64]:
+    return np.cumsum(GRADE_MIX[population])[:-1]
+
+
+def _lesion_counts(grade: int, rng: np.random.Generator) -> dict[str, int]:
+    """Draw how many lesions of each kind the international clinical severity scale allows.
+
+    0: none. 1: microaneurysms only. 2: more than microaneurysms, less than severe (fewer than 20 haemorrhages in all,
+    no beading). 3: the 4-2-1 rule, either at least 20 haemorrhages in each of four quadrants or venous beading
+    in two quadrants. 4: new vessels, preretinal or vitreous haemorrhage, on top of the signs of grade 2.
+    """
+    counts = dict.fromkeys(LESIONS, 0)
+    if grade == 0:
+        return counts
+    if grade == 1:
+        counts["microaneurysm"] = int(rng.integers(1, 9))
+        return counts
+    burden = rng.random() ** (0.8 if grade == 2 else 0.5)  # how advanced the disease is within its grade
+    counts["microaneurysm"] = int(rng.integers(5, 12) + 20 * burden)
+    haemorrhages = int(5 + 14 * burden)
+    if grade == 3:
+        many = rng.random() < 0.6
+        if many:
+            haemorrhages = int(rng.integers(80, 121))
+        if not many or rng.random() < 0.4:
+            counts["venous_beading"] = 2
+    flames = int(rng.binomial(haemorrhages - 2, 0.3)) + 1
+    counts["flame_haemorrhage"] = flames
+    counts["blot_haemorrhage"] = haemorrhages - flames
+    counts["hard_exudate"] = int(rng.integers(15, 40) + 110 * burden) if rng.random() < 0.75 else 0
+    counts["cotton_wool_spot"] = int(rng.integers(1, 4) + 3 * burden) if rng.random() < 0.55 else 0
+    if grade == 4:
+        signs = rng.choice(4, p=[0.45, 0.15, 0.15, 0.25])  # which sign, or two together, makes it proliferative
+        counts["new_vessels"] = int(rng.integers(1, 4)) if signs in (0, 3) else 0
+        counts["preretinal_haemorrhage"] = int(signs in (1, 3))
+        counts["vitreous_haemorrhage"] = int(signs == 2 or rng.random() < 0.15)
+    return counts
