@@ -29,6 +29,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsA
 
 from retinabench.errors import InputError, nearest
 
+PRESETS = Path(__file__).parent / "presets"
 PROTOCOL = 1  # raise it when the same Run would give other numbers
 
 
@@ -125,11 +126,13 @@ class Run(Frozen):
         return hashlib.sha256(self.identity(fingerprint).encode()).hexdigest()[:12]
 
 
-def load_run(file: Path | None = None, overrides: Sequence[str] = (), **given: Any) -> Run:
-    """Build a Run from a TOML file, then `given` keywords, then `key=value` words, the last one winning.
+def load_run(source: str | Path | None = None, overrides: Sequence[str] = (), **given: Any) -> Run:
+    """Build a Run from a TOML file or preset, then `given` keywords, then `key=value` words, the last one winning.
 
-    Raises `InputError` that names the file or word, the key, and the nearest valid key.
+    `source` is a path ending in .toml, or the name of a preset such as `demo/map`. Raises `InputError` that names the
+    file or word, the key, and the nearest valid key.
     """
+    file = _find(source) if source else None
     tree: dict[str, Any] = _read_toml(file) if file else {}
     tree |= {key: value for key, value in given.items() if value is not None}
     for word in overrides:
@@ -138,6 +141,20 @@ def load_run(file: Path | None = None, overrides: Sequence[str] = (), **given: A
         return Run(**tree)
     except ValidationError as error:
         raise _first_problem(error, file) from None
+
+
+def presets() -> dict[str, Path]:
+    """Return the configurations that come with the package, by name."""
+    return {str(path.relative_to(PRESETS).with_suffix("")): path for path in sorted(PRESETS.rglob("*.toml"))}
+
+
+def _find(source: str | Path) -> Path:
+    if Path(source).suffix == ".toml":
+        return Path(source)
+    known = presets()
+    if str(source) not in known:
+        raise InputError(f"unknown preset '{source}'", cure=f"{nearest(str(source), known)} Or name a .toml file.")
+    return known[str(source)]
 
 
 def _read_toml(file: Path) -> dict[str, Any]:

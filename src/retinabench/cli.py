@@ -1,0 +1,181 @@
+"""The command line: one verb per function. Exit code 0: done; 1: the work failed; 2: wrong input or options."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from retinabench.errors import InputError, WorkError
+from retinabench.progress import QUIET, Bars, Progress
+
+app = typer.Typer(
+    help="Tells whether a deep model knows when it does not know, on screening photographs of the retina.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Out = Annotated[Path, typer.Option("--out", help="Folder to write into.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+Silent = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; default: one per core.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
+RulesOption = Annotated[
+    Literal["corrected", "published"],
+    typer.Option("--rules", help="corrected: ours; published: as the released Retina Benchmark, faults included."),
+]
+Bootstrap = Annotated[int, typer.Option("--bootstrap", min=0, help="Replicates for the intervals; 0: none.")]
+
+
+def main() -> None:
+    """Run the command line; the console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; every error becomes one line on standard error."""
+    try:
+        code = app(arguments, prog_name="retinabench", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except InputError as error:
+        return _fail(str(error), 2)
+    except WorkError as error:
+        return _fail(str(error), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted; the same command continues where it stopped", 1)
+    except MemoryError:
+        return _fail("not enough memory; choose a smaller --size, batch or network", 1)
+    except ImportError as error:
+        if error.name and error.name.partition(".")[0] == "torch":
+            return _fail("training needs PyTorch. Install it with: pip install 'retinabench[train]'", 2)
+        raise
+    except Exception as error:
+        # Typer's own complaints about options share no public base class across its versions.
+        if not hasattr(error, "format_message"):
+            raise
+        help_for = getattr(getattr(error, "ctx", None), "command_path", "retinabench")
+        return _fail(f"{error.format_message().rstrip('.')}. See: {help_for} --help", 2)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"retinabench: error: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _progress(quiet: bool) -> Progress:
+    return QUIET if quiet else Bars()
+
+
+@app.command(epilog="Example: retinabench demo --out retinabench-demo")
+def demo(out: Out = Path("retinabench-demo"), seed: Seed = 0, workers: Workers = None, quiet: Silent = False) -> None:
+    """Draw retinas, train MAP, MC dropout and a deep ensemble, score them under camera shift, write a report."""
+    from retinabench.demo import run_demo
+
+    run_demo(out, seed=seed, workers=workers, progress=_progress(quiet))
+
+
+@app.command(epilog="Example: retinabench prepare idrid --source ~/idrid --out data/idrid --size 128")
+def prepare(
+    dataset: Annotated[str, typer.Argument(help="synthetic or idrid.")],
+    out: Out,
+    source: Annotated[Path | None, typer.Option("--source", help="Folder of the data set as downloaded.")] = None,
+    size: Annotated[int, typer.Option("--size", help="Side of the square pictures, in pixels.")] = 64,
+    images: Annotated[int | None, typer.Option("--images", help="synthetic only: training images to draw.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="synthetic only: seed of the drawing.")] = None,
+    workers: Workers = None,
+    quiet: Silent = False,
+) -> None:
+    """Read or draw a data set once, into a folder from which training is fast."""
+    from retinabench.data import find_dataset
+    from retinabench.data.prepare import prepare as prepare_data
+
+    find_dataset(dataset)
+    options = {key: value for key, value in {"images": images, "seed": seed}.items() if value is not None}
+    if dataset != "synthetic":
+        if options:
+            raise InputError(f"--{next(iter(options))} is for synthetic data only", cure="Leave it out.")
+        if source is None:
+            raise InputError(f"{dataset} is read from a folder", cure="Name it with --source DIR.")
+    data = prepare_data(
+        dataset, out, size=size, source=source, workers=workers, progress=_progress(quiet), **options
+    )
+    print(f"{len(data.records):,} images at {size} px in {out}")
+
+
+@app.command(
+    epilog="Example: retinabench train --data data/idrid --task in_domain --method dropout --out runs optimizer.epochs=40"
+)
+def train(
+    data: Annotated[Path, typer.Option("--data", help="Prepared folder.")],
+    out: Out = Path("runs"),
+    config: Annotated[
+        str | None, typer.Option("--config", help="TOML file, or a preset such as demo/map; holds differences.")
+    ] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2.")] = None,
+    task: Annotated[str | None, typer.Option("--task", help="country_shift or in_domain.")] = None,
+    method: Annotated[str | None, typer.Option("--method", help="map, dropout or ensemble.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of weights, order and noise.")] = None,
+    device: Device = "auto",
+    workers: Annotated[int, typer.Option("--workers", min=0, help="Processes that read ahead.")] = 0,
+    quiet: Silent = False,
+) -> None:
+    """Train one run and write its predictions; the same command continues a killed one."""
+    from retinabench.config import load_run
+    from retinabench.run import Engine, execute
+
+    words = list(overrides or ())
+    if method is not None:
+        words.insert(0, f'method.name="{method}"')
+    run = load_run(config, words, data=str(data), task=task, seed=seed)
+    print(execute(run, out, Engine(device, workers, _progress(quiet))) / "predictions.parquet")
+
+
+@app.command(epilog="Example: retinabench score predictions.csv --json scores.json")
+def score(
+    files: Annotated[list[Path], typer.Argument(help="Predictions: Parquet, CSV or NPZ, or run folders.")],
+    rules: RulesOption = "corrected",
+    bootstrap: Bootstrap = 1000,
+    uncertainty: Annotated[
+        str, typer.Option("--uncertainty", help="What orders the referral: auto, total, epistemic, …")
+    ] = "auto",
+    json: Annotated[Path | None, typer.Option("--json", help="Write all scores as JSON.")] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write all scores as CSV.")] = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Score predictions of any model from any framework: no training, no PyTorch."""
+    from retinabench.report.score import score_files
+
+    score_files(files, rules, bootstrap, uncertainty, seed, json, csv, _progress(quiet))
+
+
+@app.command(epilog="Example: retinabench report runs/* --out report")
+def report(
+    files: Annotated[list[Path], typer.Argument(help="Predictions files or run folders; seeds of one method join.")],
+    out: Out = Path("report"),
+    data: Annotated[Path | None, typer.Option("--data", help="Prepared folder, for example images.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Headline of the page.")] = None,
+    rules: RulesOption = "corrected",
+    bootstrap: Bootstrap = 1000,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Write one self-contained page with tables and figures about one or more models."""
+    from retinabench.report.score import report_files
+
+    print(report_files(files, out, data, title, rules, bootstrap, seed, _progress(quiet)))
+
+
+@app.command(epilog="Example: retinabench inspect runs/map-resnet18-seed-0-1f2e3d4c5b6a")
+def inspect(path: Annotated[Path, typer.Argument(help="A predictions file, run folder or prepared folder.")]) -> None:
+    """Say in a few lines what a file or folder holds."""
+    from retinabench.inspection import inspect_path
+
+    for line in inspect_path(path):
+        print(line)
+
+

@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+
+from retinabench.data.records import Prepared, Records, join
+from retinabench.data.tasks import TASKS, hold_out, load_task
+from retinabench.errors import InputError
+
+
+def make_records(n=200, domain="in_domain", split="train", prefix="p", seed=0):
+    grade = np.random.default_rng(seed).choice(5, n, p=[0.6, 0.1, 0.2, 0.05, 0.05]).astype(np.int8)
+    return Records(
+        image_id=np.array([f"{prefix}{k}" for k in range(n)]),
+        patient_id=np.array([f"{prefix}-patient-{k // 2}" for k in range(n)]),
+        eye=np.array(["left", "right"] * (n // 2)),
+        grade=grade,
+        domain=np.full(n, domain),
+        split=np.full(n, split),
+        source=np.array([str(k) for k in range(n)]),
+        p_referable=np.full(n, np.nan),
+    )
+
+
+def test_records_survive_a_round_trip_through_parquet(tmp_path):
+    records = make_records()
+    (tmp_path / "records.parquet").write_bytes(records.to_parquet())
+    again = Records.from_parquet(tmp_path / "records.parquet")
+    for name in ("image_id", "patient_id", "eye", "grade", "domain", "split", "source"):
+        assert np.array_equal(getattr(records, name), getattr(again, name)), name
+    assert np.isnan(again.p_referable).all()
+
+
+@pytest.mark.parametrize("change", [{"grade": np.array([0, 7], np.int8)}, {"image_id": np.array(["a", "a"])}])
+def test_records_refuse_bad_rows(change):
+    good = make_records(2)
+    columns = {name: getattr(good, name) for name in good.__dataclass_fields__}
+    with pytest.raises(InputError):
+        Records(**{**columns, **change})
+
+
+def test_referable_is_moderate_or_worse():
+    records = make_records()
+    assert np.array_equal(records.label, records.grade >= 2)
+
+
+def test_hold_out_keeps_patients_together_and_grades_in_proportion():
+    records = make_records(2000)
+    rest, held = hold_out(records, np.arange(2000))
+    assert sorted([*rest, *held]) == list(range(2000))
+    assert not set(records.patient_id[rest]) & set(records.patient_id[held])
+    assert abs(len(held) / 2000 - 0.2) < 0.02
+    # Stratified by each patient's worst grade: every grade gives its fifth, give or take rounding.
+    worst = np.maximum(records.grade[::2], records.grade[1::2])
+    held_patients = np.unique(held // 2)
+    for grade in range(5):
+        of_grade = (worst == grade).sum()
+        assert abs((worst[held_patients] == grade).sum() - of_grade / 5) <= 2
+
+
+def test_hold_out_does_not_depend_on_the_order_of_rows():
+    records = make_records(400)
+    mixed = np.random.default_rng(1).permutation(400)
+    assert set(hold_out(records, np.arange(400))[1]) == set(hold_out(records, mixed)[1])
+
+
+def test_country_shift_never_trains_or_selects_on_the_shifted_domain():
+    parts = [
+        make_records(200, split="train", prefix="a"),
+        make_records(40, split="validation", prefix="b"),
+        make_records(40, split="test", prefix="c"),
+        make_records(20, "shifted", "validation", "d"),
+        make_records(30, "shifted", "test", "e"),
+    ]
+    records = join(parts)
+    splits = TASKS["country_shift"](records)
+    assert {name: len(rows) for name, rows in splits.items()} == {
+        "train": 200, "validation": 40, "test": 40, "shifted_validation": 20, "shifted_test": 30,
+    }  # fmt: skip
+    assert set(records.domain[splits["train"]]) == {"in_domain"}
+    assert set(records.domain[splits["shifted_test"]]) == {"shifted"}
+
+
+def test_country_shift_without_shifted_images_says_what_to_use():
+    with pytest.raises(InputError, match="in_domain"):
+        TASKS["country_shift"](make_records())
+
+
+def test_an_unknown_task_names_the_nearest(tmp_path):
+    with pytest.raises(InputError, match="Did you mean 'country_shift'"):
+        load_task(tmp_path, "contry_shift")
+
+
+def test_pictures_come_back_in_the_order_asked_for(tmp_path):
+    pictures = np.random.default_rng(0).integers(0, 256, (10, 4, 4, 3), dtype=np.uint8)
+    data = Prepared(tmp_path, "x", 4, "f", make_records(10), (pictures[:4], pictures[4:8], pictures[8:]))
+    rows = [9, 0, 5, 5, 3, 8]
+    assert np.array_equal(data.images(rows), pictures[rows])
+    assert np.array_equal(data.image("p7"), pictures[7])
+    assert data.image("nobody") is None

@@ -1,0 +1,76 @@
+import pytest
+
+from retinabench.config import Run, load_run, presets
+from retinabench.errors import InputError
+from retinabench.methods import METHODS
+
+
+def test_a_run_is_frozen_and_its_hash_ignores_where_the_data_lie():
+    run = load_run(data="/a")
+    assert run.hash("f") == load_run(data="/b").hash("f")
+    assert run.hash("f") != run.hash("g")
+    assert run.hash("f") != load_run(data="/a", seed=1).hash("f")
+    with pytest.raises(ValueError, match="frozen"):
+        run.seed = 3
+
+
+def test_files_hold_differences_and_words_win(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text('seed = 5\n[method]\nname = "dropout"\nrate = 0.3\n[optimizer]\nlr = 1e-4\n')
+    run = load_run(file, ["optimizer.lr=2e-3", "method.samples=7", "task=in_domain"], data="d", seed=6)
+    assert (run.seed, run.task, run.optimizer.lr, run.method.samples) == (6, "in_domain", 2e-3, 7)
+    assert run.method.rate == 0.3
+    assert run.optimizer.epochs == load_run(data="d").optimizer.epochs
+
+
+def test_a_method_may_be_one_word():
+    assert load_run(None, ["method=dropout", "method.rate=0.2"], data="d").method.rate == 0.2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["optimiser.lr=1"], "Did you mean 'optimizer'"),
+        (["optimizer.lrr=1"], "Did you mean 'lr'"),
+        (["method=dropot"], "Did you mean 'dropout'"),
+        (["method.name=dropout", "method.rte=0.1"], "Did you mean 'rate'"),
+        (["method.name=dropout", "method.rate=1.5"], "method.rate"),
+        (["model.name=resnet51"], "Did you mean 'resnet50'"),
+        (["optimizer.epochs=0"], "optimizer.epochs"),
+        (["optimizer.lr=nan"], "optimizer.lr"),
+        (["seed"], "key=value"),
+        (["method.name=ensemble", "method.member.name=dropout", "method.member.rats=1"], "Did you mean 'rate'"),
+        (["method.name=map", "method.samples=3"], "method.samples"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(words, message):
+    with pytest.raises(InputError) as caught:
+        load_run(None, words, data="d")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_broken_toml_file_is_named(tmp_path):
+    (tmp_path / "x.toml").write_text("seed = = 3")
+    with pytest.raises(InputError, match=r"x\.toml: is not TOML"):
+        load_run(tmp_path / "x.toml", data="d")
+    with pytest.raises(InputError, match="does not exist"):
+        load_run(tmp_path / "y.toml", data="d")
+    with pytest.raises(InputError, match="Did you mean 'demo/map'"):
+        load_run("demo/mpa", data="d")
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_is_valid(name):
+    run = load_run(name, data="d")
+    assert run.method.name in METHODS
+    if name.startswith("published"):
+        assert not run.optimizer.l2_acts
+        assert (run.model.name, run.optimizer.epochs) == ("resnet50", 90)
+
+
+def test_a_run_survives_its_own_json():
+    run = load_run("demo/ensemble", data="d")
+    again = Run(**run.model_dump(mode="json"))
+    assert again == run
+    assert again.hash("f") == run.hash("f")
