@@ -20,9 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.errors import InputError
 from retinabench.scores.pairs import Pairs
+from retinabench.scores.precision import Heights
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end
 EPS = 1e-15  # probabilities are clipped to [EPS, 1 - EPS] in logarithms: one saturated mistake costs 34.5 nats, not infinity
 
 
@@ -107,6 +109,11 @@ class Cases:
         """Index for the pairs of a positive and a negative image, for AUROC at every referral count."""
         return Pairs(self.label, self.prob, self.ends)
 
+    @cached_property
+    def heights(self) -> Heights:
+        """Index for average precision at every referral count."""
+        return Heights(self.label, self.prob)
+
 
 class Weighted:
     """`Cases` with a weight each: the one argument of every score.
@@ -146,18 +153,26 @@ class Weighted:
     @cached_property
     def position(self) -> tuple[NDArray[np.intp], Floats]:
         """For every point: its block (K,), and the fraction (K,) in (0, 1] of that block which is retained."""
-        return self.locate(self.points)
+        mass, points = self.mass, self.points
+        # Points are evenly spaced: how many lie at or below the end of each block needs no search.
+        passed = np.floor((mass + SLACK * self.total) / points[0]).astype(np.intp)
+        passed[-1] = len(points)
+        block = np.repeat(np.arange(len(mass) - 1), np.diff(np.minimum(passed, len(points))))
+        return block, self._fraction(points, block)
 
     def locate(self, points: Floats) -> tuple[NDArray[np.intp], Floats]:
         """Block and retained fraction of it for retained masses (K,) in (0, W]."""
         mass = self.mass
-        slack = 1e-12 * self.total  # a point that misses a block's end by rounding is at the end
-        block = np.minimum(np.searchsorted(mass, points - slack, side="left") - 1, len(mass) - 2)
-        block = np.maximum(block, 0)
-        width = mass[block + 1] - mass[block]
-        fraction = np.divide(points - mass[block], width, out=np.ones(len(block)), where=width > 0)
-        fraction[np.abs(points - mass[block + 1]) <= slack] = 1.0
-        return block, np.clip(fraction, 0.0, 1.0)
+        block = np.searchsorted(mass, points - SLACK * self.total, side="left") - 1
+        block = np.clip(block, 0, len(mass) - 2)
+        return block, self._fraction(points, block)
+
+    def _fraction(self, points: Floats, block: NDArray[np.intp]) -> Floats:
+        before, after = self.mass[block], self.mass[block + 1]
+        fraction = np.ones(len(points))
+        open_ = after - points > SLACK * self.total
+        np.divide(points - before, after - before, out=fraction, where=open_)
+        return np.clip(fraction, 0.0, 1.0)
 
     def along(self, mass: Floats) -> Floats:
         """(K,) retained part of an (N,) mass at every point."""

@@ -167,13 +167,15 @@ def _score_set(
     low = high = np.full(len(scores), np.nan)
     if bootstrap:
         # Replicates see AUPRC over referral at a few counts only; their distance from its value there is what counts.
-        coarse = precision.coarse_area(whole)
+        coarse = precision.coarse_area(whole, referral.MIN_CLASS)
 
         def statistic(weight: Floats) -> Floats:
             w = weigh(weight)
             if w is None:
                 return np.full(len(scores), np.nan)
-            return np.array([precision.coarse_area(w) if _coarse(s) else s(w) for s in scores])
+            return np.array(
+                [precision.coarse_area(w, referral.MIN_CLASS) if _coarse(s) else s(w) for s in scores]
+            )
 
         cluster = part.image_id if part.patient_id is None else part.patient_id
         draws = cluster_bootstrap(statistic, cluster, replicates=bootstrap, seed=seed, workers=workers)

@@ -87,17 +87,20 @@ def failure_auroc_of(w: Weighted) -> float:
 def prr_of(w: Weighted, loss: Floats | None = None) -> float:
     """Prediction rejection ratio (A_random - A) / (A_random - A_oracle) of areas under generalised risk; at most 1.
 
-    loss (N,) may be graded; the oracle rejects the largest loss first. NaN where all losses are equal.
+    loss (N,) may be graded; the oracle rejects the largest loss first (err^2 / 2 for right/wrong answers). NaN where
+    all losses are equal.
     """
-    values = w.cases.error.astype(np.float64) if loss is None else loss
-    order = np.argsort(values, kind="stable")
-    c = np.concatenate(([0.0], np.cumsum(w.weight[order]))) / w.total
-    e = np.concatenate(([0.0], np.cumsum((w.weight * values)[order]))) / w.total
-    oracle = float(np.diff(c) @ (e[1:] + e[:-1]) / 2)
-    random = float(e[-1]) / 2
+    if loss is None:
+        random = w.mean(w.cases.error) / 2
+        oracle = 2 * random**2
+    else:
+        order = np.argsort(loss, kind="stable")
+        c = np.concatenate(([0.0], np.cumsum(w.weight[order]))) / w.total
+        e = np.concatenate(([0.0], np.cumsum((w.weight * loss)[order]))) / w.total
+        random, oracle = float(e[-1]) / 2, float(np.diff(c) @ (e[1:] + e[:-1]) / 2)
     if random - oracle <= 1e-15:
         return np.nan
-    return (random - augrc_of(w, values)) / (random - oracle)
+    return (random - augrc_of(w, loss)) / (random - oracle)
 
 
 def rc_index_of(w: Weighted, step: float = RC_STEP, x_max: float = RC_MAX) -> float:
