@@ -1,7 +1,7 @@
-"""From predictions to what the page tells: cases, weighted curves and their bootstrap bands.
+"""From predictions to curves and numbers of one set, as functions of weighted images.
 
-A *case* is one predictions file on one set. Every statistic takes a weight per image, so that patients can be drawn
-again; replicate r draws the same patients for every method, which makes differences between methods paired.
+Every statistic takes a weight per image, so that patients can be drawn again; replicate r draws the same patients for
+every method, which makes differences between methods paired.
 """
 
 from __future__ import annotations
@@ -14,16 +14,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.predictions import Predictions
+from retinabench.scores.cases import Cases, Weighted
 from retinabench.scores.intervals import cluster_bootstrap, percentile_interval
+from retinabench.scores.referral import METRICS as REFERRAL
+from retinabench.scores.referral import MIN_CLASS
+from retinabench.scores.uncertainty import referral_uncertainty
 
 Floats = NDArray[np.float64]
 SETS = {"in_domain": "in-domain", "shifted": "shifted", "joint": "joint"}
-FEWEST = 10
-"""A curve stops where fewer pictures (for AUROC: fewer of either class) are retained."""
-GRID = np.linspace(0, 1, 101)
-COARSE = np.linspace(0, 1, 41)
-FPR = np.linspace(0, 1, 101)
 METRICS = ("accuracy", "auroc", "nll")
+GRID = np.linspace(0, 1, 101)
+BINS = 10
+FEWEST = 0.05
+"""Share of the images below which a curve is not drawn on: a handful of images makes it jump."""
+SPECIFICITY = 0.80
+NUMBERS = (
+    "accuracy_at_50", "gain_at_50", "closed_at_50", "perfect_accuracy_at_50", "auroc_at_50", "nll_at_50",
+    "sensitivity_at_50", "specificity_at_50", "prevalence_at_50", "missed_at_50", "sensitivity_at_specificity_80",
+)  # fmt: skip
+"""What `numbers` returns, in this order; each is explained on the page."""
 
 
 @dataclass(frozen=True)
@@ -48,150 +57,137 @@ class Estimate:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
-    """One predictions file on one set; arrays of N images."""
+class SetCase:
+    """One predictions file on one set; arrays of N images in the order of the file."""
 
-    label: NDArray[np.int8]
+    image_id: NDArray[np.str_]
+    label: NDArray[np.bool_]
     prob: Floats
     uncertainty: Floats
+    uncertainty_name: str
     cluster: NDArray[np.str_]
-    image_id: NDArray[np.str_]
     domain: NDArray[np.str_]
     grade: NDArray[np.int8] | None
 
     @classmethod
-    def of(cls, predictions: Predictions, name: str) -> Case | None:
+    def of(cls, predictions: Predictions, name: str) -> SetCase | None:
         """Return the test images of a set, or None where it has none."""
-        domain = None if name == "joint" else name
-        part = predictions.select(domain=domain, split="test")
+        part = predictions.select(domain=None if name == "joint" else name, split="test")
         if part is None:
             return None
-        own = part.uncertainty is not None
+        uncertainty, kind = referral_uncertainty(part)
+        cluster = part.image_id if part.patient_id is None else part.patient_id
         return cls(
-            part.label,
-            part.prob,
-            np.asarray(part.uncertainty, np.float64) if own else entropy(part.prob),
-            part.image_id if part.patient_id is None else part.patient_id,
-            part.image_id,
-            part.domain,
-            part.grade,
+            part.image_id, part.label == 1, part.prob, uncertainty, kind, cluster, part.domain, part.grade
         )
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    @cached_property
+    def cases(self) -> Cases:
+        """The images sorted for scoring."""
+        return Cases(self.label, self.prob, self.uncertainty)
+
+    @cached_property
+    def perfect(self) -> Cases:
+        """The same images, referred in the order of their true loss: no uncertainty can do better."""
+        loss = np.empty(len(self))
+        loss[self.cases.order] = self.cases.log_loss
+        return Cases(self.label, self.prob, loss)
 
     @cached_property
     def correct(self) -> NDArray[np.bool_]:
-        """(N,) whether the decision at P(referable) >= 0.5 agrees with the label."""
-        return (self.prob >= 0.5) == (self.label == 1)
+        """(N,) whether the answer p > 1/2 agrees with the label."""
+        return np.asarray((self.prob > 0.5) == self.label)
 
     @cached_property
-    def loss(self) -> Floats:
-        """(N,) negative log-likelihood in nats."""
-        given = np.where(self.label == 1, self.prob, 1 - self.prob)
-        return -np.log(np.clip(given, np.finfo(np.float64).tiny, 1))
+    def bins(self) -> NDArray[np.intp]:
+        """(N,) the equally filled bin of every probability; equal probabilities share one."""
+        edges = np.unique(np.quantile(self.prob, np.linspace(0, 1, BINS + 1)[1:-1]))
+        return np.asarray(np.searchsorted(edges, self.prob, side="left"))
 
 
-def entropy(prob: Floats) -> Floats:
-    """(N,) predictive entropy in nats: -p ln p - (1-p) ln(1-p)."""
-    q = np.clip(prob, 1e-300, 1)
-    r = np.clip(1 - prob, 1e-300, 1)
-    return -prob * np.log(q) - (1 - prob) * np.log(r)
+def numbers(w: Weighted) -> Floats:
+    """(K,) the numbers named in `NUMBERS`, with half of the images referred."""
+    total, half = len(w.points), len(w.points) // 2
+    if half == 0:
+        return np.full(len(NUMBERS), np.nan)
+    value = {name: float(function(w)[0][half - 1]) for name, function in REFERRAL.items() if name in _NEEDED}
+    accuracy = 1 - w.retained_error[-1] / w.total
+    perfect = min(1.0, accuracy * total / half)
+    gain = value["accuracy"] - accuracy
+    missed = (1 - value["sensitivity"]) * w.retained_positives[half - 1] if w.retained_positives[half - 1] else 0
+    few = min(w.retained_positives[half - 1], w.retained_negatives[half - 1]) < MIN_CLASS - 1e-9
+    return np.array([
+        value["accuracy"], gain, gain / (perfect - accuracy) if perfect > accuracy else np.nan, perfect,
+        np.nan if few else value["auroc"], value["nll"],
+        value["sensitivity"], value["specificity"], value["prevalence"],
+        missed / w.positives if w.positives else np.nan, float(_roc(w, np.array([1 - SPECIFICITY]))[0]),
+    ])  # fmt: skip
 
 
-class Order:
-    """Images of a case from the most certain to the least, equal uncertainties as one block."""
-
-    def __init__(self, case: Case, uncertainty: Floats | None = None) -> None:
-        values = case.uncertainty if uncertainty is None else uncertainty
-        self.case = case
-        self.order = np.argsort(values, kind="stable")
-        ordered = values[self.order]
-        self.ends = np.append(np.flatnonzero(np.diff(ordered)), len(ordered) - 1)
-        block = np.zeros(len(values), np.intp)
-        block[self.order] = np.searchsorted(self.ends, np.arange(len(values)))
-        self.block = block
-
-    def mean(self, values: Floats, referred: Floats, weight: Floats) -> Floats:
-        """(G,) weighted mean of `values` over what is retained; ties in their expectation over random order."""
-        mass = np.concatenate([[0.0], np.cumsum(weight[self.order])[self.ends]])
-        total = np.concatenate([[0.0], np.cumsum((weight * values)[self.order])[self.ends]])
-        kept = (1 - referred) * mass[-1]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(kept >= FEWEST - 1e-9, np.interp(kept, mass, total) / kept, np.nan)
-
-    def retained(self, referred: Floats, weight: Floats) -> Floats:
-        """(G, N) weight of every image in what is retained; an image of the last block counts in part."""
-        mass = np.concatenate([[0.0], np.cumsum(weight[self.order])[self.ends]])
-        size = np.diff(mass)
-        kept = ((1 - referred) * mass[-1])[:, None]
-        share = np.clip((kept - mass[:-1]) / np.where(size > 0, size, 1), 0, 1)
-        return np.asarray(share[:, self.block] * weight)
-
-    def auroc(self, referred: Floats, weight: Floats) -> Floats:
-        """(G,) AUROC of what is retained, NaN where fewer than `FEWEST` of either class are left."""
-        by_prob, first, last = self._by_prob
-        kept = self.retained(referred, weight)[:, by_prob]
-        positive = kept * self.case.label[by_prob]
-        below = np.cumsum(kept - positive, axis=1)
-        below = np.concatenate([np.zeros((len(referred), 1)), below], axis=1)
-        wins = (positive * (below[:, first] + below[:, last + 1])).sum(axis=1) / 2
-        positives, negatives = positive.sum(axis=1), below[:, -1]
-        enough = np.minimum(positives, negatives) >= FEWEST - 1e-9
-        return np.where(enough, wins / np.where(enough, positives * negatives, 1), np.nan)
-
-    @cached_property
-    def _by_prob(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-        order = np.argsort(self.case.prob, kind="stable")
-        ordered = self.case.prob[order]
-        return (
-            order,
-            np.searchsorted(ordered, ordered, side="left"),
-            np.searchsorted(ordered, ordered, side="right") - 1,
-        )
-
-    def curve(self, metric: str, referred: Floats, weight: Floats) -> Floats:
-        """(G,) a score of what is retained: `accuracy`, `auroc` or `nll`."""
-        if metric == "auroc":
-            return self.auroc(referred, weight)
-        values = self.case.correct.astype(np.float64) if metric == "accuracy" else self.case.loss
-        return self.mean(values, referred, weight)
+_NEEDED = ("accuracy", "auroc", "nll", "sensitivity", "specificity", "prevalence")
 
 
-def roc(case: Case, fpr: Floats, weight: Floats) -> Floats:
-    """(G,) sensitivity at false-positive rates `fpr`, on the line through the attainable points; NaN for one class."""
-    order = np.argsort(-case.prob, kind="stable")
-    ends = np.append(np.flatnonzero(np.diff(case.prob[order])), len(order) - 1)
-    positive = np.cumsum((weight * case.label)[order])[ends]
-    negative = np.cumsum((weight * (1 - case.label))[order])[ends]
-    if positive[-1] == 0 or negative[-1] == 0:
-        return np.full(len(fpr), np.nan)
-    x = np.concatenate([[0.0], negative / negative[-1]])
-    y = np.concatenate([[0.0], positive / positive[-1]])
-    # At a vertical step the upper end counts: it is attainable at the same specificity.
-    top = np.append(np.flatnonzero(np.diff(x) > 0), len(x) - 1)
-    return np.interp(fpr, x[top], y[top])
+def referral(w: Weighted, metric: str) -> Floats:
+    """(G,) a score of what is retained, over `GRID` of the share referred; NaN where too few images remain."""
+    value = np.array(REFERRAL[metric](w)[0])
+    few = w.points < max(MIN_CLASS, FEWEST * w.total) - 1e-9
+    if metric == "auroc":
+        few |= np.minimum(w.retained_positives, w.retained_negatives) < MIN_CLASS - 1e-9
+    value[few] = np.nan
+    return np.interp((1 - GRID) * w.total, w.points, value, left=np.nan)
+
+
+def _roc(w: Weighted, rates: Floats) -> Floats:
+    """(G,) the highest sensitivity that a threshold reaches within each false-positive rate; NaN for one class."""
+    if not (w.positives and w.negatives):
+        return np.full(len(rates), np.nan)
+    ranking = w.cases.by_prob
+    false = np.concatenate([[0.0], ranking.cumulate(w.negative) / w.negatives])
+    hit = np.concatenate([[0.0], ranking.cumulate(w.positive) / w.positives])
+    return np.asarray(hit[np.searchsorted(false, rates + 1e-12, side="right") - 1])
+
+
+def observed(case: SetCase, weight: Floats) -> Floats:
+    """(BINS,) share of referable images by bin of predicted probability, NaN in an empty bin."""
+    total = np.bincount(case.bins, weight, BINS)
+    positive = np.bincount(case.bins, weight * case.label, BINS)
+    return np.divide(positive, total, out=np.full(BINS, np.nan), where=total > 0)
+
+
+def figures_of(case: SetCase) -> Callable[[Floats], Floats]:
+    """Return weight (N,) -> all curves of the figures in one row: referral by metric, ROC, reliability."""
+
+    def statistic(weight: Floats) -> Floats:
+        w = case.cases.weighted(weight)
+        curves = [referral(w, metric) for metric in METRICS]
+        return np.concatenate([*curves, _roc(w, GRID), observed(case, weight)])
+
+    return statistic
 
 
 def drawn(
-    cases: Sequence[Case], statistic: Callable[[Case], Callable[[Floats], Floats]], *, replicates: int, seed: int
-) -> tuple[Floats, Floats, Floats]:
-    """Return a statistic (F, K) of every file, (R, K) draws of its mean over files, and (F, K) ready to average.
-
-    `statistic(case)` prepares what does not depend on the weight and returns weight (N,) -> (K,).
-    """
-    point, draws = [], []
-    for case in cases:
-        function = statistic(case)
-        point.append(function(np.ones(len(case.label))))
-        if replicates:
-            draws.append(cluster_bootstrap(function, case.cluster, replicates=replicates, seed=seed))
-    values = np.stack(point)
-    mean = np.mean(draws, axis=0) if replicates else np.full((1, values.shape[1]), np.nan)
-    return values, np.asarray(mean), values.mean(axis=0)
+    cases: Sequence[SetCase], prepare: Callable[[SetCase], Callable[[Floats], Floats]], replicates: int, seed: int
+) -> tuple[Floats, Floats]:
+    """Return a statistic (F, K) of F files and its draws (F, R, K), replicate r on the same patients in every file."""
+    functions = [prepare(case) for case in cases]
+    values = np.stack([f(np.ones(len(case))) for f, case in zip(functions, cases, strict=True)])
+    if not replicates:
+        return values, np.full((len(cases), 1, values.shape[1]), np.nan)
+    draws = [
+        cluster_bootstrap(f, case.cluster, replicates=replicates, seed=seed)
+        for f, case in zip(functions, cases, strict=True)
+    ]
+    return values, np.stack(draws)
 
 
 def estimates(values: Floats, draws: Floats) -> list[Estimate]:
-    """Turn (F, K) values of F seeds and (R, K) draws of their mean into K estimates."""
-    low, high = percentile_interval(draws)
-    files = len(values)
-    mean = values.mean(axis=0)
+    """Turn (F, K) values of F seeds and their draws (F, R, K) into K estimates of the mean over seeds."""
+    low, high = percentile_interval(draws.mean(axis=0))
+    files, mean = len(values), values.mean(axis=0)
     se = values.std(axis=0, ddof=1) / np.sqrt(files) if files > 1 else np.full(len(mean), np.nan)
-    return [Estimate(*map(float, row)) for row in zip(mean, low, high, se, strict=True)]
+    return [
+        Estimate(float(m), float(a), float(b), float(s)) for m, a, b, s in zip(mean, low, high, se, strict=True)
+    ]

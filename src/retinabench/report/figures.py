@@ -37,13 +37,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Control:
-    """A grey reference curve, labelled inside the panel at the fraction `at` of its points."""
+    """A grey reference curve, labelled at the right edge of the panel."""
 
     label: str
     x: Floats
     y: Floats
-    at: float = 0.5
-    below: bool = False
 
 
 def thin(*arrays: Floats | None, most: int = MOST_POINTS) -> list[Floats | None]:
@@ -58,8 +56,7 @@ def referral_panel(
 ) -> Figure:
     """Draw a score of the retained pictures against the share that is referred to the expert."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    for control in controls:
-        _draw_control(axes, control, limits)
+    _draw_controls(axes, controls, limits)
     _draw_lines(axes, lines)
     axes.set(xlim=(0, 1), ylim=limits, xlabel="referred to the expert", ylabel=label)
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
@@ -80,8 +77,8 @@ def roc_panel(lines: Sequence[Line]) -> Figure:
     axes.annotate(
         "NHS standard:\nsensitivity 85 %,\nspecificity 80 %",
         NHS,
-        (0.34, 0.58),
-        fontsize=10,
+        (0.33, 0.56),
+        fontsize=11,
         color=PASS,
         va="center",
         arrowprops={"arrowstyle": "-", "color": PASS, "linewidth": 0.7, "shrinkB": 4},
@@ -102,7 +99,7 @@ class Spread:
     grade: NDArray[np.int8] | None
 
 
-def histogram_panel(spreads: Sequence[Spread], *, highest: float, label: str) -> Figure:
+def histogram_panel(spreads: Sequence[Spread], *, reach: tuple[float, float], label: str) -> Figure:
     """Draw uncertainty by grade (rows) and set (columns), correct above the axis, incorrect below it.
 
     Each half is scaled to its own tallest bar, for the question is *where* the errors sit; the number of pictures
@@ -111,9 +108,9 @@ def histogram_panel(spreads: Sequence[Spread], *, highest: float, label: str) ->
     graded = any(spread.grade is not None for spread in spreads)
     rows = [0, 1, 2, 3, 4] if graded else [None]
     figure, grid = canvas(
-        WIDTH, 56 + (76 if graded else 160) * len(rows), len(rows), len(spreads), sharex=True
+        WIDTH, 56 + (80 if graded else 170) * len(rows), len(rows), len(spreads), sharex=True
     )
-    edges = np.linspace(0, highest, 25)
+    edges = np.linspace(*reach, 25)
     for column, spread in enumerate(spreads):
         for row, grade in enumerate(rows):
             axes = grid[row][column]
@@ -126,6 +123,8 @@ def histogram_panel(spreads: Sequence[Spread], *, highest: float, label: str) ->
                 axes.set_ylabel(f"grade {grade}", rotation=0, ha="right", va="center", fontsize=10)
         grid[0][column].set_title(spread.heading, fontsize=11, color=INK, loc="left")
         grid[-1][column].set_xlabel(label, fontsize=10)
+        for axes in (line[column] for line in grid[:-1]):
+            axes.tick_params(bottom=False)
     return figure
 
 
@@ -161,29 +160,27 @@ def _draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
         x, y, low, high = thin(line.x, line.y, line.low, line.high)
         assert x is not None
         if low is not None and high is not None:
-            axes.fill_between(x, low, high, color=line.mark.color, alpha=0.14, linewidth=0)
+            axes.fill_between(x, low, high, color=line.mark.color, alpha=0.11, linewidth=0)
     for line in lines:
         x, y, *_ = thin(line.x, line.y)
         assert x is not None and y is not None
         axes.plot(x, y, color=line.mark.color, linestyle=line.mark.linestyle, zorder=3)
 
 
-def _draw_control(axes: Axes, control: Control, limits: tuple[float, float]) -> None:
-    x, y, *_ = thin(control.x, control.y)
-    assert x is not None and y is not None
-    axes.plot(x, y, color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2)
-    inside = np.flatnonzero(np.isfinite(y) & (y >= limits[0]) & (y <= limits[1]))
-    if inside.size:
-        place = inside[int(control.at * (inside.size - 1))]
-        axes.annotate(
-            control.label,
-            (x[place], y[place]),
-            (0, -4 if control.below else 4),
-            textcoords="offset points",
-            fontsize=10,
-            color=MUTED,
-            va="top" if control.below else "bottom",
-        )
+def _draw_controls(axes: Axes, controls: Sequence[Control], limits: tuple[float, float]) -> None:
+    """Draw the controls; their labels stand outside at the height of their ends, at least a line apart."""
+    ends = []
+    for control in controls:
+        x, y, *_ = thin(control.x, control.y)
+        assert x is not None and y is not None
+        axes.plot(x, y, color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2)
+        if (known := y[np.isfinite(y)]).size:
+            share = (known[-1] - limits[0]) / (limits[1] - limits[0])
+            ends.append((float(np.clip(share, 0.02, 0.98)), control.label))
+    lowest = -1.0
+    for share, label in sorted(ends):
+        lowest = max(share, lowest + 0.065)
+        axes.text(1.015, lowest, label, transform=axes.transAxes, fontsize=10, color=MUTED, va="center")
 
 
 def _draw_histogram(axes: Axes, values: Floats, correct: NDArray[np.bool_], edges: Floats) -> None:
@@ -192,11 +189,10 @@ def _draw_histogram(axes: Axes, values: Floats, correct: NDArray[np.bool_], edge
     axes.stairs(right / max(right.max(), 1), edges, color=GOOD, fill=True, alpha=0.8, linewidth=0)
     axes.stairs(-wrong / max(wrong.max(), 1), edges, color=BAD, fill=True, alpha=0.9, linewidth=0)
     axes.axhline(0, color=MUTED, linewidth=0.6)
-    axes.set(xlim=(0, edges[-1]), ylim=(-1.3, 1.3), yticks=[])
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(-1.25, 1.25), yticks=[])
+    axes.xaxis.set_major_locator(MaxNLocator(3))
     axes.spines["left"].set_visible(False)
     axes.spines["bottom"].set_visible(False)
-    for share, height, count, color in ((0.97, 0.96, right.sum(), GOOD), (0.97, 0.04, wrong.sum(), BAD)):
-        axes.text(
-            share, height, f"{int(count)}", transform=axes.transAxes, fontsize=9, color=color,
-            ha="right", va="top" if color == GOOD else "bottom",
-        )  # fmt: skip
+    for height, count, color in ((0.35, right.sum(), GOOD), (-0.35, wrong.sum(), BAD)):
+        place = axes.get_yaxis_transform()
+        axes.text(1.02, height, f"{int(count)}", transform=place, fontsize=9, color=color, va="center")
