@@ -16,13 +16,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from retinabench.formats import read_predictions, write_predictions
     from retinabench.predictions import Predictions
+    from retinabench.scores.evaluation import Scores, score
+    from retinabench.scores.referral import referral_curve
 
 __version__ = "0.1.0"
-__all__ = ["Predictions", "read_predictions", "write_predictions"]
+__all__ = ["Predictions", "Scores", "read_predictions", "referral_curve", "score", "write_predictions"]
 
 _HOME = {
     "Predictions": "retinabench.predictions",
+    "Scores": "retinabench.scores.evaluation",
     "read_predictions": "retinabench.formats",
+    "referral_curve": "retinabench.scores.referral",
+    "score": "retinabench.scores.evaluation",
     "write_predictions": "retinabench.formats",
 }
 

@@ -32,11 +32,17 @@ class InputError(ValueError):
         place += [f"row {row}"] if row is not None else []
         place += [f"column '{column}'"] if column is not None else []
         line = f"{', '.join(place)}: {problem}" if place else problem
-        super().__init__(f"{line.rstrip('.')}. {cure}" if cure else line)
+        super().__init__(printable(f"{line.rstrip('.')}. {cure}" if cure else line))
 
 
 class WorkError(RuntimeError):
     """Correct input, but the work failed; the message says at which step and what may help."""
+
+
+def printable(text: str, limit: int = 1000) -> str:
+    """Return `text` as one printable line: control characters escaped, cut at `limit` characters."""
+    cut = text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

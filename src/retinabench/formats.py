@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
+import struct
 import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
@@ -27,6 +32,8 @@ from retinabench.store import atomic_write
 MAX_ROWS = 20_000_000  # image ids of so many rows still fit an ordinary machine's memory
 MAX_VALUES = 400_000_000  # 3.2 GB of float64 probabilities
 MAX_CSV_BYTES = 2 * 1024**3
+MAX_TEXT = 1000  # characters of one id
+BLOCK = 1 << 24
 TEXT = ("image_id", "patient_id", "domain", "split")
 KNOWN = ("image_id", "label", "prob", "probs", *OPTIONAL)
 METADATA_KEY = b"retinabench"
@@ -52,6 +59,14 @@ def read_predictions(path: str | Path) -> Predictions:
         raise InputError("does not exist", file=path) from None
     except PermissionError:
         raise InputError("cannot be read (no permission)", file=path) from None
+    except MemoryError:
+        raise InputError(
+            "does not fit into memory", file=path, cure="Score a random part of it, drawn by patient."
+        ) from None
+    except UnicodeDecodeError:
+        raise InputError("holds text that is not UTF-8", file=path, cure="Write it again as UTF-8.") from None
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"cannot be read: {str(error).splitlines()[0]}", file=path) from None
 
 
 def write_predictions(predictions: Predictions, path: str | Path) -> None:
@@ -130,7 +145,20 @@ def _flat(path: Path, name: str, column: pa.Array) -> NDArray[Any]:
     if name in TEXT:
         if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
             raise InputError(f"has type {column.type}, needed is text", file=path, column=name)
-        return np.asarray(column.cast(pa.string()).to_pylist(), dtype=np.str_)
+        try:
+            words = column.cast(pa.string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InputError(f"has type {column.type}, needed is text", file=path, column=name) from None
+        lengths = pa.compute.utf8_length(words).to_numpy(zero_copy_only=False)
+        if len(words) and lengths.max() > MAX_TEXT:  # an array of text is as wide as its longest cell
+            raise InputError(
+                f"has {lengths.max():,} characters, more than {MAX_TEXT:,}",
+                file=path,
+                row=int(lengths.argmax()) + 1,
+                column=name,
+                cure="Is a quotation mark missing?",
+            )
+        return np.asarray(words.to_pylist(), dtype=np.str_)
     try:
         return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -139,11 +167,14 @@ def _flat(path: Path, name: str, column: pa.Array) -> NDArray[Any]:
 
 def _not_a_number(path: Path, name: str, column: pa.Array) -> InputError:
     """Find the first value of `column` that is no number."""
-    for row, value in enumerate(column.to_pylist(), start=1):
+    for row, value in enumerate(column, start=1):
         try:
-            float(value)
-        except (TypeError, ValueError):
-            return InputError(f"is '{str(value)[:40]}', not a number", file=path, row=row, column=name)
+            value.cast(pa.float64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            text = str(value.as_py())
+            comma = re.fullmatch(r"\s*[-+]?\d*,\d+\s*", text)
+            cure = "Write decimals with a point, or separate the columns by semicolons." if comma else None
+            return InputError(f"is '{text[:40]}', not a number", file=path, row=row, column=name, cure=cure)
     return InputError(f"has type {column.type}, needed are numbers", file=path, column=name)
 
 
@@ -217,13 +248,11 @@ def _read_csv(path: Path) -> Predictions:
         raise InputError(
             "is larger than 2 GiB", file=path, cure="Convert it to Parquet, or score a part of it."
         )
-    with open(path, "rb") as handle:
-        head = handle.read(65536)
-    encoding = "utf-16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf8"
-    header = head.decode(encoding, errors="replace").lstrip("\ufeff").splitlines()[0]
+    encoding, header = _csv_header(path)
     delimiter = max(",;\t", key=header.count)
-    names = [name.strip().strip('"') for name in header.split(delimiter)]
+    names = [name.strip().strip('"').strip() for name in header.split(delimiter)]
     _columns(path, names)
+    _csv_size(path, sum(_sample_number(name) is not None for name in names))
 
     def load(text: bool, decimal: str) -> pa.Table:
         known = [name for name in names if name in KNOWN or _sample_number(name) is not None]
@@ -234,7 +263,7 @@ def _read_csv(path: Path) -> Predictions:
             read_options=pa.csv.ReadOptions(
                 encoding=encoding, column_names=names, skip_rows=1, use_threads=not text
             ),
-            parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=False),
+            parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
                 column_types=types,
                 include_columns=known,
@@ -258,6 +287,35 @@ def _read_csv(path: Path) -> Predictions:
         raise _broken_csv(path, str(error)) from None
     _size(path, table.num_rows, max(1, len(names) - 2))
     return _from_table(path, table, {})
+
+
+def _csv_header(path: Path) -> tuple[str, str]:
+    """Encoding and first line of a CSV, however many sample columns it names."""
+    with open(path, "rb") as handle:
+        head = handle.read(BLOCK)
+    wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if head.startswith(b"\xff\xfe\x00\x00"):
+        raise InputError("is UTF-32 text", file=path, cure="Save it as 'CSV UTF-8'.")
+    if b"\x00" in head and not wide:
+        raise InputError(
+            "holds zero bytes: no CSV", file=path, cure="Write a CSV with image_id, label, prob."
+        )
+    encoding = "utf-16" if wide else "utf8"
+    text = head.decode(encoding, errors="replace").lstrip("\ufeff")
+    first = re.split(r"\r\n|\r|\n", text, maxsplit=1)[0]
+    if not first.strip():
+        raise InputError("has an empty first line", file=path, cure="Begin with image_id,label,prob.")
+    return encoding, first
+
+
+def _csv_size(path: Path, samples: int) -> None:
+    """Refuse a file of too many rows before it is parsed, by its line ends; small files need no count."""
+    size = path.stat().st_size
+    if size < MAX_VALUES // 4:
+        return
+    with open(path, "rb") as handle:
+        rows = sum(block.count(b"\n") for block in iter(lambda: handle.read(BLOCK), b""))
+    _size(path, rows, max(1, samples))
 
 
 def _broken_csv(path: Path, message: str) -> InputError:
@@ -290,25 +348,69 @@ def _csv(predictions: Predictions) -> bytes:
 
 def _read_npz(path: Path) -> Predictions:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            _columns(path, archive.files)
-            metadata = _metadata(
-                path, str(archive["metadata"]).encode() if "metadata" in archive.files else b"{}"
-            )
-            columns = {name: archive[name] for name in KNOWN if name in archive.files}
-    except (zipfile.BadZipFile, EOFError, KeyError):
+        with zipfile.ZipFile(path) as archive:
+            columns = _members(path, archive)
+    except InputError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError, IndexError):
         raise InputError("is not a whole NPZ file", file=path, cure="Write or copy it again.") from None
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            "holds Python objects, which are never unpickled",
-            file=path,
-            cure="Save plain arrays of numbers and text.",
-        ) from None
+    metadata = _metadata(path, str(columns.pop("metadata", "{}")).encode())
     if "prob" in columns:
         columns["probs"] = columns.pop("prob")
     return Predictions(**columns, metadata=metadata, source=str(path))
+
+
+def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
+    arrays = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+    if not arrays:
+        raise InputError(
+            "is a zip archive without arrays, such as an Excel file",
+            file=path,
+            cure="Write a CSV with image_id, label, prob.",
+        )
+    entries = {info.filename.removesuffix(".npy"): info for info in arrays}
+    if any(_sample_number(name) is not None for name in entries):
+        raise InputError(
+            "holds one array per sample", file=path, cure="Store them as one (N, S) array named 'probs'."
+        )
+    _columns(path, [info.filename.removesuffix(".npy") for info in arrays])
+    wanted = [name for name in ("metadata", *KNOWN) if name in entries]
+    return {name: _member(path, archive, entries[name], name) for name in wanted}
+
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> NDArray[Any]:
+    """Read one array; what its header declares is checked before memory is asked for, and no object is unpickled."""
+    with archive.open(info) as handle:
+        try:
+            shape, _, dtype = _HEADERS[np.lib.format.read_magic(handle)](handle)
+        except (KeyError, ValueError):
+            raise InputError("is not a plain array", file=path, column=name) from None
+    if dtype.hasobject:
+        raise InputError(
+            "holds Python objects, which are never unpickled",
+            file=path,
+            column=name,
+            cure="Save plain arrays of numbers and text.",
+        )
+    if name != "metadata":
+        _size(path, shape[0] if shape else 1, math.prod(shape[1:]))
+    if math.prod(shape) * dtype.itemsize > info.file_size:
+        raise InputError(
+            f"declares the shape {shape} and holds less", file=path, column=name, cure="Write it again."
+        )
+    if dtype.kind in "US" and dtype.itemsize > 4 * MAX_TEXT and name != "metadata":
+        raise InputError(f"holds text of type {dtype}, wider than {MAX_TEXT:,}", file=path, column=name)
+    try:
+        with archive.open(info) as handle:
+            return np.asarray(np.lib.format.read_array(handle, allow_pickle=False))
+    except ValueError:
+        raise InputError("is not a whole array", file=path, column=name, cure="Write it again.") from None
 
 
 def _npz(predictions: Predictions) -> bytes:
@@ -326,14 +428,14 @@ def _npz(predictions: Predictions) -> bytes:
 
 
 def _sample_number(name: str) -> int | None:
-    match = re.fullmatch(r"prob_(\d+)", name)
+    match = re.fullmatch(r"prob_([0-9]{1,9})", name)
     return int(match[1]) if match else None
 
 
 def _columns(path: Path, names: list[str]) -> None:
     """Check that the needed columns are there, once each, and name the likely misspelling where not."""
-    for name in names:
-        if names.count(name) > 1 and (name in KNOWN or _sample_number(name) is not None):
+    for name, times in Counter(names).items():
+        if times > 1 and (name in KNOWN or _sample_number(name) is not None):
             raise InputError("stands twice in the header", file=path, column=name)
     numbers = sorted(number for name in names if (number := _sample_number(name)) is not None)
     kinds = ("prob" in names) + ("probs" in names) + bool(numbers)
@@ -344,12 +446,14 @@ def _columns(path: Path, names: list[str]) -> None:
         raise InputError("is missing among the samples", file=path, column=f"prob_{missing}")
     for needed in ("image_id", "label", *(() if kinds else ("prob",))):
         if needed not in names:
-            hint = nearest(needed, [name for name in names if name not in KNOWN] or names)
+            shown = [name[:40] for name in names if name not in KNOWN] or names
+            close = nearest(needed, shown).partition("Valid: ")[0]
+            more = ", …" if len(shown) > 12 else "."
             raise InputError(
                 "is missing",
                 file=path,
                 column=needed,
-                cure=f"Rename or add it; the file has: {hint.partition('Valid: ')[2]}",
+                cure=f"{close}Rename or add it; the file has: {', '.join(shown[:12])}{more}",
             )
 
 
@@ -366,7 +470,9 @@ def _size(path: Path, rows: int, samples: int) -> None:
 def _metadata(path: Path, text: bytes) -> dict[str, Any]:
     try:
         content = json.loads(text)
-    except ValueError:
+        if not isinstance(content, dict):
+            raise ValueError
+    except (ValueError, RecursionError):
         raise InputError(
             "has unreadable metadata", file=path, cure="Write it again with write_predictions."
         ) from None

@@ -1,0 +1,1 @@
+"""Scores of anyone's predictions: NumPy and SciPy only, every one a pure function of weighted images."""

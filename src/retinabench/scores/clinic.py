@@ -1,0 +1,268 @@
+"""What a screening programme asks: the four readings of "referred", patients instead of images, clinical goals.
+
+>>> views = referral_views([1, 1, 0, 0], [True, False, False, False], [False, True, False, True])
+>>> views["retained_only"].sensitivity, views["screen_positive"].specificity, views["expert"].specificity
+(1.0, 0.5, 1.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.errors import InputError
+from retinabench.scores.intervals import (
+    clopper_pearson,
+    cluster_bootstrap,
+    cluster_codes,
+    percentile_interval,
+)
+from retinabench.scores.operating import TwoByTwo, binary, clustered_proportion, two_by_two
+
+Floats = NDArray[np.float64]
+READINGS = ("retained_only", "screen_positive", "expert", "reader")
+RATES = ("sensitivity", "specificity", "accuracy", "prevalence", "positive_rate")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The (expected) counts of the whole pathway under one reading of "referred", and the rates that follow."""
+
+    tp: float
+    fp: float
+    fn: float
+    tn: float
+
+    @property
+    def sensitivity(self) -> float:
+        """TP / (TP + FN), NaN without a positive."""
+        return _share(self.tp, self.tp + self.fn)
+
+    @property
+    def specificity(self) -> float:
+        """TN / (TN + FP), NaN without a negative."""
+        return _share(self.tn, self.tn + self.fp)
+
+    @property
+    def accuracy(self) -> float:
+        """(TP + TN) / all that are counted."""
+        return _share(self.tp + self.tn, self.tp + self.fp + self.fn + self.tn)
+
+    @property
+    def prevalence(self) -> float:
+        """(TP + FN) / all that are counted; referral removes positives, so it falls among the retained."""
+        return _share(self.tp + self.fn, self.tp + self.fp + self.fn + self.tn)
+
+    @property
+    def positive_rate(self) -> float:
+        """(TP + FP) / all that are counted: who is sent on in the end."""
+        return _share(self.tp + self.fp, self.tp + self.fp + self.fn + self.tn)
+
+
+def referral_views(
+    label: ArrayLike,
+    positive: ArrayLike,
+    referred: ArrayLike,
+    *,
+    reader: tuple[float, float] = (0.9, 0.95),
+    weight: ArrayLike | None = None,
+) -> dict[str, Reading]:
+    """The four readings of "referred"; they differ by far more than methods do, so none is given alone.
+
+    label: (N,) 0/1. positive: (N,) the model's call. referred: (N,) sent to an expert whatever the call.
+    reader: sensitivity s and specificity p of a stated human reader. weight: (N,) multiplicities, or None.
+
+    With P and N the positives and negatives, `_ret` retained, `_ref` referred:
+
+    | reading           | sensitivity             | specificity             |
+    |-------------------|-------------------------|-------------------------|
+    | `retained_only`   | TP_ret / P_ret          | TN_ret / N_ret          |
+    | `screen_positive` | (TP_ret + P_ref) / P    | TN_ret / N              |
+    | `expert`          | (TP_ret + P_ref) / P    | (TN_ret + N_ref) / N    |
+    | `reader`          | (TP_ret + s P_ref) / P  | (TN_ret + p N_ref) / N  |
+
+    `expert` never errs: an upper bound. `retained_only` drops the referred, and prevalence changes with them.
+    """
+    y, said, sent = (
+        binary(values, name)
+        for values, name in ((label, "label"), (positive, "positive"), (referred, "referred"))
+    )
+    if not len(y) == len(said) == len(sent):
+        raise InputError(f"{len(said)} calls and {len(sent)} referrals for {len(y)} labels")
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
+
+    def count(case: NDArray[np.bool_]) -> float:
+        return float(w[case].sum())
+
+    tp, fp, fn, tn = (
+        count(case) for case in (~sent & y & said, ~sent & ~y & said, ~sent & y & ~said, ~sent & ~y & ~said)
+    )
+    positives, negatives = count(sent & y), count(sent & ~y)
+
+    def joined(s: float, p: float) -> Reading:
+        return Reading(
+            tp + s * positives, fp + (1 - p) * negatives, fn + (1 - s) * positives, tn + p * negatives
+        )
+
+    return {
+        "retained_only": Reading(tp, fp, fn, tn),
+        "screen_positive": joined(1, 0),
+        "expert": joined(1, 1),
+        "reader": joined(*reader),
+    }
+
+
+def referral_view_intervals(
+    label: ArrayLike,
+    positive: ArrayLike,
+    referred: ArrayLike,
+    cluster: ArrayLike | Sequence[Hashable],
+    *,
+    reader: tuple[float, float] = (0.9, 0.95),
+    replicates: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> dict[str, dict[str, tuple[float, float, float]]]:
+    """`referral_views` with patient-clustered percentile intervals: {reading: {rate: (value, low, high)}}.
+
+    The thresholds behind `positive` and `referred` are taken as frozen: choose them on other data.
+    """
+
+    def statistic(weight: Floats | None) -> Floats:
+        views = referral_views(label, positive, referred, reader=reader, weight=weight)
+        return np.array([getattr(views[name], rate) for name in READINGS for rate in RATES])
+
+    values = statistic(None)
+    low, high = percentile_interval(
+        cluster_bootstrap(statistic, cluster, replicates=replicates, seed=seed), level
+    )
+    table = np.stack([values, low, high], axis=1).reshape(len(READINGS), len(RATES), 3).tolist()
+    return {
+        reading: {rate: (v, lo, hi) for rate, (v, lo, hi) in zip(RATES, rows, strict=True)}
+        for reading, rows in zip(READINGS, table, strict=True)
+    }
+
+
+@dataclass(frozen=True)
+class Patients:
+    """One row per patient, in the order of the sorted ids; G patients."""
+
+    label: NDArray[np.bool_]
+    prob: Floats
+    positive: NDArray[np.bool_]
+    referred: NDArray[np.bool_]
+    images: NDArray[np.int64]
+
+
+def patient_level(
+    label: ArrayLike,
+    prob: ArrayLike,
+    patient: ArrayLike | Sequence[Hashable],
+    *,
+    threshold: float = 0.5,
+    referred: ArrayLike | None = None,
+) -> Patients:
+    """The any-eye reading: a patient is referable if one eye is, and is called so if one eye is called so.
+
+    label, prob, referred: (N,) per image; patient: (N,). The patient's prob is the largest of the *retained* images (of
+    all images where none is retained). Positive: that a retained image has prob >= threshold. Referred: some image is
+    referred and no retained one is positive (a positive patient sees the specialist in any case).
+
+    The pivotal trial of IDx-DR judged participants so: "in at least one eye".
+    """
+    y, p = binary(label, "label"), np.asarray(prob, np.float64)
+    sent = np.zeros(len(y), bool) if referred is None else binary(referred, "referred")
+    codes, patients = cluster_codes(patient)
+    if not len(y) == len(p) == len(sent) == len(codes):
+        raise InputError(
+            f"{len(p)} probabilities, {len(sent)} referrals, {len(codes)} ids for {len(y)} labels"
+        )
+
+    def any_eye(case: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return np.bincount(codes, case, patients) > 0
+
+    positive = any_eye((p >= threshold) & ~sent)
+    alone = ~any_eye(~sent)[codes]  # images of patients all of whose images are referred
+    largest = np.full(patients, -np.inf)
+    shown = ~sent | alone
+    np.maximum.at(largest, codes[shown], p[shown])
+    return Patients(
+        any_eye(y), largest, positive, any_eye(sent) & ~positive, np.bincount(codes, minlength=patients)
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ goals
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A clinical goal: the least sensitivity and specificity asked for, and by whom."""
+
+    sensitivity: float
+    specificity: float
+    source: str
+
+
+GOALS = {
+    "nhs": Goal(0.85, 0.80, "85 % / 80 % as recommended by the NHS (Leibig et al., Sci Rep 7:17816, 2017)"),
+    "fda_pivotal": Goal(0.85, 0.825, "endpoints of the IDx-DR pivotal trial (npj Digit Med 1:39, 2018)"),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a goal is met by the estimates, and whether it is met by the lower 97.5 % bounds; two different claims."""
+
+    goal: str
+    sensitivity: tuple[float, float]  # estimate, lower bound
+    specificity: tuple[float, float]
+    estimate_met: bool
+    bound_met: bool
+
+
+def judge_goals(
+    label: ArrayLike,
+    positive: ArrayLike,
+    cluster: ArrayLike | Sequence[Hashable] | None = None,
+    *,
+    goals: dict[str, Goal] | None = None,
+) -> tuple[TwoByTwo, list[Verdict]]:
+    """The 2x2 table and, for each goal, two flags: estimates met, lower bounds met.
+
+    label, positive: (N,). The bound is the lower end of the 95 % Clopper-Pearson interval, one-sided 97.5 %; with
+    `cluster`, (N,) patients, at the effective sample size of clustered images (`clustered_proportion`). An absent class
+    meets nothing. The approved IDx-DR met 85 % sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
+    """
+    table = two_by_two(label, positive)
+    y, said = binary(label, "label"), binary(positive, "positive")
+    ids: Any = np.arange(len(y)) if cluster is None else cluster
+    sensitivity = _bound(table.counts("sensitivity"), said, y, ids, cluster is None)
+    specificity = _bound(table.counts("specificity"), ~said, ~y, ids, cluster is None)
+    verdicts = []
+    for name, goal in (GOALS if goals is None else goals).items():
+        met = [sensitivity[k] >= goal.sensitivity and specificity[k] >= goal.specificity for k in (0, 1)]
+        verdicts.append(Verdict(name, sensitivity, specificity, met[0], met[1]))
+    return table, verdicts
+
+
+def _bound(
+    counts: tuple[int, int],
+    success: NDArray[np.bool_],
+    of: NDArray[np.bool_],
+    cluster: Any,
+    independent: bool,
+) -> tuple[float, float]:
+    if independent:
+        k, n = counts
+        value, low = (k / n, float(clopper_pearson(k, n)[0])) if n else (float("nan"), float("nan"))
+    else:
+        value, low, _ = clustered_proportion(success, of, cluster)
+    return value, low
+
+
+def _share(top: float, bottom: float) -> float:
+    return top / bottom if bottom > 0 else float("nan")

@@ -1,0 +1,337 @@
+"""Is one model better than another, on the same images? Paired differences, Holm's correction, ranks.
+
+>>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+[0.03, 0.06, 0.06]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.errors import InputError, nearest
+from retinabench.predictions import Predictions
+from retinabench.scores.evaluation import RULES, why_undefined
+from retinabench.scores.intervals import MAX_UNDEFINED, percentile_interval
+from retinabench.scores.paired import PairedSet, align, paired_sets
+from retinabench.scores.table import Score
+from retinabench.scores.uncertainty import referral_uncertainty
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Differences a - b of every score on every set; `to_dict` is the JSON of `retinabench compare`.
+
+    sets: {set: {images, patients, positives, scores: {name: {a, b, difference, low, high, p, p_holm, better,
+    version}}}}. An undefined number is None with a `why`. `better` is "a" or "b" where the Holm-adjusted p-value lies
+    below 1 - level, else None.
+    """
+
+    a: str
+    b: str
+    rules: str
+    bootstrap: int
+    seed: int
+    level: float
+    sets: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `retinabench compare --json` writes."""
+        return {"schema": "retinabench.comparison/1", **vars(self), "notes": list(self.notes)}
+
+
+def compare(
+    a: Predictions,
+    b: Predictions,
+    rules: str = "corrected",
+    bootstrap: int = 1000,
+    seed: int = 0,
+    *,
+    scores: Sequence[str] | None = None,
+    sets: Sequence[str] | None = None,
+    uncertainty: str = "auto",
+    level: float = 0.95,
+    workers: int = 1,
+) -> Comparison:
+    """Paired, patient-clustered differences a - b of every score.
+
+    Both files must hold the same test images (in any order) with the same truth. Each replicate draws patients with
+    replacement and scores both models on the very same draw; the interval is the percentile interval of the
+    differences, the p-value inverts it: p = 2 min(#{d <= 0} + 1, #{d >= 0} + 1) / (R + 1), at most 1 and never below
+    2 / (R + 1). `p_holm` corrects it over all scores of a set. Models that never differ have p = 1.
+
+    scores, sets: names, None for all. bootstrap: 0 for values without intervals. rules: "published" compares the values
+    of the published protocol, which has no intervals.
+
+    Raises `InputError` where images, labels, domains, grades or patients differ, naming the first.
+    """
+    if rules not in RULES:
+        raise InputError(f"unknown rules '{rules}'", cure=nearest(rules, RULES))
+    if bootstrap < 0:
+        raise InputError(f"{bootstrap} bootstrap replicates", cure="Ask for 0 (no intervals) or more.")
+    first, second = align([a, b])
+    names = a.source or "a", b.source or "b"
+    notes = _notes([first, second], names, uncertainty)
+    if rules == "published":
+        table = _published(first, second, scores, sets, uncertainty, seed)
+        return Comparison(
+            *names, rules, 0, seed, level, table, (*notes, "the published protocol has no intervals")
+        )
+    paired = paired_sets(
+        [first, second],
+        scores=scores,
+        sets=sets,
+        uncertainty=uncertainty,
+        bootstrap=bootstrap,
+        seed=seed,
+        workers=workers,
+    )
+    found = {one.name: {**_counts(one), "scores": _differences(one, level)} for one in paired}
+    return Comparison(*names, rules, bootstrap, seed, level, found, notes)
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Several models ranked on the same images; `to_dict` for JSON.
+
+    sets: {set: {images, patients, positives, scores: {name: {direction, models: {model: {value, low, high,
+    first, rank, rank_low, rank_high}}, pairs: [{a, b, difference, low, high, p, p_holm}]}}}}.
+    `first` is the share of replicates in which the model is the best (ties shared), `rank` its mean rank over them.
+    """
+
+    models: tuple[str, ...]
+    bootstrap: int
+    seed: int
+    level: float
+    sets: Mapping[str, Any]
+    notes: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dictionaries, lists, text, numbers and None."""
+        return {
+            "schema": "retinabench.leaderboard/1",
+            **vars(self),
+            "models": list(self.models),
+            "notes": list(self.notes),
+        }
+
+
+def rank(
+    models: Mapping[str, Predictions],
+    bootstrap: int = 1000,
+    seed: int = 0,
+    *,
+    scores: Sequence[str] | None = None,
+    sets: Sequence[str] | None = None,
+    uncertainty: str = "auto",
+    level: float = 0.95,
+    workers: int = 1,
+) -> Leaderboard:
+    """Rank models on the same images: values, intervals, how often each is first, and all pairs with Holm's correction.
+
+    models: {name: predictions}, two or more. The patients of a replicate are the same for all models. Holm's correction
+    runs over the pairs of one score on one set. A score without a better direction (such as prevalence) is not ranked.
+    """
+    if len(models) < 2:
+        raise InputError(f"{len(models)} model to rank", cure="Name two or more.")
+    names = tuple(models)
+    aligned = align(list(models.values()))
+    paired = paired_sets(
+        aligned,
+        scores=scores,
+        sets=sets,
+        uncertainty=uncertainty,
+        bootstrap=bootstrap,
+        seed=seed,
+        workers=workers,
+    )
+    table = {
+        one.name: {
+            **_counts(one),
+            "scores": {
+                score.name: _ranked(names, score, one.point[:, k], one.draws[:, :, k], level)
+                for k, score in enumerate(one.scores)
+                if score.direction != "neither"
+            },
+        }
+        for one in paired
+    }
+    return Leaderboard(names, bootstrap, seed, level, table, _notes(aligned, names, uncertainty))
+
+
+def ranks(draws: ArrayLike, higher_is_better: bool) -> Floats:
+    """Ranks (R, M) of M models in each draw, 1 = best, ties shared by their mean; NaN rows where any is undefined."""
+    values = np.asarray(draws, np.float64)
+    values = values if higher_is_better else -values
+    better = (values[:, None, :] > values[:, :, None]).sum(axis=2)
+    equal = (values[:, None, :] == values[:, :, None]).sum(axis=2)
+    out = better + (equal + 1) / 2.0
+    out[~np.isfinite(values).all(axis=1)] = np.nan
+    return np.asarray(out)
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Holm's step-down adjusted p-values (family-wise error over all of them, under any dependence); NaN stays NaN.
+
+    Sorted p_(1) <= … <= p_(m): adjusted p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)).
+    Source: Holm, A simple sequentially rejective multiple test procedure, Scand. J. Stat. 6:65 (1979).
+    """
+    p = np.asarray(p_values, np.float64)
+    out = np.full(p.shape, np.nan)
+    known = np.flatnonzero(np.isfinite(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    out[order] = np.maximum.accumulate(np.minimum(1.0, factors * p[order]))
+    return out
+
+
+def difference_p_value(draws: ArrayLike) -> float:
+    """Two-sided p-value of "no difference" from (R,) draws of a difference; NaN if over 5 % of them are undefined."""
+    values = np.asarray(draws, np.float64)
+    known = values[np.isfinite(values)]
+    if not len(known) or len(known) < (1 - MAX_UNDEFINED) * len(values):
+        return float("nan")
+    tail = min(np.count_nonzero(known <= 0), np.count_nonzero(known >= 0)) + 1
+    return float(min(1.0, 2 * tail / (len(known) + 1)))
+
+
+def _differences(one: PairedSet, level: float) -> dict[str, Any]:
+    draws = one.draws[:, 0] - one.draws[:, 1]
+    low = high = p = np.full(len(one.scores), np.nan)
+    if len(draws):
+        low, high = percentile_interval(draws, level)
+        p = np.array([difference_p_value(column) for column in draws.T])
+    adjusted = holm(p)
+    out = {}
+    for k, score in enumerate(one.scores):
+        a, b = one.point[:, k]
+        entry: dict[str, Any] = {
+            "a": _number(a),
+            "b": _number(b),
+            "difference": _number(a - b),
+            "low": _number(low[k]),
+            "high": _number(high[k]),
+            "p": _number(p[k]),
+            "p_holm": _number(adjusted[k]),
+            "better": _better(score, a - b, adjusted[k], 1 - level),
+            "version": score.version,
+        }
+        undefined = [i for i in (0, 1) if not np.isfinite(one.point[i, k])]
+        if undefined:
+            entry["why"] = f"{'ab'[undefined[0]]}: {why_undefined(score, one.whole[undefined[0]])}"
+        elif len(draws) and not np.isfinite(low[k]):
+            entry["why"] = "no interval: undefined in more than 5 % of the bootstrap replicates"
+        out[score.name] = entry
+    return out
+
+
+def _better(score: Score, difference: float, p: float, alpha: float) -> str | None:
+    if score.direction == "neither" or not p < alpha or difference == 0:
+        return None
+    return "a" if (difference > 0) == (score.direction == "higher") else "b"
+
+
+def _ranked(
+    names: tuple[str, ...], score: Score, point: Floats, draws: Floats, level: float
+) -> dict[str, Any]:
+    """draws: (R, M), point: (M,)."""
+    if not len(draws):
+        draws = np.full((1, len(names)), np.nan)
+    places = ranks(draws, score.direction == "higher")
+    low, high = percentile_interval(draws, level)
+    rank_low, rank_high = percentile_interval(places, level)
+    defined = places[np.isfinite(places).all(axis=1)]
+    best = defined == defined.min(axis=1, keepdims=True) if len(defined) else defined
+    first = (
+        (best / best.sum(axis=1, keepdims=True)).mean(axis=0) if len(defined) else np.full(len(names), np.nan)
+    )
+    mean = defined.mean(axis=0) if len(defined) else first
+    models = {
+        name: {
+            "value": _number(point[k]),
+            "low": _number(low[k]),
+            "high": _number(high[k]),
+            "first": _number(first[k]),
+            "rank": _number(mean[k]),
+            "rank_low": _number(rank_low[k]),
+            "rank_high": _number(rank_high[k]),
+        }
+        for k, name in enumerate(names)
+    }
+    pairs = list(combinations(range(len(names)), 2))
+    differences = [draws[:, i] - draws[:, j] for i, j in pairs]
+    p = np.array([difference_p_value(values) for values in differences])
+    listed = []
+    for (i, j), values, raw, adjusted in zip(pairs, differences, p, holm(p), strict=True):
+        ends = percentile_interval(values, level)
+        listed.append(
+            {
+                "a": names[i],
+                "b": names[j],
+                "difference": _number(point[i] - point[j]),
+                "low": _number(float(ends[0])),
+                "high": _number(float(ends[1])),
+                "p": _number(raw),
+                "p_holm": _number(adjusted),
+            }
+        )
+    return {"direction": score.direction, "models": models, "pairs": listed}
+
+
+def _published(
+    a: Predictions,
+    b: Predictions,
+    scores: Sequence[str] | None,
+    sets: Sequence[str] | None,
+    uncertainty: str,
+    seed: int,
+) -> dict[str, Any]:
+    from retinabench.scores import published_sets
+
+    one, two = (
+        published_sets.score_sets(model, referral_uncertainty(model, uncertainty)[0], seed)
+        for model in (a, b)
+    )
+    table: dict[str, Any] = {}
+    for name, values in one.items():
+        if sets is not None and name not in sets:
+            continue
+        table[name] = {key: values.get(key) for key in ("images", "patients", "positives")}
+        table[name]["scores"] = {}
+        for score, entry in values["scores"].items():
+            if scores is not None and score not in scores:
+                continue
+            x, y = entry["value"], two[name]["scores"][score]["value"]
+            known = x is not None and y is not None
+            table[name]["scores"][score] = {"a": x, "b": y, "difference": x - y if known else None}
+    return table
+
+
+def _counts(one: PairedSet) -> dict[str, Any]:
+    return {"images": one.images, "patients": one.patients, "positives": one.positives}
+
+
+def _notes(models: Sequence[Predictions], names: Sequence[str], uncertainty: str) -> tuple[str, ...]:
+    notes = []
+    if all(model.patient_id is None for model in models):
+        notes.append("no patient_id: every image is its own cluster, intervals may be too narrow")
+    used = {
+        name: referral_uncertainty(model, uncertainty)[1] for name, model in zip(names, models, strict=True)
+    }
+    if len(set(used.values())) > 1:
+        notes.append(
+            "referral is ordered by " + ", ".join(f"{kind} in {name}" for name, kind in used.items())
+        )
+    return tuple(notes)
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,207 @@
+"""Several models on the same images: aligned by image, bootstrapped over the same patients.
+
+Two models fail on the same hard photographs. A replicate therefore draws patients once and scores every model on them:
+what is common cancels in the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.errors import InputError, nearest
+from retinabench.predictions import Predictions
+from retinabench.scores import precision, referral
+from retinabench.scores.cases import Cases, Weighted
+from retinabench.scores.intervals import cluster_bootstrap
+from retinabench.scores.shift import balanced_weight
+from retinabench.scores.table import SCORES, Score
+from retinabench.scores.uncertainty import referral_uncertainty
+
+Floats = NDArray[np.float64]
+SETS = ("in_domain", "shifted", "joint", "balanced")
+
+
+@dataclass(frozen=True, eq=False)
+class PairedSet:
+    """One set of images scored by M models: point (M, K), draws (R, M, K) on the same patients; NaN where undefined."""
+
+    name: str
+    images: int
+    patients: int | None
+    positives: int
+    scores: tuple[Score, ...]
+    point: Floats
+    draws: Floats
+    whole: tuple[Weighted, ...]
+
+
+def align(models: Sequence[Predictions]) -> list[Predictions]:
+    """The test splits of the models, rows in the order of the first; patients from the first model that names them.
+
+    Raises `InputError` unless all hold the same images with the same label, grade, domain and patient.
+    """
+    tests = []
+    for model in models:
+        test = model.select(split="test")
+        if test is None:
+            raise InputError("holds no image of the test split", file=model.source)
+        tests.append(test)
+    first = tests[0]
+    aligned = [first]
+    for number, other in enumerate(tests[1:], start=2):
+        aligned.append(_matched(first, other, number))
+    return aligned
+
+
+def _matched(first: Predictions, other: Predictions, number: int) -> Predictions:
+    where = other.source or f"model {number}"
+    order = np.argsort(other.image_id, kind="stable")
+    place = np.minimum(np.searchsorted(other.image_id[order], first.image_id), len(order) - 1)
+    rows = order[place]
+    absent = other.image_id[rows] != first.image_id
+    if absent.any():
+        image = first.image_id[np.flatnonzero(absent)[0]][:60]
+        raise InputError(
+            f"lacks {int(absent.sum())} of the {len(first)} images of {first.source or 'model 1'}, such as '{image}'",
+            file=where,
+            cure="Paired comparison needs predictions of the same images.",
+        )
+    if len(other) != len(first):
+        extra = other.image_id[~np.isin(other.image_id, first.image_id)][0][:60]
+        raise InputError(
+            f"holds {len(other) - len(first)} images that {first.source or 'model 1'} lacks, such as '{extra}'",
+            file=where,
+            cure="Paired comparison needs predictions of the same images.",
+        )
+    taken = other.take(rows)
+    for column in ("label", "domain", "patient_id", "grade"):
+        ours, theirs = getattr(first, column), getattr(taken, column)
+        if ours is None or theirs is None:
+            continue
+        if (differ := np.flatnonzero(ours != theirs)).size:
+            row = int(differ[0])
+            raise InputError(
+                f"is '{theirs[row]}' for image '{first.image_id[row][:60]}' where {first.source or 'model 1'} has "
+                f"'{ours[row]}'",
+                file=where,
+                row=int(rows[row]) + 1,
+                column=column,
+                cure="Both files must hold the same truth.",
+            )
+    return taken
+
+
+def paired_sets(
+    models: Sequence[Predictions],
+    *,
+    scores: Sequence[str] | None = None,
+    sets: Sequence[str] | None = None,
+    uncertainty: str = "auto",
+    bootstrap: int = 1000,
+    seed: int = 0,
+    workers: int = 1,
+) -> list[PairedSet]:
+    """Score aligned models on every set that exists, with draws on the same patients.
+
+    scores, sets: names to restrict the work to, None for all. uncertainty: as in `score`, per model.
+    """
+    for known, asked in ((SCORES, scores), (SETS, sets)):
+        for name in asked or ():
+            if name not in known:
+                raise InputError(f"unknown name '{name}'", cure=nearest(name, known))
+    first = models[0]
+    patient = next((m.patient_id for m in models if m.patient_id is not None), None)
+    values = [referral_uncertainty(model, uncertainty)[0] for model in models]
+    shifted = first.domain == "shifted"
+    rows = {"in_domain": np.flatnonzero(~shifted), "shifted": np.flatnonzero(shifted)}
+    if shifted.any() and not shifted.all():
+        rows |= {"joint": np.arange(len(first)), "balanced": np.arange(len(first))}
+    found = []
+    for name, keep in rows.items():
+        if not len(keep) or (sets is not None and name not in sets):
+            continue
+        chosen = tuple(
+            s
+            for s in SCORES.values()
+            if (s.sets is None or name in s.sets) and (scores is None or s.name in scores)
+        )
+        if not chosen:
+            continue
+        evaluators = [
+            _Evaluator(name, chosen, model.take(keep), value[keep])
+            for model, value in zip(models, values, strict=True)
+        ]
+        found.append(
+            _paired_set(name, chosen, evaluators, first.take(keep), patient, keep, bootstrap, seed, workers)
+        )
+    return found
+
+
+def _paired_set(
+    name: str,
+    chosen: tuple[Score, ...],
+    evaluators: list[_Evaluator],
+    part: Predictions,
+    patient: NDArray[np.str_] | None,
+    keep: NDArray[np.intp],
+    bootstrap: int,
+    seed: int,
+    workers: int,
+) -> PairedSet:
+    def statistic(weight: Floats) -> Floats:
+        return np.concatenate([evaluator(weight) for evaluator in evaluators])
+
+    draws = np.empty((0, len(evaluators) * len(chosen)))
+    if bootstrap:
+        cluster = part.image_id if patient is None else patient[keep]
+        draws = cluster_bootstrap(statistic, cluster, replicates=bootstrap, seed=seed, workers=workers)
+    return PairedSet(
+        name,
+        len(part),
+        None if patient is None else len(np.unique(patient[keep])),
+        int(part.label.sum()),
+        chosen,
+        np.array([evaluator.point for evaluator in evaluators]),
+        draws.reshape(-1, len(evaluators), len(chosen)),
+        tuple(evaluator.whole for evaluator in evaluators),
+    )
+
+
+class _Evaluator:
+    """All chosen scores of one model on one set: `point` (K,), and (K,) for any weight (N,) of the images."""
+
+    def __init__(self, name: str, scores: tuple[Score, ...], part: Predictions, values: Floats) -> None:
+        self.scores = scores
+        self.shifted = part.domain == "shifted"
+        self.balanced = name == "balanced"
+        self.cases = Cases(part.label, part.prob, values, self.shifted if name == "joint" else None)
+        whole = self._weigh(np.ones(len(part)))
+        assert whole is not None  # a balanced set is made only where both domains are there
+        self.whole = whole
+        self.point = np.array([score(whole) for score in scores])
+        # AUPRC over referral is slow: replicates see it at a few counts, and are moved by what those miss.
+        coarse = [k for k, score in enumerate(scores) if score.name == "referral_auprc_area"]
+        self.offset = {k: self.point[k] - precision.coarse_area(whole, referral.MIN_CLASS) for k in coarse}
+
+    def __call__(self, weight: Floats) -> Floats:
+        weighted = self._weigh(weight)
+        if weighted is None:
+            return np.full(len(self.scores), np.nan)
+        return np.array(
+            [
+                precision.coarse_area(weighted, referral.MIN_CLASS) + self.offset[k]
+                if k in self.offset
+                else score(weighted)
+                for k, score in enumerate(self.scores)
+            ]
+        )
+
+    def _weigh(self, weight: Floats) -> Weighted | None:
+        if not self.balanced:
+            return self.cases.weighted(weight)
+        both = balanced_weight(self.shifted, weight)
+        return None if np.isnan(both).any() else self.cases.weighted(both)
