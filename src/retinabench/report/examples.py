@@ -1,0 +1,116 @@
+"""Pictures that say more than a curve: most certain, most uncertain, and wrong though certain."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from retinabench.report.evidence import SETS, SetCase
+from retinabench.report.marking import plain
+from retinabench.report.study import Study
+
+ImageSource = Callable[[str], NDArray[np.uint8] | None]
+SIDE = 300
+EACH = 6
+GRADES = ("no retinopathy", "mild", "moderate", "severe", "proliferative")
+
+
+@dataclass(frozen=True)
+class Card:
+    """One picture and what is said of it; `source` is a data URI or empty."""
+
+    source: str
+    alt: str
+    width: int
+    height: int
+    truth: str
+    said: str
+    unsure: str
+    id: str
+    wrong: bool
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cards under one heading."""
+
+    heading: str
+    text: str
+    cards: list[Card]
+
+
+def groups(study: Study, images: ImageSource | None) -> list[Group]:
+    """Choose pictures of the leading method over all sets; equal uncertainties go by image id."""
+    case = study.first(study.leader, study.sets[-1])
+    if case is None:
+        return []
+    order = np.lexsort((case.image_id, case.uncertainty))
+    right, wrong = order[case.correct[order]], order[~case.correct[order]]
+    chosen = (
+        (
+            "Wrong and certain",
+            "The dangerous ones: the surest of the wrong answers. Referral by uncertainty sends these last.",
+            wrong[:EACH],
+        ),
+        ("Most uncertain", "The first to be sent to the expert, right or wrong.", order[::-1][:EACH]),
+        ("Most certain and right", "The last to be sent.", right[:EACH]),
+    )
+    none = "There is no wrong answer in this set."
+    return [
+        Group(heading, text if len(rows) else none, [_card(case, int(row), images) for row in rows])
+        for heading, text, rows in chosen
+    ]
+
+
+def _card(case: SetCase, row: int, images: ImageSource | None) -> Card:
+    picture = images(str(case.image_id[row])) if images else None
+    source, width, height = data_uri(picture) if picture is not None else ("", 0, 0)
+    grade = None if case.grade is None else int(case.grade[row])
+    truth = "Referable" if case.label[row] else "Not referable"
+    if grade is not None:
+        truth += f" (grade {grade}, {GRADES[grade]})"
+    wrong = not case.correct[row]
+    verdict = "referable" if case.prob[row] > 0.5 else "not referable"
+    unit = "" if case.uncertainty_name == "own" else " nats"
+    digits = 3 if case.uncertainty[row] < 0.1 else 2
+    value = plain(float(case.uncertainty[row]), digits)
+    return Card(
+        source,
+        f"Fundus photograph {case.image_id[row]}",
+        width,
+        height,
+        truth,
+        f"Said {verdict}, {_probability(float(case.prob[row]))}{': wrong' if wrong else ''}",
+        f"Uncertainty {value}{unit}, {_rank(case, row)}",
+        f"{case.image_id[row]}, {SETS[str(case.domain[row])]}",
+        wrong,
+    )
+
+
+def _rank(case: SetCase, row: int) -> str:
+    """Say how the uncertainty of a picture stands among all; whole percent, rounded down."""
+    above = int(100 * np.mean(case.uncertainty < case.uncertainty[row]))
+    below = int(100 * np.mean(case.uncertainty > case.uncertainty[row]))
+    return f"surer than {below} % of all" if below > above else f"less sure than {above} % of all"
+
+
+def _probability(p: float) -> str:
+    """Write P(referable) without claiming certainty by rounding."""
+    return "P > 0.999" if 0.9995 <= p < 1 else "P < 0.001" if 0 < p < 0.0005 else f"P = {plain(p, 3)}"
+
+
+def data_uri(picture: NDArray[np.uint8]) -> tuple[str, int, int]:
+    """Return an (H, W, 3) or (H, W) uint8 picture as a JPEG data URI at most `SIDE` pixels wide or high, and its size."""
+    image = Image.fromarray(np.ascontiguousarray(picture)).convert("RGB")
+    if max(image.size) > SIDE:
+        image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    with io.BytesIO() as out:
+        image.save(out, "JPEG", quality=84)
+        text = base64.b64encode(out.getvalue()).decode()
+    return f"data:image/jpeg;base64,{text}", image.width, image.height
