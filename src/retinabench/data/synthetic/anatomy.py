@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import stream
-from retinabench.data.synthetic.vessels import Vessels, grow_choroid, grow_vessels
+from retinabench.data.synthetic.vessels import Vessels, draw_branches, grow_choroid, grow_vessels
 
 _PALE = np.array([205, 112, 40])
 _DARK = np.array([142, 62, 17])
@@ -65,11 +65,8 @@ def paint_background(raster: Raster, eye: Eye, texture: np.random.Generator) -> 
     density += np.float32(0.10) * raster.bump((0.1, 0), 0.6)
     base = _PALE + (_DARK - _PALE) * eye.pigment
     if eye.tessellation > 0.02:
-        layer = raster.layer()
-        grow_choroid(texture).draw(raster, layer)
-        where = np.clip(0.55 + raster.texture(0.8 * texture.standard_normal((7, 7))), 0, 1) * (1 - fovea)
-        density -= np.float32(0.30 * eye.tessellation) * raster.inside(layer) * where
-        density += np.float32(0.10 * eye.tessellation) * where
+        where = np.clip(0.5 + raster.texture(0.7 * texture.standard_normal((8, 8))), 0, 1) * (1 - fovea)
+        density += np.float32(eye.tessellation) * where * (np.float32(0.12) - _choroid(raster, texture))
     glow = raster.bump((eye.disc[0] + 0.02, eye.disc[1]), 0.24, 0.32)
     retina = np.empty((3, raster.side, raster.side), np.float32)
     for c, (absorption, sheen) in enumerate(((0.8, 0.10), (1.15, 0.22), (1.3, 0.30))):
@@ -78,6 +75,16 @@ def paint_background(raster: Raster, eye: Eye, texture: np.random.Generator) -> 
         retina[c] *= 1 + np.float32(sheen) * glow
     paint_disc(raster, eye, retina)
     return retina
+
+
+def _choroid(raster: Raster, rng: np.random.Generator) -> Floats:
+    """Return how much less the pigment above the choroidal vessels (side, side) absorbs: soft bands."""
+    vessels = grow_choroid(rng)
+    rise = np.sin(np.linspace(0, np.pi, vessels.radius.shape[1])) ** 0.7  # they rise from the deep and sink again
+    layer = raster.layer()
+    widths = ((1.0, 0.45), (0.72, 0.75), (0.42, 1.0))  # nested strokes make a soft edge
+    draw_branches(raster, layer, *((vessels, width, level * rise) for width, level in widths))
+    return np.float32(0.22) * raster.inside(layer)
 
 
 def disc_cover(raster: Raster, eye: Eye, rows: slice, columns: slice, share: float = 1.0) -> Floats:
@@ -98,7 +105,7 @@ def paint_disc(raster: Raster, eye: Eye, retina: Floats) -> None:
     rim, cup = disc_cover(raster, eye, *window), disc_cover(raster, eye, *window, share=eye.cup)
     temporal = np.clip(0.5 + 0.5 * (raster.x[window[1]] - eye.disc[0]) / eye.disc_radius, 0, 1)
     bright = 1 - 0.18 * eye.pigment
-    for c, (nasal, pale, white) in enumerate(((222, 236, 252), (125, 158, 205), (52, 68, 110))):
+    for c, (nasal, pale, white) in enumerate(((226, 238, 252), (116, 146, 186), (42, 52, 84))):
         colour = bright * (nasal + (pale - nasal) * temporal)
         patch = retina[c][window]
         patch += rim * (colour.astype(np.float32) - patch)

@@ -38,13 +38,13 @@ def take_settings(
     good = population == "in_domain"
     if good:
         field, fill, cut = 48 + 1.0 * np.clip(v[0], -2, 2), 0.985, 1.0 if visit.random() < 0.5 else 0.85
-        exposure = 0.13 * v[1] + 0.07 * p[1]
-        cast = np.array([0.03 * v[2], 0.08 * v[3], 0.22 * v[4]])
+        exposure = 0.17 + 0.13 * v[1] + 0.07 * p[1]
+        cast = np.array([0.03 * v[2], 0.10 * v[3], -0.15 + 0.45 * v[4]])
         focus = 0.0035 + 0.016 * u[0] ** 4
         haze, reflex = 0.02 + 0.16 * u[1] ** 4, 0.5 * u[2] if u[3] < 0.25 else 0.0
     else:
         field, fill, cut = 36 + 14 * visit.random(), 1.0 + 0.28 * visit.random() ** 2, 0.75 + 0.25 * visit.random()
-        exposure = -0.12 + 0.22 * v[1] + 0.10 * p[1]
+        exposure = 0.02 + 0.22 * v[1] + 0.10 * p[1]
         cast = np.array([-0.16 + 0.08 * v[2], 0.06 + 0.10 * v[3], 0.25 + 0.35 * v[4]])
         focus = 0.010 + 0.026 * u[0] ** 2
         haze, reflex = 0.06 + 0.26 * u[1] ** 2, 0.9 * u[2] if u[3] < 0.5 else 0.0
@@ -60,9 +60,9 @@ def take_settings(
         "green": float(gains[1]),
         "blue": float(gains[2]),
         "focus": float(focus),
-        "fall_off": float((0.22 if good else 0.38) + 0.07 * np.clip(p[4], -2, 2)),
-        "light_x": float(0.18 * np.clip(p[5], -2, 2)),
-        "light_y": float(0.18 * np.clip(p[6], -2, 2)),
+        "fall_off": float((0.30 if good else 0.40) + 0.07 * np.clip(p[4], -2, 2)),
+        "light_x": float(0.22 * np.clip(p[5], -2, 2)),
+        "light_y": float(0.22 * np.clip(p[6], -2, 2)),
         "haze": float(haze),
         "reflex": float(reflex),
         "reflex_angle": float(2 * np.pi * u[4]),
@@ -113,7 +113,7 @@ def shading(raster: Raster, camera: Mapping[str, float], texture: np.random.Gene
     across = (raster.field - np.float32(camera["light_x"])) ** 2
     down = (raster.field - np.float32(camera["light_y"])) ** 2
     light: Floats = 1 - np.float32(camera["fall_off"]) * (across + down[:, None])
-    light += raster.texture(0.07 * texture.standard_normal((6, 6)))
+    light += raster.texture(0.10 * texture.standard_normal((6, 6)))
     return np.maximum(light, np.float32(0.08))
 
 

@@ -8,7 +8,7 @@ fibrous tissue and detachment, and any other disease.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from retinabench.data.synthetic.anatomy import Eye
 from retinabench.data.synthetic.camera import visible
 from retinabench.data.synthetic.raster import Floats, Raster
-from retinabench.data.synthetic.vessels import Array, Branches, Vessels, grow
+from retinabench.data.synthetic.vessels import Array, Vessels, draw_branches, grow
 
 Placed = dict[str, NDArray[np.float64]]
 """Lesion name to the positions (n, 2) of its centres in eye coordinates."""
 
 COLOURS: dict[str, tuple[tuple[float, float, float], float]] = {
     "hard_exudate": ((243, 205, 92), 0.90),
-    "cotton_wool_spot": ((232, 196, 128), 0.72),
+    "cotton_wool_spot": ((226, 176, 98), 0.75),
 }
 """Reflected light in grey levels of what covers the retina, and how opaque it is."""
 
@@ -58,7 +58,7 @@ def place(
         spread = severe and name.endswith("haemorrhage")
         placed[name] = _scatter(counts[name], eye, camera, rng, quadrants=spread)
     placed["hard_exudate"] = _exudates(counts["hard_exudate"], eye, camera, rng)
-    placed["venous_beading"] = eye.veins.generations[0].points[: counts["venous_beading"], 30]
+    placed["venous_beading"] = eye.veins.trunks.points[: counts["venous_beading"], 30]
     placed["new_vessels"] = _near_vessels(counts["new_vessels"], eye, camera, rng)
     placed["preretinal_haemorrhage"] = _scatter(counts["preretinal_haemorrhage"], eye, camera, rng, reach=0.6)
     placed["vitreous_haemorrhage"] = _scatter(counts["vitreous_haemorrhage"], eye, camera, rng, reach=0.6)
@@ -117,7 +117,7 @@ def _exudates(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.
 
 def _near_vessels(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.Generator) -> Array:
     """Draw the roots of new vessels: at the disc, or along the superior and inferior temporal veins."""
-    trunk = eye.veins.generations[0].points[:2].reshape(-1, 2)
+    trunk = eye.veins.trunks.points[:2].reshape(-1, 2)
     seen = trunk[visible(trunk, camera) & (np.hypot(*(trunk - eye.disc).T) > 0.3)]
     elsewhere = seen[rng.integers(0, len(seen), count)]
     at_disc = rng.random(count) < 0.4
@@ -127,13 +127,13 @@ def _near_vessels(count: int, eye: Eye, camera: Mapping[str, float], rng: np.ran
     return np.where(at_disc[:, None], disc, elsewhere)
 
 
-def beaded_radius(veins: Vessels, count: int) -> Array:
-    """Return the radius (B, T) of the venous trunks with `count` beaded stretches, one per quadrant."""
-    radius = veins.generations[0].radius.copy()
-    step = np.arange(radius.shape[1])
+def beading(veins: Vessels, count: int) -> Array:
+    """Return the factor (B, T) on the calibre of the venous trunks: `count` beaded stretches, one per quadrant."""
+    factor = np.ones_like(veins.trunks.radius)
+    step = np.arange(factor.shape[1])
     stretch = np.clip(1.2 - np.abs(step - 30) / 22, 0, 1)
-    radius[:count] *= 1 + 0.5 * np.minimum(stretch, 1) * np.sin(2 * np.pi * step / 5.2)
-    return radius
+    factor[:count] += 0.5 * stretch * np.sin(2 * np.pi * step / 5.2)
+    return factor
 
 
 def draw_lesions(scene_rng: np.random.Generator, raster: Raster, eye: Eye, camera: Mapping[str, float], placed: Placed) -> dict[str, Floats]:
@@ -152,12 +152,17 @@ def _microaneurysms(scene: _Scene, layer: Floats, at: Array) -> None:
     scene.raster.blobs(layer, at, scene.rng.uniform(0.005, 0.0105, len(at)), 0.35)
 
 
+def _outline(rng: np.random.Generator, count: int) -> Array:
+    """Draw irregular outlines: mostly oval, then pear-shaped, seldom lobed."""
+    return np.array([0.10, 0.10, 0.07, 0.07, 0.035, 0.035]) * rng.standard_normal((count, 6))
+
+
 def _blots(scene: _Scene, layer: Floats, at: Array) -> None:
     """Most are dots, few are large; the outline is irregular and soft."""
     count = len(at)
     radius = 0.012 + 0.032 * scene.rng.random(count) ** 1.6
     strength = scene.rng.uniform(0.6, 1.0, count)
-    scene.raster.blobs(layer, at, radius, 0.30, strength, 0.11 * scene.rng.standard_normal((count, 6)))
+    scene.raster.blobs(layer, at, radius, 0.30, strength, _outline(scene.rng, count))
 
 
 def _flames(scene: _Scene, layer: Floats, at: Array) -> None:
@@ -195,7 +200,7 @@ def fibre_direction(at: Array, eye: Eye) -> Array:
 def _exudate_spots(scene: _Scene, layer: Floats, at: Array) -> None:
     count = len(at)
     radius = 0.0045 + 0.013 * scene.rng.random(count) ** 2.5
-    scene.raster.blobs(layer, at, radius, 0.15, scene.rng.uniform(0.6, 1, count), 0.14 * scene.rng.standard_normal((count, 6)))
+    scene.raster.blobs(layer, at, radius, 0.15, scene.rng.uniform(0.6, 1, count), _outline(scene.rng, count))
 
 
 def _cotton_wool(scene: _Scene, layer: Floats, at: Array) -> None:
@@ -208,7 +213,7 @@ def _cotton_wool(scene: _Scene, layer: Floats, at: Array) -> None:
     offset[:, 0] = 0
     centre = (at[:, None] + offset).reshape(-1, 2)
     radius = np.repeat(size, puffs) * rng.uniform(0.6, 1.0, len(centre))
-    scene.raster.blobs(layer, centre, radius, 0.65, rng.uniform(0.7, 1, len(centre)), 0.1 * rng.standard_normal((len(centre), 6)))
+    scene.raster.blobs(layer, centre, radius, 0.65, rng.uniform(0.7, 1, len(centre)), _outline(rng, len(centre)))
 
 
 def _new_vessels(scene: _Scene, layer: Floats, at: Array) -> None:
@@ -230,8 +235,7 @@ def _new_vessels(scene: _Scene, layer: Floats, at: Array) -> None:
         points=36,
         taper=0.3,
     )
-    alive = np.ones_like(tangle.alive)
-    Branches(tangle.points, tangle.heading, tangle.radius, alive).draw(scene.raster, layer)
+    draw_branches(scene.raster, layer, (replace(tangle, alive=np.ones_like(tangle.alive)), 1.0, 1.0))
 
 
 def _preretinal(scene: _Scene, layer: Floats, at: Array) -> None:

@@ -87,17 +87,25 @@ class Raster:
         length = np.hypot(along[:, 0], along[:, 1]) + np.float32(1e-6)
         centre = 0.5 * (start + end)
         reach = radius + 0.5 * length + 1.0
+        unit = along / length[:, None]
+        half = 0.5 * length
+        full = np.minimum(2 * radius, 1)
         for group, columns, rows in self._windows(layer, centre, reach):
-            dx = columns + 0.5 - centre[group, 0, None]
-            dy = rows + 0.5 - centre[group, 1, None]
-            ux, uy = (along[group] / length[group, None]).T[:, :, None, None]
-            dx, dy = dx[:, None, :], dy[:, :, None]
-            beyond = np.abs(dx * ux + dy * uy) - 0.5 * length[group, None, None]
-            across = dx * uy - dy * ux
+            dx = columns.astype(np.float32) + (0.5 - centre[group, :1])
+            dy = rows.astype(np.float32) + (0.5 - centre[group, 1:])
+            ux, uy = unit[group, :1], unit[group, 1:]
+            beyond = (dx * ux)[:, None, :] + (dy * uy)[:, :, None]
+            across = (dx * uy)[:, None, :] - (dy * ux)[:, :, None]
+            np.abs(beyond, out=beyond)
+            beyond -= half[group, None, None]
             np.maximum(beyond, 0, out=beyond)
-            distance = np.sqrt(across * across + beyond * beyond)
-            full = np.minimum(2 * radius[group], 1)[:, None, None]
-            cover = np.clip((radius[group] + 0.5)[:, None, None] - distance, 0, full)
+            beyond *= beyond
+            across *= across
+            across += beyond
+            np.sqrt(across, out=across)
+            cover = np.subtract((radius[group] + np.float32(0.5))[:, None, None], across, out=across)
+            np.maximum(cover, 0, out=cover)
+            np.minimum(cover, full[group, None, None], out=cover)
             cover *= strength[group, None, None]
             self._scatter(layer, columns, rows, cover)
 
@@ -122,15 +130,16 @@ class Raster:
         edge = np.maximum(softness * radius, np.float32(0.6))
         strength = strength * np.minimum(_volume(radius, softness * radius) / _volume(radius, edge), 1)
         for group, columns, rows in self._windows(layer, centre, 1.35 * radius + edge + 0.5):
-            dx = (columns + 0.5 - centre[group, 0, None])[:, None, :]
-            dy = (rows + 0.5 - centre[group, 1, None])[:, :, None]
+            dx = (columns.astype(np.float32) + (0.5 - centre[group, :1]))[:, None, :]
+            dy = (rows.astype(np.float32) + (0.5 - centre[group, 1:]))[:, :, None]
             distance = np.sqrt(dx * dx + dy * dy) + np.float32(1e-6)
             reach = radius[group, None, None]
             if outline is not None:
                 waves = np.asarray(outline, np.float32)[group].T[:, :, None, None]
                 reach = reach * (1 + _ripple(dx / distance, dy / distance, waves))
             cover = np.clip(0.5 + (reach - distance) / (2 * edge[group, None, None]), 0, 1)
-            self._scatter(layer, columns, rows, cover * strength[group, None, None])
+            cover *= strength[group, None, None]
+            self._scatter(layer, columns, rows, cover)
 
     def _windows(self, layer: Floats, centre: Floats, reach: Floats) -> list[tuple[NDArray[np.intp], ...]]:
         """Group what lies on the layer by the size of its square of pixels: (members, columns, rows)."""
@@ -148,8 +157,8 @@ class Raster:
 
     @staticmethod
     def _scatter(layer: Floats, columns: NDArray[np.intp], rows: NDArray[np.intp], cover: Floats) -> None:
-        where = rows[:, :, None] * layer.shape[1] + columns[:, None, :]
-        np.maximum.at(layer.reshape(-1), where.reshape(-1), cover.astype(np.float32).reshape(-1))
+        where = (rows * layer.shape[1])[:, :, None] + columns[:, None, :]
+        np.maximum.at(layer.reshape(-1), where.reshape(-1), cover.reshape(-1))
 
     def texture(self, coefficients: NDArray[np.floating]) -> Floats:
         """Return the cubic spline surface (side, side) with the given (n, n) coefficients over the frame."""
