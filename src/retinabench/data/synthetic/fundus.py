@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from retinabench.data.synthetic.anatomy import Eye, disc_cover, grow_eye, paint_background
 from retinabench.data.synthetic.camera import expose, field_of_view
-from retinabench.data.synthetic.lesions import BLOOD, COLOURS, Placed, beading, draw_lesions, place
+from retinabench.data.synthetic.lesions import BLOOD, COLOURS, beading, draw_lesions
+from retinabench.data.synthetic.placing import Placed, place
 from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import stream
 from retinabench.data.synthetic.truth import LESIONS, Truth, truth
@@ -79,7 +80,7 @@ def _paint_vessels(raster: Raster, eye: Eye, beaded: int, retina: Floats) -> Non
     eye.arteries.draw(raster, arteries)
     draw_branches(raster, reflex, (eye.arteries.trunks, 0.3, 1.0), (eye.veins.trunks, 0.22, 0.5))
     veins, arteries, reflex = raster.inside(veins), raster.inside(arteries), raster.inside(reflex)
-    for c, (vein, artery, gain) in enumerate(((0.26, 0.10, 0.05), (0.62, 0.47, 0.28), (0.55, 0.40, 0.25))):
+    for c, (vein, artery, gain) in enumerate(((0.22, 0.08, 0.05), (0.60, 0.46, 0.30), (0.48, 0.36, 0.22))):
         retina[c] *= 1 - np.float32(vein) * veins
         retina[c] *= 1 - np.float32(artery) * arteries
         retina[c] *= 1 + np.float32(gain) * reflex
@@ -111,7 +112,12 @@ def _beading_layer(raster: Raster, eye: Eye, count: int) -> Floats:
     """Return the layer of the beaded stretches alone."""
     stretch = slice(8, 53)
     trunks = eye.veins.trunks
-    part = Branches(*(a[:count, stretch] for a in (trunks.points, trunks.heading, trunks.radius, trunks.alive)))
+    part = Branches(
+        trunks.points[:count, stretch],
+        trunks.heading[:count, stretch],
+        trunks.radius[:count, stretch],
+        trunks.alive[:count, stretch],
+    )
     layer = raster.layer()
     draw_branches(raster, layer, (part, beading(eye.veins, count)[:count, stretch], 1.0))
     return raster.inside(layer)

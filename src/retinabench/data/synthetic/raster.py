@@ -1,8 +1,8 @@
 """The canvas: from eye coordinates to pixels, with anti-aliasing by area.
 
 Eye coordinates have their origin at the fovea, x temporal, y superior, and the unit 25 degrees of visual
-angle, the field-of-view radius of the 50 degree camera that took IDRiD. Nothing else in this package knows about
-pixels, which is why a picture has the same content at every size.
+angle, the field-of-view radius of the 50 degree camera that took IDRiD. Anatomy and lesions know nothing
+about pixels, which is why a picture has the same content at every size.
 
 Pictures below 256 px are drawn on a canvas of twice their size and averaged down by the camera.
 """
@@ -21,6 +21,9 @@ Floats = NDArray[np.float32]
 LARGEST_RADIUS = 0.14
 """Largest radius that `strokes` and `blobs` draw, in eye units; it sets the margin around the canvas."""
 
+Window = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]
+"""Members (m,) of a group, and the columns (m, k) and rows (m, k) of the square of pixels around each."""
+
 _WINDOWS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 
@@ -38,7 +41,9 @@ class Raster:
         steps = (np.arange(self.side, dtype=np.float32) + 0.5 - self.side / 2) / self.scale
         self.x: Floats = (self.mirror * steps + self.gaze[0]).astype(np.float32)  # (side,) of the columns
         self.y: Floats = (self.gaze[1] - steps).astype(np.float32)  # (side,) of the rows
-        self.field = steps / self.field_radius  # (side,) in field-of-view radii, right or down from the centre
+        self.field = (
+            steps / self.field_radius
+        )  # (side,) in field-of-view radii, right or down from the centre
 
     def layer(self) -> Floats:
         """Return an empty layer (side + 2 margin, side + 2 margin)."""
@@ -46,18 +51,21 @@ class Raster:
 
     def inside(self, layer: Floats) -> Floats:
         """Return the view (side, side) of a layer without its margin."""
-        return layer[self.margin : -self.margin, self.margin : -self.margin]
+        view: Floats = layer[self.margin : -self.margin, self.margin : -self.margin]
+        return view
 
     def pixels(self, points: NDArray[np.floating]) -> Floats:
         """Turn eye coordinates (..., 2) into layer coordinates (column, row) in pixels."""
         sign = np.array([self.mirror, -1.0]) * self.scale
-        return ((points - self.gaze) * sign + (self.margin + self.side / 2)).astype(np.float32)
+        place: Floats = ((points - self.gaze) * sign + (self.margin + self.side / 2)).astype(np.float32)
+        return place
 
     def bump(self, centre: tuple[float, float], width: float, height: float | None = None) -> Floats:
         """Return the Gaussian (side, side) of value 1 at `centre`, standard deviations in eye units."""
         across = np.exp(-0.5 * ((self.x - centre[0]) / width) ** 2)
         down = np.exp(-0.5 * ((self.y - centre[1]) / (height or width)) ** 2)
-        return (down[:, None] * across).astype(np.float32)
+        bump: Floats = (down[:, None] * across).astype(np.float32)
+        return bump
 
     def window(self, centre: tuple[float, float], reach: float) -> tuple[slice, slice] | None:
         """Return rows and columns within `reach` of `centre`, or None where that lies outside the canvas."""
@@ -120,15 +128,16 @@ class Raster:
     ) -> None:
         """Draw M roundish spots, with maximum where they overlap.
 
-        centre: (M, 2), radius: (M,), eye units; softness: half the width of the edge as a share of the radius;
-        outline: (M, 6) cosine and sine amplitudes of the second, third and fifth harmonic of the outline.
+        centre: (M, 2), radius: (M,), eye units; softness: half the width of the edge as a share of the
+        radius; strength: (M,);
+        outline: (M, 6) cosine and sine amplitudes of the second, third and fifth harmonic of the radius.
         The edge is never sharper than a pixel; the strength falls so that the volume under the spot stays.
         """
         centre = self.pixels(centre)
         radius = np.asarray(radius, np.float32) * np.float32(self.scale)
         strength = np.broadcast_to(np.asarray(strength, np.float32), radius.shape)
         edge = np.maximum(softness * radius, np.float32(0.6))
-        strength = strength * np.minimum(_volume(radius, softness * radius) / _volume(radius, edge), 1)
+        height = strength * np.minimum(_volume(radius, softness * radius) / _volume(radius, edge), 1)
         for group, columns, rows in self._windows(layer, centre, 1.35 * radius + edge + 0.5):
             dx = (columns.astype(np.float32) + (0.5 - centre[group, :1]))[:, None, :]
             dy = (rows.astype(np.float32) + (0.5 - centre[group, 1:]))[:, :, None]
@@ -138,14 +147,16 @@ class Raster:
                 waves = np.asarray(outline, np.float32)[group].T[:, :, None, None]
                 reach = reach * (1 + _ripple(dx / distance, dy / distance, waves))
             cover = np.clip(0.5 + (reach - distance) / (2 * edge[group, None, None]), 0, 1)
-            cover *= strength[group, None, None]
+            cover *= height[group, None, None]
             self._scatter(layer, columns, rows, cover)
 
-    def _windows(self, layer: Floats, centre: Floats, reach: Floats) -> list[tuple[NDArray[np.intp], ...]]:
+    def _windows(self, layer: Floats, centre: Floats, reach: Floats) -> list[Window]:
         """Group what lies on the layer by the size of its square of pixels: (members, columns, rows)."""
         side = layer.shape[0]
         need = np.searchsorted(_WINDOWS, np.minimum(reach, self.margin - 2))
-        on = ((centre > self.margin - 2 - reach[:, None]) & (centre < side - self.margin + 2 + reach[:, None])).all(1)
+        on = (
+            (centre > self.margin - 2 - reach[:, None]) & (centre < side - self.margin + 2 + reach[:, None])
+        ).all(1)
         groups = []
         for size in np.unique(need[on]):
             half = min(_WINDOWS[size], self.margin - 2)

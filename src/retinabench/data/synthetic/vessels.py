@@ -1,4 +1,4 @@
-"""Vessels: a tree of arteries and veins that leaves the disc, arches around the fovea and divides; the choroid."""
+"""Vessels: trees of arteries and veins that leave the disc, arch around the fovea and divide; the choroid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Branches:
     alive: NDArray[np.bool_]
 
     def strokes(self, raster: Raster, calibre: Array | float, strength: Array | float) -> tuple[Array, ...]:
-        """Return start, end, half calibre and strength of the living parts, as coarse as the canvas allows."""
+        """Return start, end, half calibre and strength of the living parts, as coarse as the canvas bears."""
         step = self.points[:, 1] - self.points[:, 0]
         stride = max(1, int(2.4 / (raster.scale * np.median(np.hypot(step[:, 0], step[:, 1])))))
         thin = slice(None, None, stride)
@@ -46,7 +46,7 @@ def draw_branches(
 
 @dataclass(frozen=True)
 class Vessels:
-    """The generations of one tree; its trunks come as superotemporal, inferotemporal, superonasal, and so on."""
+    """The generations of one tree: trunks (the temporal arcades come first), branches, twigs."""
 
     generations: tuple[Branches, ...]
 
@@ -61,7 +61,10 @@ class Vessels:
         draw_branches(
             raster,
             layer,
-            *((b, c, np.clip(0.35 + 45 * b.radius, 0, 1)) for b, c in zip(self.generations, calibres, strict=True)),
+            *(
+                (b, c, np.clip(0.35 + 45 * b.radius, 0, 1))
+                for b, c in zip(self.generations, calibres, strict=True)
+            ),
         )
 
 
@@ -77,7 +80,7 @@ def grow(
     points: int,
     taper: float = 0.5,
 ) -> Branches:
-    """Grow B curves whose heading relaxes from `heading` to `final` (B,) over the distance `bend`, with wiggles."""
+    """Grow B curves whose heading relaxes from `heading` to `final` (B,) over the distance `bend`."""
     start, heading, final, length, radius = (
         np.asarray(a, np.float32) for a in (start, heading, final, length, radius)
     )
@@ -86,7 +89,7 @@ def grow(
     s = share * length[:, None]
     fade = np.exp(-s / np.reshape(np.float32(bend), (-1, 1)))
     course = final[:, None] + (heading - final)[:, None] * fade
-    for wavelength, size in ((0.55, 0.30), (0.21, 0.26), (0.09, 0.20)):
+    for wavelength, size in ((0.70, 0.34), (0.27, 0.30), (0.11, 0.22)):
         phase = rng.random((count, 1), dtype=np.float32)
         amplitude = np.float32(tortuosity * size) * rng.standard_normal((count, 1), dtype=np.float32)
         course += amplitude * np.sin(np.float32(2 * np.pi) * (s / np.float32(wavelength) + phase))
@@ -94,14 +97,21 @@ def grow(
     path = np.cumsum(np.stack([np.cos(course), np.sin(course)], -1) * step[..., None], axis=1)
     path += start[:, None] - path[:, :1]
     calibre = radius[:, None] * (1 - np.float32(taper) * share)
-    free = np.hypot(path[..., 0], path[..., 1]) > AVASCULAR_RADIUS * (1 + np.float32(0.4) * rng.random((count, 1), dtype=np.float32))
+    free = np.hypot(path[..., 0], path[..., 1]) > AVASCULAR_RADIUS * (
+        1 + np.float32(0.4) * rng.random((count, 1), dtype=np.float32)
+    )
     return Branches(path, course, calibre, np.logical_and.accumulate(free, axis=1))
 
 
 def divide(
-    rng: np.random.Generator, parent: Branches, children: int, size: tuple[float, float], tortuosity: float, points: int
+    rng: np.random.Generator,
+    parent: Branches,
+    children: int,
+    size: tuple[float, float],
+    tortuosity: float,
+    points: int,
 ) -> Branches:
-    """Let every curve give off `children` branches to alternating sides, by Murray's law thinner than itself."""
+    """Let every curve give off `children` thinner branches to alternating sides."""
     count, last = parent.radius.shape
     slot = (np.arange(children) + rng.random((count, children))) / children
     at = (last * (0.10 + 0.85 * slot)).astype(int).reshape(-1)
@@ -122,22 +132,28 @@ def divide(
         1.3 * tortuosity,
         points,
     )
-    return Branches(young.points, young.heading, young.radius, young.alive & parent.alive[mother, at][:, None])
+    return Branches(
+        young.points, young.heading, young.radius, young.alive & parent.alive[mother, at][:, None]
+    )
 
 
 def grow_vessels(
     rng: np.random.Generator, disc: Array, disc_radius: float, tortuosity: float
 ) -> tuple[Vessels, Vessels]:
     """Grow the arteries and the veins of an eye."""
-    return _grow_tree(rng, disc, disc_radius, tortuosity, 0.0095), _grow_tree(rng, disc, disc_radius, 0.8 * tortuosity, 0.0140)
+    return _grow_tree(rng, disc, disc_radius, tortuosity, 0.0092), _grow_tree(
+        rng, disc, disc_radius, 0.8 * tortuosity, 0.0130
+    )
 
 
-def _grow_tree(rng: np.random.Generator, disc: Array, disc_radius: float, tortuosity: float, radius: float) -> Vessels:
+def _grow_tree(
+    rng: np.random.Generator, disc: Array, disc_radius: float, tortuosity: float, radius: float
+) -> Vessels:
     """Grow one tree: four arcades, four lesser trunks, and two generations of branches."""
     jitter = rng.standard_normal((8, 4))
     up = np.array([1, -1, 1, -1, 1, -1, 1, -1.0])
-    heading = up * (np.array([1.42, 1.42, 2.0, 2.0, 0.45, 0.45, 2.9, 1.70]) + 0.14 * jitter[:, 0])
-    final = up * (np.array([-0.22, -0.22, 2.5, 2.5, 0.05, 0.05, 3.1, 1.35]) + 0.12 * jitter[:, 1])
+    heading = up * (np.array([1.42, 1.42, 2.0, 2.0, 0.45, 0.45, 2.9, 1.70]) + 0.17 * jitter[:, 0])
+    final = up * (np.array([-0.22, -0.22, 2.5, 2.5, 0.05, 0.05, 3.1, 1.35]) + 0.15 * jitter[:, 1])
     bend = np.array([0.60, 0.60, 0.5, 0.5, 0.25, 0.25, 0.3, 0.5]) * np.exp(0.10 * jitter[:, 2])
     length = np.array([2.1, 2.1, 0.8, 0.8, 0.55, 0.55, 0.5, 0.9])
     calibre = radius * np.array([1, 1, 0.70, 0.70, 0.36, 0.36, 0.42, 0.48]) * np.exp(0.10 * jitter[:, 3])
@@ -145,7 +161,7 @@ def _grow_tree(rng: np.random.Generator, disc: Array, disc_radius: float, tortuo
     start = disc + disc_radius * (np.array([-0.12, 0.0]) + 0.10 * up[:, None] * np.array([0, 1]) + spread)
     trunks = grow(rng, start, heading, final, bend, length, calibre, tortuosity, points=140, taper=0.68)
     branches = divide(rng, trunks, 7, (0.35, 0.95), tortuosity, 60)
-    twigs = divide(rng, branches, 3, (0.12, 0.42), 1.2 * tortuosity, 24)
+    twigs = divide(rng, branches, 2, (0.14, 0.46), 1.2 * tortuosity, 24)
     return Vessels((trunks, branches, twigs))
 
 
