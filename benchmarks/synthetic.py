@@ -32,7 +32,8 @@ def main() -> None:
     for size, pictures in ((64, 100), (512, 10)):
         for population in ("in_domain", "shifted"):
             value = rate(size, population, pictures)
-            print(f"{size:4d} px {population:10s} {value:7.1f} images/s ({value / REQUIRED[size]:.1f} x required)")
+            ratio = value / REQUIRED[size]
+            print(f"{size:4d} px {population:10s} {value:7.1f} images/s, {ratio:.1f} x required")
     begin = time.perf_counter()
     for index in range(2000):
         truth(index)

@@ -1,8 +1,9 @@
 """Two cameras: how a retina becomes a photograph.
 
-`in_domain` is a good table-top camera in the manner of the Kowa VX-10a that took IDRiD: 45 to 50 degrees, orange-red
-colours, mostly in focus. `shifted` is a mixed park of older and portable cameras, in the manner of APTOS: 36 to 50
-degrees, often cropped into the field, a greenish-yellow or pale cast, softer, hazier, with dust and compression.
+`in_domain` is a good table-top camera in the manner of the Kowa VX-10a that took IDRiD: 46 to 50 degrees,
+orange-red colours, mostly in focus. `shifted` is a mixed park of older and portable cameras, in the manner of
+APTOS: 36 to 50 degrees, often cropped into the field, a greenish-yellow or pale cast, softer, hazier, with
+dust, stray flash light and compression.
 
 Not modelled: wavelength-dependent optics, pupil-position geometry, distortion, eyelids and lashes, real JPEG.
 """
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from retinabench.data.synthetic.raster import Floats, Raster, spline_basis
+from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import Population
 
 EDGE_CLEARANCE = 0.05
@@ -27,24 +28,30 @@ def take_settings(
 ) -> dict[str, float]:
     """Draw the settings of one picture: `visit` is shared by the two eyes of a patient, `picture` is not.
 
-    field_degrees: angle of view; fill: field-of-view radius over half the frame; cut: half height of the visible
-    field in field radii; gaze: eye coordinates of the centre; exposure, red, green, blue: gains; focus: standard
-    deviation of the blur in field radii; fall_off: loss of light at the rim; light: its centre in field radii;
-    haze, reflex: strengths; reflex_angle: radians; dust: number of specks; noise: standard deviation per pixel of a
-    512 px picture in grey levels; compression: strength of the block pattern in grey levels; sharpening: share.
+    field_degrees: angle of view; fill: field-of-view radius over half the frame; cut: half height of the
+    visible field in field radii; gaze: eye coordinates of the centre; exposure, red, green, blue: gains;
+    focus: standard deviation of the blur in field radii; fall_off: loss of light at the rim; light: its
+    centre in field radii; haze, reflex: strengths; reflex_angle: radians, clockwise from the right; dust:
+    number of specks; noise: standard deviation per pixel of a 512 px picture in grey levels; compression:
+    strength of the block pattern in grey levels; notch: 1 where the field stop has its index teeth;
+    sharpening: share of the detail finer than 0.03 field radii that is added once more.
     """
     v, p = visit.standard_normal(8), picture.standard_normal(8)
     u = picture.random(8)
     good = population == "in_domain"
     if good:
         field, fill, cut = 48 + 1.0 * np.clip(v[0], -2, 2), 0.985, 1.0 if visit.random() < 0.5 else 0.85
-        exposure = 0.13 * v[1] + 0.07 * p[1]
-        cast = np.array([0.03 * v[2], 0.08 * v[3], 0.22 * v[4]])
+        exposure = 0.12 + 0.13 * v[1] + 0.07 * p[1]
+        cast = np.array([0.03 * v[2], 0.10 * v[3], -0.15 + 0.45 * v[4]])
         focus = 0.0035 + 0.016 * u[0] ** 4
         haze, reflex = 0.02 + 0.16 * u[1] ** 4, 0.5 * u[2] if u[3] < 0.25 else 0.0
     else:
-        field, fill, cut = 36 + 14 * visit.random(), 1.0 + 0.28 * visit.random() ** 2, 0.75 + 0.25 * visit.random()
-        exposure = -0.12 + 0.22 * v[1] + 0.10 * p[1]
+        field, fill, cut = (
+            36 + 14 * visit.random(),
+            1.0 + 0.28 * visit.random() ** 2,
+            0.75 + 0.25 * visit.random(),
+        )
+        exposure = 0.02 + 0.22 * v[1] + 0.10 * p[1]
         cast = np.array([-0.16 + 0.08 * v[2], 0.06 + 0.10 * v[3], 0.25 + 0.35 * v[4]])
         focus = 0.010 + 0.026 * u[0] ** 2
         haze, reflex = 0.06 + 0.26 * u[1] ** 2, 0.9 * u[2] if u[3] < 0.5 else 0.0
@@ -60,15 +67,16 @@ def take_settings(
         "green": float(gains[1]),
         "blue": float(gains[2]),
         "focus": float(focus),
-        "fall_off": float((0.22 if good else 0.38) + 0.07 * np.clip(p[4], -2, 2)),
-        "light_x": float(0.18 * np.clip(p[5], -2, 2)),
-        "light_y": float(0.18 * np.clip(p[6], -2, 2)),
+        "fall_off": float((0.30 if good else 0.40) + 0.07 * np.clip(p[4], -2, 2)),
+        "light_x": float(0.22 * np.clip(p[5], -2, 2)),
+        "light_y": float(0.22 * np.clip(p[6], -2, 2)),
         "haze": float(haze),
         "reflex": float(reflex),
         "reflex_angle": float(2 * np.pi * u[4]),
         "dust": float(int(3 * u[5] ** 3) if good else int(9 * u[5])),
         "noise": 2.0 if good else float(3 + 4 * u[6]),
-        "compression": 0.0 if good else float(1 + 5 * u[7]),
+        "compression": 0.0 if good else float(0.5 + 2.5 * u[7]),
+        "notch": float(good),
         "sharpening": 0.0 if good else float(max(0.0, 0.5 * v[5])),
     }
 
@@ -93,12 +101,19 @@ def field_of_view(raster: Raster, camera: Mapping[str, float]) -> Floats:
     pixel = np.float32(2 / raster.size / camera["fill"])
     disc = np.clip(0.5 + (1 - np.hypot(steps, steps[:, None])) / pixel, 0, 1)
     band = np.clip(0.5 + (camera["cut"] - np.abs(steps)) / pixel, 0, 1)
+    if camera["notch"]:
+        u = (
+            np.float32(0.87) * steps - np.float32(0.5) * steps[:, None]
+        )  # outward, 30 degrees above the horizon
+        v = np.float32(0.5) * steps + np.float32(0.87) * steps[:, None]
+        tooth = np.minimum(1.035 - u, 0.055 - np.abs(v)) - 0.03 * (np.abs(v) < 0.012)
+        disc = np.maximum(disc, np.clip(0.5 + tooth / pixel, 0, 1) * (u > 0.5))
     share: Floats = (disc * band[:, None]).astype(np.float32)
     return share
 
 
 def optics(raster: Raster, blur: float) -> Floats:
-    """Return (size, side): Gaussian blur of standard deviation `blur` field radii, then the mean over each pixel."""
+    """Return (size, side): Gaussian blur of deviation `blur` field radii, then the mean over each pixel."""
     factor = raster.side // raster.size
     sigma = np.float32(blur * raster.scale * raster.field_radius)
     edges = np.arange(0, raster.side + 1, factor, dtype=np.float32)
@@ -113,7 +128,7 @@ def shading(raster: Raster, camera: Mapping[str, float], texture: np.random.Gene
     across = (raster.field - np.float32(camera["light_x"])) ** 2
     down = (raster.field - np.float32(camera["light_y"])) ** 2
     light: Floats = 1 - np.float32(camera["fall_off"]) * (across + down[:, None])
-    light += raster.texture(0.07 * texture.standard_normal((6, 6)))
+    light += raster.texture(0.10 * texture.standard_normal((6, 6)))
     return np.maximum(light, np.float32(0.08))
 
 
@@ -148,7 +163,8 @@ def expose(
     picture += grain
     picture *= field_of_view(raster, camera)
     picture += 1.5
-    return np.clip(picture + 0.5, 0, 255).astype(np.uint8).transpose(1, 2, 0).copy()
+    levels = np.clip(picture + 0.5, 0, 255).astype(np.uint8)
+    return np.ascontiguousarray(levels.transpose(1, 2, 0))
 
 
 def _reflex(steps: Floats, radius: Floats, camera: Mapping[str, float]) -> Floats:
@@ -162,7 +178,7 @@ def _reflex(steps: Floats, radius: Floats, camera: Mapping[str, float]) -> Float
 
 
 def _dust(steps: Floats, camera: Mapping[str, float], texture: np.random.Generator) -> Floats:
-    """Shadow (size, size) of out-of-focus specks on the lens: they are round, faint, and in every picture alike."""
+    """Shadow (size, size) of specks on the lens: round, faint and out of focus."""
     shadow = np.ones((len(steps), len(steps)), np.float32)
     for x, y, width, depth in texture.random((int(camera["dust"]), 4)):
         sigma = 0.008 + 0.022 * width

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from retinabench.data.synthetic.anatomy import Eye, disc_cover, grow_eye, paint_background
 from retinabench.data.synthetic.camera import expose, field_of_view
-from retinabench.data.synthetic.lesions import BLOOD, COLOURS, Placed, beaded_radius, draw_lesions, place
+from retinabench.data.synthetic.lesions import BLOOD, COLOURS, beading, draw_lesions
+from retinabench.data.synthetic.placing import Placed, place
 from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import stream
 from retinabench.data.synthetic.truth import LESIONS, Truth, truth
+from retinabench.data.synthetic.vessels import Branches, draw_branches
 from retinabench.errors import InputError
 
 SMALLEST, LARGEST = 16, 2048
@@ -74,12 +76,11 @@ def _stain(retina: Floats, layers: dict[str, Floats], name: str) -> None:
 def _paint_vessels(raster: Raster, eye: Eye, beaded: int, retina: Floats) -> None:
     """Let veins and arteries absorb light; a central reflex runs along the larger arteries and veins."""
     veins, arteries, reflex = raster.layer(), raster.layer(), raster.layer()
-    eye.veins.draw(raster, veins, trunk_radius=beaded_radius(eye.veins, beaded))
+    eye.veins.draw(raster, veins, beading(eye.veins, beaded))
     eye.arteries.draw(raster, arteries)
-    eye.arteries.generations[0].draw(raster, reflex, 0.3 * eye.arteries.generations[0].radius)
-    eye.veins.generations[0].draw(raster, reflex, 0.22 * eye.veins.generations[0].radius, 0.5)
+    draw_branches(raster, reflex, (eye.arteries.trunks, 0.3, 1.0), (eye.veins.trunks, 0.22, 0.5))
     veins, arteries, reflex = raster.inside(veins), raster.inside(arteries), raster.inside(reflex)
-    for c, (vein, artery, gain) in enumerate(((0.26, 0.10, 0.05), (0.62, 0.47, 0.28), (0.55, 0.40, 0.25))):
+    for c, (vein, artery, gain) in enumerate(((0.22, 0.08, 0.05), (0.60, 0.46, 0.30), (0.48, 0.36, 0.22))):
         retina[c] *= 1 - np.float32(vein) * veins
         retina[c] *= 1 - np.float32(artery) * arteries
         retina[c] *= 1 + np.float32(gain) * reflex
@@ -108,14 +109,17 @@ def _masks(
 
 
 def _beading_layer(raster: Raster, eye: Eye, count: int) -> Floats:
-    trunks = eye.veins.generations[0]
-    layer = raster.layer()
+    """Return the layer of the beaded stretches alone."""
     stretch = slice(8, 53)
-    radius = beaded_radius(eye.veins, count)[:count, stretch].reshape(-1)
-    points = trunks.points[:count, stretch]
-    ends = np.roll(points, -1, axis=1)
-    ends[:, -1] = points[:, -1]
-    raster.strokes(layer, points.reshape(-1, 2), ends.reshape(-1, 2), radius)
+    trunks = eye.veins.trunks
+    part = Branches(
+        trunks.points[:count, stretch],
+        trunks.heading[:count, stretch],
+        trunks.radius[:count, stretch],
+        trunks.alive[:count, stretch],
+    )
+    layer = raster.layer()
+    draw_branches(raster, layer, (part, beading(eye.veins, count)[:count, stretch], 1.0))
     return raster.inside(layer)
 
 

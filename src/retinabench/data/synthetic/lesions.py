@@ -1,37 +1,34 @@
 """Lesions of diabetic retinopathy: where they lie, and how they look.
 
-Every kind is drawn on a layer of its own, whose values are the share of the pixel that the lesion covers, so its
-mask is known. Not modelled: intraretinal microvascular abnormalities, macular oedema without exudates, laser scars,
-fibrous tissue and detachment, and any other disease.
+Every kind is drawn on a layer of its own, whose values are the share of the pixel that the lesion covers, so
+its mask is known. Not modelled: intraretinal microvascular abnormalities, macular oedema without exudates,
+laser scars, fibrous tissue and detachment, and any other disease.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.data.synthetic.anatomy import Eye
-from retinabench.data.synthetic.camera import visible
+from retinabench.data.synthetic.placing import Placed
 from retinabench.data.synthetic.raster import Floats, Raster
-from retinabench.data.synthetic.vessels import Array, Branches, Vessels, grow
-
-Placed = dict[str, NDArray[np.float64]]
-"""Lesion name to the positions (n, 2) of its centres in eye coordinates."""
+from retinabench.data.synthetic.vessels import Array, Vessels, draw_branches, grow
 
 COLOURS: dict[str, tuple[tuple[float, float, float], float]] = {
-    "hard_exudate": ((243, 205, 92), 0.90),
-    "cotton_wool_spot": ((232, 196, 128), 0.72),
+    "hard_exudate": ((244, 204, 82), 0.88),
+    "cotton_wool_spot": ((226, 176, 98), 0.75),
 }
 """Reflected light in grey levels of what covers the retina, and how opaque it is."""
 
 BLOOD: dict[str, tuple[float, float, float]] = {
-    "microaneurysm": (0.72, 0.36, 0.45),
-    "blot_haemorrhage": (0.62, 0.27, 0.40),
-    "flame_haemorrhage": (0.68, 0.33, 0.45),
-    "new_vessels": (0.76, 0.42, 0.50),
+    "microaneurysm": (0.76, 0.40, 0.48),
+    "blot_haemorrhage": (0.68, 0.32, 0.42),
+    "flame_haemorrhage": (0.74, 0.38, 0.46),
+    "new_vessels": (0.82, 0.46, 0.50),
     "preretinal_haemorrhage": (0.40, 0.12, 0.22),
     "vitreous_haemorrhage": (0.30, 0.22, 0.28),
 }
@@ -48,95 +45,18 @@ class _Scene:
     rng: np.random.Generator
 
 
-def place(
-    counts: Mapping[str, int], eye: Eye, camera: Mapping[str, float], rng: np.random.Generator
-) -> Placed:
-    """Choose the centre of every lesion, all within the visible field: {name: (count, 2)}."""
-    placed: Placed = {}
-    severe = counts["blot_haemorrhage"] + counts["flame_haemorrhage"] >= 80
-    for name in ("microaneurysm", "blot_haemorrhage", "flame_haemorrhage", "cotton_wool_spot"):
-        spread = severe and name.endswith("haemorrhage")
-        placed[name] = _scatter(counts[name], eye, camera, rng, quadrants=spread)
-    placed["hard_exudate"] = _exudates(counts["hard_exudate"], eye, camera, rng)
-    placed["venous_beading"] = eye.veins.generations[0].points[: counts["venous_beading"], 30]
-    placed["new_vessels"] = _near_vessels(counts["new_vessels"], eye, camera, rng)
-    placed["preretinal_haemorrhage"] = _scatter(counts["preretinal_haemorrhage"], eye, camera, rng, reach=0.6)
-    placed["vitreous_haemorrhage"] = _scatter(counts["vitreous_haemorrhage"], eye, camera, rng, reach=0.6)
-    return placed
-
-
-def _scatter(
-    count: int,
-    eye: Eye,
-    camera: Mapping[str, float],
-    rng: np.random.Generator,
-    *,
-    quadrants: bool = False,
-    reach: float = 1.0,
-) -> Array:
-    """Draw `count` places uniform in the visible field, off the disc; optionally in its quadrants by turns."""
-    centre = np.array([camera["gaze_x"], camera["gaze_y"]])
-    radius = reach * camera["field_degrees"] / 50
-    found = np.empty((0, 2))
-    quadrant = np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]])
-    while len(found) < count:
-        offset = radius * rng.uniform(-1, 1, (6 * count + 16, 2))
-        if quadrants:
-            offset = np.abs(offset) * quadrant[np.arange(len(offset)) % 4]
-        points = centre + offset
-        off_disc = np.hypot(*(points - eye.disc).T) > 1.3 * eye.disc_radius
-        good = visible(points, camera) & off_disc & (np.hypot(*offset.T) < radius)
-        if quadrants:
-            by_turns = [points[i::4][good[i::4]] for i in range(4)]
-            rounds = min(len(p) for p in by_turns)
-            points = np.stack([p[:rounds] for p in by_turns], 1).reshape(-1, 2)
-        else:
-            points = points[good]
-        found = np.concatenate([found, points])
-    return found[:count]
-
-
-def _exudates(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.Generator) -> Array:
-    """Draw deposits in one to four clusters, mostly around the macula; some form a ring (circinate)."""
-    if count == 0:
-        return np.empty((0, 2))
-    clusters = int(min(rng.integers(1, 5), 1 + count // 12))
-    centres = _scatter(clusters, eye, camera, rng, reach=0.75)
-    member = rng.choice(clusters, count, p=rng.dirichlet(np.full(clusters, 2.0)))
-    angle = rng.uniform(0, 2 * np.pi, count)
-    ring = rng.random(clusters) < 0.35
-    size = rng.uniform(0.05, 0.13, clusters)[member]
-    distance = np.where(ring[member], 1 + 0.15 * rng.standard_normal(count), np.abs(rng.standard_normal(count)))
-    offset = (size * np.minimum(distance, 1.8))[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1)
-    for _ in range(3):  # draw back what falls out of the field or on the disc
-        points = centres[member] + offset
-        off_disc = np.hypot(*(points - eye.disc).T) > eye.disc_radius
-        offset[~(visible(points, camera) & off_disc)] *= 0.4
-    return centres[member] + offset
-
-
-def _near_vessels(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.Generator) -> Array:
-    """Draw the roots of new vessels: at the disc, or along the superior and inferior temporal veins."""
-    trunk = eye.veins.generations[0].points[:2].reshape(-1, 2)
-    seen = trunk[visible(trunk, camera) & (np.hypot(*(trunk - eye.disc).T) > 0.3)]
-    elsewhere = seen[rng.integers(0, len(seen), count)]
-    at_disc = rng.random(count) < 0.4
-    angle = rng.uniform(0, 2 * np.pi, count)
-    disc = eye.disc + 0.5 * eye.disc_radius * np.stack([np.cos(angle), np.sin(angle)], 1)
-    at_disc &= visible(disc, camera)
-    return np.where(at_disc[:, None], disc, elsewhere)
-
-
-def beaded_radius(veins: Vessels, count: int) -> Array:
-    """Return the radius (B, T) of the venous trunks with `count` beaded stretches, one per quadrant."""
-    radius = veins.generations[0].radius.copy()
-    step = np.arange(radius.shape[1])
+def beading(veins: Vessels, count: int) -> Array:
+    """Return the factor (B, T) on the calibre of the venous trunks, the first `count` of them beaded."""
+    factor = np.ones_like(veins.trunks.radius)
+    step = np.arange(factor.shape[1])
     stretch = np.clip(1.2 - np.abs(step - 30) / 22, 0, 1)
-    radius[:count] *= 1 + 0.5 * np.minimum(stretch, 1) * np.sin(2 * np.pi * step / 5.2)
-    return radius
+    factor[:count] += 0.38 * stretch * np.sin(2 * np.pi * step / 5.2)
+    return factor
 
 
-def draw_lesions(scene_rng: np.random.Generator, raster: Raster, eye: Eye, camera: Mapping[str, float], placed: Placed) -> dict[str, Floats]:
+def draw_lesions(
+    scene_rng: np.random.Generator, raster: Raster, eye: Eye, camera: Mapping[str, float], placed: Placed
+) -> dict[str, Floats]:
     """Return the layer (side, side) of every kind that is present; beading is part of the veins."""
     scene = _Scene(raster, eye, camera, scene_rng)
     layers = {}
@@ -152,12 +72,17 @@ def _microaneurysms(scene: _Scene, layer: Floats, at: Array) -> None:
     scene.raster.blobs(layer, at, scene.rng.uniform(0.005, 0.0105, len(at)), 0.35)
 
 
+def _outline(rng: np.random.Generator, count: int) -> Array:
+    """Draw irregular outlines: mostly oval, then pear-shaped, seldom lobed."""
+    return np.array([0.10, 0.10, 0.07, 0.07, 0.035, 0.035]) * rng.standard_normal((count, 6))
+
+
 def _blots(scene: _Scene, layer: Floats, at: Array) -> None:
     """Most are dots, few are large; the outline is irregular and soft."""
     count = len(at)
     radius = 0.012 + 0.032 * scene.rng.random(count) ** 1.6
     strength = scene.rng.uniform(0.6, 1.0, count)
-    scene.raster.blobs(layer, at, radius, 0.30, strength, 0.11 * scene.rng.standard_normal((count, 6)))
+    scene.raster.blobs(layer, at, radius, 0.30, strength, _outline(scene.rng, count))
 
 
 def _flames(scene: _Scene, layer: Floats, at: Array) -> None:
@@ -175,7 +100,7 @@ def _flames(scene: _Scene, layer: Floats, at: Array) -> None:
     radius = np.broadcast_to(0.045 * size, half.shape) * rng.uniform(0.6, 1.4, half.shape)
     strength = rng.uniform(0.45, 0.95, half.shape)
     cuts = np.linspace(-1, 1, 7)
-    for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+    for low, high in pairwise(cuts):
         thin = radius * np.sqrt(1.05 - max(low**2, high**2))
         start, end = middle + low * reach, middle + high * reach
         scene.raster.strokes(
@@ -184,7 +109,7 @@ def _flames(scene: _Scene, layer: Floats, at: Array) -> None:
 
 
 def fibre_direction(at: Array, eye: Eye) -> Array:
-    """Return the unit direction (n, 2) of the nerve fibres: field lines from the disc to the temporal raphe."""
+    """Return the unit direction (n, 2) of the nerve fibres: field lines from the disc to the raphe."""
     sink = eye.disc + np.array([2.1, 0])
     away, toward = at - eye.disc, sink - at
     field = away / (away**2).sum(1, keepdims=True) + toward / (toward**2).sum(1, keepdims=True)
@@ -194,21 +119,26 @@ def fibre_direction(at: Array, eye: Eye) -> Array:
 
 def _exudate_spots(scene: _Scene, layer: Floats, at: Array) -> None:
     count = len(at)
-    radius = 0.0045 + 0.013 * scene.rng.random(count) ** 2.5
-    scene.raster.blobs(layer, at, radius, 0.15, scene.rng.uniform(0.6, 1, count), 0.14 * scene.rng.standard_normal((count, 6)))
+    radius = 0.004 + 0.013 * scene.rng.random(count) ** 3
+    scene.raster.blobs(layer, at, radius, 0.15, scene.rng.uniform(0.6, 1, count), _outline(scene.rng, count))
 
 
 def _cotton_wool(scene: _Scene, layer: Floats, at: Array) -> None:
     """Each spot is a few overlapping puffs across the nerve fibres."""
     rng, puffs = scene.rng, 4
     along = fibre_direction(at, scene.eye)
-    size = rng.uniform(0.022, 0.05, len(at))
-    offset = np.stack([-along[:, 1], along[:, 0]], 1)[:, None] * (size[:, None] * rng.uniform(-1, 1, (len(at), puffs)))[..., None]
+    size = rng.uniform(0.020, 0.044, len(at))
+    offset = (
+        np.stack([-along[:, 1], along[:, 0]], 1)[:, None]
+        * (size[:, None] * rng.uniform(-1, 1, (len(at), puffs)))[..., None]
+    )
     offset = offset + 0.25 * size[:, None, None] * rng.standard_normal((len(at), puffs, 2))
     offset[:, 0] = 0
     centre = (at[:, None] + offset).reshape(-1, 2)
     radius = np.repeat(size, puffs) * rng.uniform(0.6, 1.0, len(centre))
-    scene.raster.blobs(layer, centre, radius, 0.65, rng.uniform(0.7, 1, len(centre)), 0.1 * rng.standard_normal((len(centre), 6)))
+    scene.raster.blobs(
+        layer, centre, radius, 0.5, rng.uniform(0.7, 1, len(centre)), _outline(rng, len(centre))
+    )
 
 
 def _new_vessels(scene: _Scene, layer: Floats, at: Array) -> None:
@@ -225,13 +155,12 @@ def _new_vessels(scene: _Scene, layer: Floats, at: Array) -> None:
         angle + rng.normal(0, 2.6, count),
         0.12 * size,
         size * rng.uniform(0.10, 0.30, count),
-        rng.uniform(0.0022, 0.0042, count),
+        rng.uniform(0.0018, 0.0034, count),
         3.2,
         points=36,
         taper=0.3,
     )
-    alive = np.ones_like(tangle.alive)
-    Branches(tangle.points, tangle.heading, tangle.radius, alive).draw(scene.raster, layer)
+    draw_branches(scene.raster, layer, (replace(tangle, alive=np.ones_like(tangle.alive)), 1.0, 1.0))
 
 
 def _preretinal(scene: _Scene, layer: Floats, at: Array) -> None:

@@ -1,8 +1,8 @@
 """The canvas: from eye coordinates to pixels, with anti-aliasing by area.
 
 Eye coordinates have their origin at the fovea, x temporal, y superior, and the unit 25 degrees of visual
-angle, the field-of-view radius of the 50 degree camera that took IDRiD. Nothing else in this package knows about
-pixels, which is why a picture has the same content at every size.
+angle, the field-of-view radius of the 50 degree camera that took IDRiD. Anatomy and lesions know nothing
+about pixels, which is why a picture has the same content at every size.
 
 Pictures below 256 px are drawn on a canvas of twice their size and averaged down by the camera.
 """
@@ -21,6 +21,9 @@ Floats = NDArray[np.float32]
 LARGEST_RADIUS = 0.14
 """Largest radius that `strokes` and `blobs` draw, in eye units; it sets the margin around the canvas."""
 
+Window = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]
+"""Members (m,) of a group, and the columns (m, k) and rows (m, k) of the square of pixels around each."""
+
 _WINDOWS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 
@@ -38,7 +41,9 @@ class Raster:
         steps = (np.arange(self.side, dtype=np.float32) + 0.5 - self.side / 2) / self.scale
         self.x: Floats = (self.mirror * steps + self.gaze[0]).astype(np.float32)  # (side,) of the columns
         self.y: Floats = (self.gaze[1] - steps).astype(np.float32)  # (side,) of the rows
-        self.field = steps / self.field_radius  # (side,) in field-of-view radii, right or down from the centre
+        self.field = (
+            steps / self.field_radius
+        )  # (side,) in field-of-view radii, right or down from the centre
 
     def layer(self) -> Floats:
         """Return an empty layer (side + 2 margin, side + 2 margin)."""
@@ -46,18 +51,21 @@ class Raster:
 
     def inside(self, layer: Floats) -> Floats:
         """Return the view (side, side) of a layer without its margin."""
-        return layer[self.margin : -self.margin, self.margin : -self.margin]
+        view: Floats = layer[self.margin : -self.margin, self.margin : -self.margin]
+        return view
 
     def pixels(self, points: NDArray[np.floating]) -> Floats:
         """Turn eye coordinates (..., 2) into layer coordinates (column, row) in pixels."""
         sign = np.array([self.mirror, -1.0]) * self.scale
-        return ((points - self.gaze) * sign + (self.margin + self.side / 2)).astype(np.float32)
+        place: Floats = ((points - self.gaze) * sign + (self.margin + self.side / 2)).astype(np.float32)
+        return place
 
     def bump(self, centre: tuple[float, float], width: float, height: float | None = None) -> Floats:
         """Return the Gaussian (side, side) of value 1 at `centre`, standard deviations in eye units."""
         across = np.exp(-0.5 * ((self.x - centre[0]) / width) ** 2)
         down = np.exp(-0.5 * ((self.y - centre[1]) / (height or width)) ** 2)
-        return (down[:, None] * across).astype(np.float32)
+        bump: Floats = (down[:, None] * across).astype(np.float32)
+        return bump
 
     def window(self, centre: tuple[float, float], reach: float) -> tuple[slice, slice] | None:
         """Return rows and columns within `reach` of `centre`, or None where that lies outside the canvas."""
@@ -87,17 +95,25 @@ class Raster:
         length = np.hypot(along[:, 0], along[:, 1]) + np.float32(1e-6)
         centre = 0.5 * (start + end)
         reach = radius + 0.5 * length + 1.0
+        unit = along / length[:, None]
+        half = 0.5 * length
+        full = np.minimum(2 * radius, 1)
         for group, columns, rows in self._windows(layer, centre, reach):
-            dx = columns + 0.5 - centre[group, 0, None]
-            dy = rows + 0.5 - centre[group, 1, None]
-            ux, uy = (along[group] / length[group, None]).T[:, :, None, None]
-            dx, dy = dx[:, None, :], dy[:, :, None]
-            beyond = np.abs(dx * ux + dy * uy) - 0.5 * length[group, None, None]
-            across = dx * uy - dy * ux
+            dx = columns.astype(np.float32) + (0.5 - centre[group, :1])
+            dy = rows.astype(np.float32) + (0.5 - centre[group, 1:])
+            ux, uy = unit[group, :1], unit[group, 1:]
+            beyond = (dx * ux)[:, None, :] + (dy * uy)[:, :, None]
+            across = (dx * uy)[:, None, :] - (dy * ux)[:, :, None]
+            np.abs(beyond, out=beyond)
+            beyond -= half[group, None, None]
             np.maximum(beyond, 0, out=beyond)
-            distance = np.sqrt(across * across + beyond * beyond)
-            full = np.minimum(2 * radius[group], 1)[:, None, None]
-            cover = np.clip((radius[group] + 0.5)[:, None, None] - distance, 0, full)
+            beyond *= beyond
+            across *= across
+            across += beyond
+            np.sqrt(across, out=across)
+            cover = np.subtract((radius[group] + np.float32(0.5))[:, None, None], across, out=across)
+            np.maximum(cover, 0, out=cover)
+            np.minimum(cover, full[group, None, None], out=cover)
             cover *= strength[group, None, None]
             self._scatter(layer, columns, rows, cover)
 
@@ -112,31 +128,35 @@ class Raster:
     ) -> None:
         """Draw M roundish spots, with maximum where they overlap.
 
-        centre: (M, 2), radius: (M,), eye units; softness: half the width of the edge as a share of the radius;
-        outline: (M, 6) cosine and sine amplitudes of the second, third and fifth harmonic of the outline.
+        centre: (M, 2), radius: (M,), eye units; softness: half the width of the edge as a share of the
+        radius; strength: (M,);
+        outline: (M, 6) cosine and sine amplitudes of the second, third and fifth harmonic of the radius.
         The edge is never sharper than a pixel; the strength falls so that the volume under the spot stays.
         """
         centre = self.pixels(centre)
         radius = np.asarray(radius, np.float32) * np.float32(self.scale)
         strength = np.broadcast_to(np.asarray(strength, np.float32), radius.shape)
         edge = np.maximum(softness * radius, np.float32(0.6))
-        strength = strength * np.minimum(_volume(radius, softness * radius) / _volume(radius, edge), 1)
+        height = strength * np.minimum(_volume(radius, softness * radius) / _volume(radius, edge), 1)
         for group, columns, rows in self._windows(layer, centre, 1.35 * radius + edge + 0.5):
-            dx = (columns + 0.5 - centre[group, 0, None])[:, None, :]
-            dy = (rows + 0.5 - centre[group, 1, None])[:, :, None]
+            dx = (columns.astype(np.float32) + (0.5 - centre[group, :1]))[:, None, :]
+            dy = (rows.astype(np.float32) + (0.5 - centre[group, 1:]))[:, :, None]
             distance = np.sqrt(dx * dx + dy * dy) + np.float32(1e-6)
             reach = radius[group, None, None]
             if outline is not None:
                 waves = np.asarray(outline, np.float32)[group].T[:, :, None, None]
                 reach = reach * (1 + _ripple(dx / distance, dy / distance, waves))
             cover = np.clip(0.5 + (reach - distance) / (2 * edge[group, None, None]), 0, 1)
-            self._scatter(layer, columns, rows, cover * strength[group, None, None])
+            cover *= height[group, None, None]
+            self._scatter(layer, columns, rows, cover)
 
-    def _windows(self, layer: Floats, centre: Floats, reach: Floats) -> list[tuple[NDArray[np.intp], ...]]:
+    def _windows(self, layer: Floats, centre: Floats, reach: Floats) -> list[Window]:
         """Group what lies on the layer by the size of its square of pixels: (members, columns, rows)."""
         side = layer.shape[0]
         need = np.searchsorted(_WINDOWS, np.minimum(reach, self.margin - 2))
-        on = ((centre > self.margin - 2 - reach[:, None]) & (centre < side - self.margin + 2 + reach[:, None])).all(1)
+        on = (
+            (centre > self.margin - 2 - reach[:, None]) & (centre < side - self.margin + 2 + reach[:, None])
+        ).all(1)
         groups = []
         for size in np.unique(need[on]):
             half = min(_WINDOWS[size], self.margin - 2)
@@ -148,8 +168,8 @@ class Raster:
 
     @staticmethod
     def _scatter(layer: Floats, columns: NDArray[np.intp], rows: NDArray[np.intp], cover: Floats) -> None:
-        where = rows[:, :, None] * layer.shape[1] + columns[:, None, :]
-        np.maximum.at(layer.reshape(-1), where.reshape(-1), cover.astype(np.float32).reshape(-1))
+        where = (rows * layer.shape[1])[:, :, None] + columns[:, None, :]
+        np.maximum.at(layer.reshape(-1), where.reshape(-1), cover.reshape(-1))
 
     def texture(self, coefficients: NDArray[np.floating]) -> Floats:
         """Return the cubic spline surface (side, side) with the given (n, n) coefficients over the frame."""

@@ -1,4 +1,4 @@
-"""Vessels: a tree of arteries and veins that leaves the disc, arches around the fovea and divides; the choroid."""
+"""Vessels: trees of arteries and veins that leave the disc, arch around the fovea and divide; the choroid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from retinabench.data.synthetic.raster import Floats, Raster
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 
 AVASCULAR_RADIUS = 0.12
 """No vessel comes nearer to the fovea than this, in eye units."""
@@ -24,32 +24,48 @@ class Branches:
     radius: Array
     alive: NDArray[np.bool_]
 
-    def draw(self, raster: Raster, layer: Floats, radius: Array | None = None, strength: Array | float = 1.0) -> None:
-        """Draw the living part of every curve, as coarse as the canvas allows."""
-        reach = np.hypot(*(self.points[0, 1] - self.points[0, 0])) * raster.scale
-        stride = max(1, int(1.6 / max(reach, 1e-9)))
-        radius = self.radius if radius is None else radius
+    def strokes(self, raster: Raster, calibre: Array | float, strength: Array | float) -> tuple[Array, ...]:
+        """Return start, end, half calibre and strength of the living parts, as coarse as the canvas bears."""
+        step = self.points[:, 1] - self.points[:, 0]
+        stride = max(1, int(2.4 / (raster.scale * np.median(np.hypot(step[:, 0], step[:, 1])))))
         thin = slice(None, None, stride)
-        points, radius, alive = self.points[:, thin], radius[:, thin], self.alive[:, thin]
+        points, alive = self.points[:, thin], self.alive[:, thin]
         keep = alive[:, 1:] & alive[:, :-1]
-        strength = np.broadcast_to(np.asarray(strength), self.alive.shape)[:, thin][:, 1:][keep]
-        raster.strokes(layer, points[:, :-1][keep], points[:, 1:][keep], radius[:, 1:][keep], strength)
+        radius = (calibre * self.radius)[:, thin][:, 1:][keep]
+        shade = np.broadcast_to(np.float32(strength), self.radius.shape)[:, thin][:, 1:][keep]
+        return points[:, :-1][keep], points[:, 1:][keep], radius, shade
+
+
+def draw_branches(
+    raster: Raster, layer: Floats, *parts: tuple[Branches, Array | float, Array | float]
+) -> None:
+    """Draw (branches, calibre factor, strength) on one layer, with maximum where they overlap."""
+    strokes = [branches.strokes(raster, calibre, strength) for branches, calibre, strength in parts]
+    raster.strokes(layer, *(np.concatenate(column) for column in zip(*strokes, strict=True)))
 
 
 @dataclass(frozen=True)
 class Vessels:
-    """The generations of one tree: trunks first (superotemporal, inferotemporal, superonasal, inferonasal, ...)."""
+    """The generations of one tree: trunks (the temporal arcades come first), branches, twigs."""
 
     generations: tuple[Branches, ...]
 
-    def draw(self, raster: Raster, layer: Floats, calibre: float = 1.0, trunk_radius: Array | None = None) -> None:
-        """Draw all generations at `calibre` times their radius; thin vessels hold less blood and are fainter."""
-        for branches in self.generations:
-            radius = branches.radius
-            if trunk_radius is not None and branches is self.generations[0]:
-                radius = trunk_radius
-            strength = np.clip(0.35 + 45 * branches.radius, 0, 1)
-            branches.draw(raster, layer, calibre * radius, strength)
+    @property
+    def trunks(self) -> Branches:
+        """The eight vessels that leave the disc."""
+        return self.generations[0]
+
+    def draw(self, raster: Raster, layer: Floats, trunk_calibre: Array | float = 1.0) -> None:
+        """Draw all generations; thin vessels hold less blood and are fainter."""
+        calibres = (trunk_calibre, 1.0, 1.0)
+        draw_branches(
+            raster,
+            layer,
+            *(
+                (b, c, np.clip(0.35 + 45 * b.radius, 0, 1))
+                for b, c in zip(self.generations, calibres, strict=True)
+            ),
+        )
 
 
 def grow(
@@ -64,87 +80,105 @@ def grow(
     points: int,
     taper: float = 0.5,
 ) -> Branches:
-    """Grow B curves whose heading relaxes from `heading` to `final` (B,) over the distance `bend`, with wiggles."""
+    """Grow B curves whose heading relaxes from `heading` to `final` (B,) over the distance `bend`."""
+    start, heading, final, length, radius = (
+        np.asarray(a, np.float32) for a in (start, heading, final, length, radius)
+    )
     count = len(start)
-    share = np.linspace(0, 1, points)
+    share = np.linspace(0, 1, points, dtype=np.float32)
     s = share * length[:, None]
-    fade = np.exp(-s / np.reshape(bend, (-1, 1)))
+    fade = np.exp(-s / np.reshape(np.float32(bend), (-1, 1)))
     course = final[:, None] + (heading - final)[:, None] * fade
-    for wavelength, size in ((0.55, 0.30), (0.21, 0.26), (0.09, 0.20)):
-        phase, amplitude = rng.random((count, 1)), rng.standard_normal((count, 1))
-        course = course + tortuosity * size * amplitude * np.sin(2 * np.pi * (s / wavelength + phase))
+    for wavelength, size in ((0.70, 0.34), (0.27, 0.30), (0.11, 0.22)):
+        phase = rng.random((count, 1), dtype=np.float32)
+        amplitude = np.float32(tortuosity * size) * rng.standard_normal((count, 1), dtype=np.float32)
+        course += amplitude * np.sin(np.float32(2 * np.pi) * (s / np.float32(wavelength) + phase))
     step = (length / (points - 1))[:, None]
     path = np.cumsum(np.stack([np.cos(course), np.sin(course)], -1) * step[..., None], axis=1)
     path += start[:, None] - path[:, :1]
-    calibre = radius[:, None] * (1 - taper * share)
-    free = np.hypot(path[..., 0], path[..., 1]) > AVASCULAR_RADIUS * (1 + 0.4 * rng.random((count, 1)))
+    calibre = radius[:, None] * (1 - np.float32(taper) * share)
+    free = np.hypot(path[..., 0], path[..., 1]) > AVASCULAR_RADIUS * (
+        1 + np.float32(0.4) * rng.random((count, 1), dtype=np.float32)
+    )
     return Branches(path, course, calibre, np.logical_and.accumulate(free, axis=1))
 
 
 def divide(
-    rng: np.random.Generator, parent: Branches, children: int, size: tuple[float, float], tortuosity: float, points: int
+    rng: np.random.Generator,
+    parent: Branches,
+    children: int,
+    size: tuple[float, float],
+    tortuosity: float,
+    points: int,
 ) -> Branches:
-    """Let every curve give off `children` branches to alternating sides, by Murray's law thinner than itself."""
+    """Let every curve give off `children` thinner branches to alternating sides."""
     count, last = parent.radius.shape
     slot = (np.arange(children) + rng.random((count, children))) / children
     at = (last * (0.10 + 0.85 * slot)).astype(int).reshape(-1)
     mother = np.repeat(np.arange(count), children)
     side = np.where((np.arange(children) + rng.integers(0, 2, (count, 1))) % 2 == 0, 1.0, -1.0).reshape(-1)
     course = parent.heading[mother, at]
-    angle = side * rng.uniform(0.5, 1.15, len(at))
-    length = rng.uniform(*size, len(at)) * np.clip(parent.radius[mother, 0] / 0.010, 0.5, 1.1)
+    angle = side * rng.uniform(0.5, 1.2, len(at))
+    length = rng.uniform(*size, len(at)) * np.clip(parent.radius[mother, 0] / 0.010, 0.3, 1.1)
     radius = np.maximum(parent.radius[mother, at] * rng.uniform(0.45, 0.75, len(at)), 0.0022)
     young = grow(
         rng,
         parent.points[mother, at],
         course + angle,
-        course + 0.75 * angle + rng.normal(0, 0.25, len(at)),
-        0.15,
+        course + 0.55 * angle + rng.normal(0, 0.45, len(at)),
+        0.22,
         length,
         radius,
         1.3 * tortuosity,
         points,
     )
-    return Branches(young.points, young.heading, young.radius, young.alive & parent.alive[mother, at][:, None])
+    return Branches(
+        young.points, young.heading, young.radius, young.alive & parent.alive[mother, at][:, None]
+    )
 
 
 def grow_vessels(
     rng: np.random.Generator, disc: Array, disc_radius: float, tortuosity: float
 ) -> tuple[Vessels, Vessels]:
     """Grow the arteries and the veins of an eye."""
-    return _grow_tree(rng, disc, disc_radius, tortuosity, 0.0095), _grow_tree(rng, disc, disc_radius, 0.8 * tortuosity, 0.0140)
+    return _grow_tree(rng, disc, disc_radius, tortuosity, 0.0092), _grow_tree(
+        rng, disc, disc_radius, 0.8 * tortuosity, 0.0130
+    )
 
 
-def _grow_tree(rng: np.random.Generator, disc: Array, disc_radius: float, tortuosity: float, radius: float) -> Vessels:
+def _grow_tree(
+    rng: np.random.Generator, disc: Array, disc_radius: float, tortuosity: float, radius: float
+) -> Vessels:
     """Grow one tree: four arcades, four lesser trunks, and two generations of branches."""
     jitter = rng.standard_normal((8, 4))
     up = np.array([1, -1, 1, -1, 1, -1, 1, -1.0])
-    heading = up * (np.array([1.15, 1.15, 2.0, 2.0, 0.45, 0.45, 2.8, 1.65]) + 0.16 * jitter[:, 0])
-    final = up * (np.array([-0.12, -0.12, 2.5, 2.5, 0.05, 0.05, 3.0, 1.35]) + 0.14 * jitter[:, 1])
-    bend = np.array([0.52, 0.52, 0.5, 0.5, 0.25, 0.25, 0.3, 0.5]) * np.exp(0.12 * jitter[:, 2])
-    length = np.array([2.0, 2.0, 0.8, 0.8, 0.55, 0.55, 0.5, 0.9])
-    calibre = radius * np.array([1, 1, 0.72, 0.72, 0.36, 0.36, 0.45, 0.5]) * np.exp(0.10 * jitter[:, 3])
-    start = disc + disc_radius * (np.array([-0.12, 0.0]) + 0.10 * rng.standard_normal((8, 2)))
-    trunks = grow(rng, start, heading, final, bend, length, calibre, tortuosity, points=140)
-    branches = divide(rng, trunks, 7, (0.30, 0.85), tortuosity, 56)
-    twigs = divide(rng, branches, 2, (0.12, 0.40), tortuosity, 24)
+    heading = up * (np.array([1.42, 1.42, 2.0, 2.0, 0.45, 0.45, 2.9, 1.70]) + 0.17 * jitter[:, 0])
+    final = up * (np.array([-0.22, -0.22, 2.5, 2.5, 0.05, 0.05, 3.1, 1.35]) + 0.15 * jitter[:, 1])
+    bend = np.array([0.60, 0.60, 0.5, 0.5, 0.25, 0.25, 0.3, 0.5]) * np.exp(0.10 * jitter[:, 2])
+    length = np.array([2.1, 2.1, 0.8, 0.8, 0.55, 0.55, 0.5, 0.9])
+    calibre = radius * np.array([1, 1, 0.70, 0.70, 0.36, 0.36, 0.42, 0.48]) * np.exp(0.10 * jitter[:, 3])
+    spread = 0.06 * rng.standard_normal((8, 2))
+    start = disc + disc_radius * (np.array([-0.12, 0.0]) + 0.10 * up[:, None] * np.array([0, 1]) + spread)
+    trunks = grow(rng, start, heading, final, bend, length, calibre, tortuosity, points=140, taper=0.68)
+    branches = divide(rng, trunks, 7, (0.35, 0.95), tortuosity, 60)
+    twigs = divide(rng, branches, 2, (0.14, 0.46), 1.2 * tortuosity, 24)
     return Vessels((trunks, branches, twigs))
 
 
 def grow_choroid(rng: np.random.Generator) -> Branches:
     """Grow the wide pale choroidal vessels that shine through a thinly pigmented fundus."""
-    count = 70
+    count = 130
     start = rng.uniform(-1.3, 1.1, (count, 2))
-    toward = np.arctan2(start[:, 1], start[:, 0] + 0.3) + rng.normal(0, 0.5, count)
+    toward = np.arctan2(start[:, 1], start[:, 0] + 0.3) + rng.normal(0, 0.45, count)
     return grow(
         rng,
         start,
         toward,
-        toward + rng.normal(0, 0.5, count),
+        toward + rng.normal(0, 0.6, count),
         0.4,
-        rng.uniform(0.4, 0.9, count),
-        rng.uniform(0.010, 0.022, count),
-        1.4,
+        rng.uniform(0.3, 0.8, count),
+        rng.uniform(0.009, 0.019, count),
+        1.2,
         points=32,
-        taper=0.3,
+        taper=0.4,
     )
