@@ -39,7 +39,10 @@ def test_a_method_may_be_one_word():
         (["optimizer.epochs=0"], "optimizer.epochs"),
         (["optimizer.lr=nan"], "optimizer.lr"),
         (["seed"], "key=value"),
-        (["method.name=ensemble", "method.member.name=dropout", "method.member.rats=1"], "Did you mean 'rate'"),
+        (
+            ["method.name=ensemble", "method.member.name=dropout", "method.member.rats=1"],
+            "Did you mean 'rate'",
+        ),
         (["method.name=map", "method.samples=3"], "method.samples"),
     ],
 )

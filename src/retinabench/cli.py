@@ -26,7 +26,9 @@ Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 RulesOption = Annotated[
     Literal["corrected", "published"],
-    typer.Option("--rules", help="corrected: ours; published: as the released Retina Benchmark, faults included."),
+    typer.Option(
+        "--rules", help="corrected: ours; published: as the released Retina Benchmark, faults included."
+    ),
 ]
 Bootstrap = Annotated[int, typer.Option("--bootstrap", min=0, help="Replicates for the intervals; 0: none.")]
 
@@ -71,7 +73,9 @@ def _progress(quiet: bool) -> Progress:
 
 
 @app.command(epilog="Example: retinabench demo --out retinabench-demo")
-def demo(out: Out = Path("retinabench-demo"), seed: Seed = 0, workers: Workers = None, quiet: Silent = False) -> None:
+def demo(
+    out: Out = Path("retinabench-demo"), seed: Seed = 0, workers: Workers = None, quiet: Silent = False
+) -> None:
     """Draw retinas, train MAP, MC dropout and a deep ensemble, score them under camera shift, write a report."""
     from retinabench.demo import run_demo
 
@@ -82,10 +86,16 @@ def demo(out: Out = Path("retinabench-demo"), seed: Seed = 0, workers: Workers =
 def prepare(
     dataset: Annotated[str, typer.Argument(help="synthetic or idrid.")],
     out: Out,
-    source: Annotated[Path | None, typer.Option("--source", help="Folder of the data set as downloaded.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--source", help="Folder of the data set as downloaded.")
+    ] = None,
     size: Annotated[int, typer.Option("--size", help="Side of the square pictures, in pixels.")] = 64,
-    images: Annotated[int | None, typer.Option("--images", help="synthetic only: training images to draw.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="synthetic only: seed of the drawing.")] = None,
+    images: Annotated[
+        int | None, typer.Option("--images", help="synthetic only: training images to draw.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="synthetic only: seed of the drawing.")
+    ] = None,
     workers: Workers = None,
     quiet: Silent = False,
 ) -> None:
@@ -113,12 +123,15 @@ def train(
     data: Annotated[Path, typer.Option("--data", help="Prepared folder.")],
     out: Out = Path("runs"),
     config: Annotated[
-        str | None, typer.Option("--config", help="TOML file, or a preset such as demo/map; holds differences.")
+        str | None,
+        typer.Option("--config", help="TOML file, or a preset such as demo/map; holds differences."),
     ] = None,
     overrides: Annotated[list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2.")] = None,
     task: Annotated[str | None, typer.Option("--task", help="country_shift or in_domain.")] = None,
     method: Annotated[str | None, typer.Option("--method", help="map, dropout or ensemble.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of weights, order and noise.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Seed of weights, order and noise.")
+    ] = None,
     device: Device = "auto",
     workers: Annotated[int, typer.Option("--workers", min=0, help="Processes that read ahead.")] = 0,
     quiet: Silent = False,
@@ -148,14 +161,22 @@ def score(
     quiet: Silent = False,
 ) -> None:
     """Score predictions of any model from any framework: no training, no PyTorch."""
-    from retinabench.report.score import score_files
+    from rich.console import Console
 
-    score_files(files, rules, bootstrap, uncertainty, seed, json, csv, _progress(quiet))
+    from retinabench.commands import score_files
+    from retinabench.report.console import console_table
+
+    found = score_files(files, rules, bootstrap, uncertainty, seed, json, csv, _progress(quiet))
+    Console().print(console_table(found))
+    for note in dict.fromkeys(note for one in found for note in one["notes"]):
+        print(f"note: {note}", file=sys.stderr)
 
 
 @app.command(epilog="Example: retinabench report runs/* --out report")
 def report(
-    files: Annotated[list[Path], typer.Argument(help="Predictions files or run folders; seeds of one method join.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Predictions files or run folders; seeds of one method join.")
+    ],
     out: Out = Path("report"),
     data: Annotated[Path | None, typer.Option("--data", help="Prepared folder, for example images.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="Headline of the page.")] = None,
@@ -165,17 +186,17 @@ def report(
     quiet: Silent = False,
 ) -> None:
     """Write one self-contained page with tables and figures about one or more models."""
-    from retinabench.report.score import report_files
+    from retinabench.commands import report_files
 
     print(report_files(files, out, data, title, rules, bootstrap, seed, _progress(quiet)))
 
 
 @app.command(epilog="Example: retinabench inspect runs/map-resnet18-seed-0-1f2e3d4c5b6a")
-def inspect(path: Annotated[Path, typer.Argument(help="A predictions file, run folder or prepared folder.")]) -> None:
+def inspect(
+    path: Annotated[Path, typer.Argument(help="A predictions file, run folder or prepared folder.")],
+) -> None:
     """Say in a few lines what a file or folder holds."""
     from retinabench.inspection import inspect_path
 
     for line in inspect_path(path):
         print(line)
-
-

@@ -25,7 +25,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    field_validator,
+)
 
 from retinabench.errors import InputError, nearest
 
@@ -153,7 +161,9 @@ def _find(source: str | Path) -> Path:
         return Path(source)
     known = presets()
     if str(source) not in known:
-        raise InputError(f"unknown preset '{source}'", cure=f"{nearest(str(source), known)} Or name a .toml file.")
+        raise InputError(
+            f"unknown preset '{source}'", cure=f"{nearest(str(source), known)} Or name a .toml file."
+        )
     return known[str(source)]
 
 

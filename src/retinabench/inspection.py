@@ -60,7 +60,13 @@ def _predictions(path: Path) -> Iterator[str]:
         for split in ("validation", "test"):
             part = predictions.select(domain=domain, split=split)
             if part is not None:
-                patients = "no patient ids" if part.patient_id is None else f"{len(np.unique(part.patient_id)):,} patients"
+                patients = (
+                    "no patient ids"
+                    if part.patient_id is None
+                    else f"{len(np.unique(part.patient_id)):,} patients"
+                )
                 yield f"  {domain} {split}: {len(part):,} images, {patients}, {int(part.label.sum()):,} referable"
     if predictions.metadata:
-        yield "metadata: " + ", ".join(f"{key} {value}" for key, value in sorted(predictions.metadata.items()))
+        yield "metadata: " + ", ".join(
+            f"{key} {value}" for key, value in sorted(predictions.metadata.items())
+        )

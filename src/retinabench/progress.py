@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 Advance = Callable[[int], None]
@@ -12,16 +12,11 @@ Advance = Callable[[int], None]
 class Progress(Protocol):
     """What long work tells of itself."""
 
-    def track(self, what: str, total: int, unit: str = "") -> _Context:
+    def track(self, what: str, total: int, unit: str = "") -> AbstractContextManager[Advance]:
         """Open a bar of `total` steps; the context yields `advance(steps)`."""
 
     def say(self, line: str) -> None:
         """Print one line."""
-
-
-class _Context(Protocol):
-    def __enter__(self) -> Advance: ...
-    def __exit__(self, *error: object) -> bool | None: ...
 
 
 class Quiet:

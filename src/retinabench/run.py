@@ -55,10 +55,12 @@ class Engine:
             torch.empty(0, device=name)
             return torch.device(name)
         except (RuntimeError, AssertionError):
-            raise InputError(f"no device '{self.device}' here", cure="Valid: auto, cpu, cuda, cuda:N.") from None
+            raise InputError(
+                f"no device '{self.device}' here", cure="Valid: auto, cpu, cuda, cuda:N."
+            ) from None
 
 
-def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:  # noqa: B008  (frozen)
+def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:
     """Compute `run` below `out`, or continue it, or find it done; return its folder."""
     task = load_task(run.data, run.task)
     folder = run_folder(run, out, task)
@@ -66,7 +68,10 @@ def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:  # noqa: B0
         engine.progress.say(f"{describe(run)}: done before, in {folder}")
         return folder
     if isinstance(run.method, ensemble.Config):
-        members = [read_predictions(execute(m, out, engine) / "predictions.parquet") for m in ensemble.member_runs(run)]
+        members = [
+            read_predictions(execute(m, out, engine) / "predictions.parquet")
+            for m in ensemble.member_runs(run)
+        ]
         _claim(folder, run, task, engine)
         predictions = replace(ensemble.pool(members), metadata=_metadata(run, task, members=len(members)))
     else:
@@ -85,7 +90,11 @@ def run_folder(run: Run, out: Path, task: Task) -> Path:
 def describe(run: Run) -> str:
     """Return the run in a few words: `dropout resnet18 seed 2`."""
     method = run.method
-    name = f"ensemble of {method.members} {method.member.name}" if isinstance(method, ensemble.Config) else method.name
+    name = (
+        f"ensemble of {method.members} {method.member.name}"
+        if isinstance(method, ensemble.Config)
+        else method.name
+    )
     return f"{name} {run.model.name} seed {run.seed}"
 
 
@@ -98,7 +107,9 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
         run = Run(**json.loads((folder / "run.json").read_text())["run"])
         state = load_tensors(folder / "posterior.pt")
     except FileNotFoundError as error:
-        raise InputError(f"holds no finished training ({Path(error.filename).name} is missing)", file=folder) from None
+        raise InputError(
+            f"holds no finished training ({Path(error.filename).name} is missing)", file=folder
+        ) from None
     model = build_model(run.model, run.seed).to(device)
     posterior: Posterior = METHODS[run.method.name].load(model, run, state)
     return run, posterior
@@ -120,7 +131,6 @@ def _claim(folder: Path, run: Run, task: Task, engine: Engine) -> None:
 
 def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Predictions:
     device = engine.torch_device()
-    layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
     batches = Batches(
         data=task.data,
         train=task.splits["train"],
@@ -130,9 +140,9 @@ def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Pr
         augment=run.optimizer.augment,
         device=device,
         workers=engine.workers,
-        channels_last=device.type == "cuda",
     )
-    model = build_model(run.model, run.seed).to(device, memory_format=layout)
+    model = build_model(run.model, run.seed).to(device)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
     method = METHODS[run.method.name]
     if (folder / "posterior.pt").is_file():
         posterior = method.load(model, run, load_tensors(folder / "posterior.pt"))
@@ -144,7 +154,9 @@ def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Pr
     return predict(run, task, posterior, batches, engine.progress)
 
 
-def predict(run: Run, task: Task, posterior: Posterior, batches: Batches, progress: Progress = QUIET) -> Predictions:
+def predict(
+    run: Run, task: Task, posterior: Posterior, batches: Batches, progress: Progress = QUIET
+) -> Predictions:
     """Predict every split but the training one, with the run's number of samples."""
     splits = [split for split in PREDICTED if split in task.splits]
     rows = np.concatenate([task.splits[split] for split in splits])

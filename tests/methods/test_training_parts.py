@@ -17,7 +17,9 @@ def test_minibatch_reweighting_is_the_reference(shared, case):
     labels = torch.from_numpy(golden[f"in_{case}_labels"].astype(np.float32))
     logits = torch.from_numpy(golden[f"in_{case}_logits"])[:, None]
     # The reference computes in float32; so do we: seven digits.
-    assert float(cross_entropy(logits, labels, "minibatch")) == pytest.approx(float(golden[f"out_{case}_mean"]), rel=1e-5)
+    assert float(cross_entropy(logits, labels, "minibatch")) == pytest.approx(
+        float(golden[f"out_{case}_mean"]), rel=1e-5
+    )
     plain = float(golden[f"out_{case}_plain_bce_mean"])
     assert float(cross_entropy(logits, labels, "none")) == pytest.approx(plain, rel=1e-5)
 
@@ -33,7 +35,9 @@ def test_step_and_linear_schedules_are_the_reference(shared):
     golden = np.load(shared("golden", "retina", "lr_schedules.npz"))
     step = Optimizer(lr=0.03, schedule="step", epochs=90, warmup=1)
     linear = Optimizer(lr=0.023072, schedule="linear", epochs=90, warmup=1, final_lr=0.01)
-    for at, in_steps, in_linear in zip(golden["in_steps"], golden["out_step"], golden["out_linear"], strict=True):
+    for at, in_steps, in_linear in zip(
+        golden["in_steps"], golden["out_step"], golden["out_linear"], strict=True
+    ):
         assert learning_rate(int(at), 100, step) == pytest.approx(in_steps, rel=1e-6, abs=1e-12)
         assert learning_rate(int(at), 100, linear) == pytest.approx(in_linear, rel=1e-6, abs=1e-12)
 

@@ -33,7 +33,9 @@ def records(source: Path | None, images: int = 3200, seed: int = 0) -> Records:
     if source is not None:
         raise InputError("synthetic retinas are drawn, not read", cure="Leave --source out.")
     if images < 32:
-        raise InputError(f"{images} training images cannot fill the splits", cure="Use at least 32 (--images).")
+        raise InputError(
+            f"{images} training images cannot fill the splits", cure="Use at least 32 (--images)."
+        )
     first = {"in_domain": 0, "shifted": 0}
     parts = []
     for domain, split, share in PARTS:

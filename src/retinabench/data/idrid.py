@@ -41,7 +41,9 @@ def records(source: Path) -> Records:
     Raises `InputError` naming the label file and row where a label is bad or its photograph missing.
     """
     if not source.is_dir():
-        raise InputError("is not a folder", file=source, cure="Point --source at the unpacked IDRiD grading archive.")
+        raise InputError(
+            "is not a folder", file=source, cure="Point --source at the unpacked IDRiD grading archive."
+        )
     rows = list(_compact(source) if (source / "labels.csv").is_file() else _official(source))
     if not rows:
         raise InputError("holds no labels", file=source)
@@ -97,7 +99,9 @@ def _rows(file: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, 
             reader = csv.DictReader(handle)
             for column in needed:
                 if column not in (reader.fieldnames or ()):
-                    raise InputError("is missing", file=file, column=column, cure="Use the CSV as downloaded.")
+                    raise InputError(
+                        "is missing", file=file, column=column, cure="Use the CSV as downloaded."
+                    )
             for number, row in enumerate(reader, start=1):
                 if row[needed[0]]:  # the official CSVs end in empty rows
                     yield number, row
@@ -113,7 +117,9 @@ def _grade(file: Path, row: int, text: str) -> int:
 
 def _exists(picture: Path, file: Path, row: int) -> None:
     if not picture.is_file():
-        raise InputError(f"its photograph {picture} is missing", file=file, row=row, cure="Unpack the whole archive.")
+        raise InputError(
+            f"its photograph {picture} is missing", file=file, row=row, cure="Unpack the whole archive."
+        )
 
 
 def _sha256(path: Path) -> str:

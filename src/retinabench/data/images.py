@@ -28,7 +28,9 @@ def read_square(path: Path, size: int) -> NDArray[np.uint8]:
     except FileNotFoundError:
         raise InputError("does not exist", file=path) from None
     except UnidentifiedImageError:
-        raise InputError("is not a picture that can be read", file=path, cure="Replace or remove it.") from None
+        raise InputError(
+            "is not a picture that can be read", file=path, cure="Replace or remove it."
+        ) from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"is a broken picture ({error})", file=path, cure="Replace or remove it.") from None
     left, top, right, bottom = field_of_view(np.asarray(rgb))
@@ -36,7 +38,9 @@ def read_square(path: Path, size: int) -> NDArray[np.uint8]:
     centre_x, centre_y = (left + right) / 2, (top + bottom) / 2
     box = (round(centre_x - side / 2), round(centre_y - side / 2))
     square = rgb.crop((*box, box[0] + side, box[1] + side))
-    return np.asarray(square.resize((size, size), Image.Resampling.BOX if side >= 2 * size else Image.Resampling.BILINEAR))
+    return np.asarray(
+        square.resize((size, size), Image.Resampling.BOX if side >= 2 * size else Image.Resampling.BILINEAR)
+    )
 
 
 def field_of_view(rgb: NDArray[np.uint8]) -> tuple[int, int, int, int]:

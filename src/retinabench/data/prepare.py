@@ -83,7 +83,9 @@ def _claim(out: Path, settings: dict[str, Any]) -> None:
                 cure="Choose another --out, or delete the folder.",
             )
     elif out.is_dir() and any(out.iterdir()):
-        raise InputError("is not empty and holds no prepared data set", file=out, cure="Choose another --out.")
+        raise InputError(
+            "is not empty and holds no prepared data set", file=out, cure="Choose another --out."
+        )
     else:
         write_json(file, settings)
 
@@ -102,7 +104,9 @@ def _make_shards(
     jobs = [(name, list(rows.source[k * SHARD : (k + 1) * SHARD]), source, size, paths[k]) for k in missing]
     workers = min(workers or os.cpu_count() or 1, len(jobs))
     with progress.track(f"Preparing {name} at {size} px", len(rows), unit="images") as advance:
-        advance(sum(len(rows.source[k * SHARD : (k + 1) * SHARD]) for k in range(len(paths)) if k not in missing))
+        advance(
+            sum(len(rows.source[k * SHARD : (k + 1) * SHARD]) for k in range(len(paths)) if k not in missing)
+        )
         for done in _run(jobs, workers):
             advance(done)
 
@@ -121,7 +125,9 @@ def _run(jobs: list[Job], workers: int) -> Iterator[int]:
             for future in as_completed(futures):
                 yield future.result()
         except BrokenProcessPool:
-            raise WorkError("a worker was killed, perhaps for lack of memory. Repeat the command, with --workers 1.") from None
+            raise WorkError(
+                "a worker was killed, perhaps for lack of memory. Repeat the command, with --workers 1."
+            ) from None
         finally:
             for future in futures:
                 future.cancel()

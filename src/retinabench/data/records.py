@@ -52,12 +52,16 @@ class Records:
             raise InputError("the data set holds no images")
         for column in fields(self):
             if len(getattr(self, column.name)) != n:
-                raise ValueError(f"{column.name} has {len(getattr(self, column.name))} rows, image_id has {n}")
+                raise ValueError(
+                    f"{column.name} has {len(getattr(self, column.name))} rows, image_id has {n}"
+                )
         if len(np.unique(self.image_id)) != n:
             raise InputError("image ids repeat", column="image_id")
         if not np.isin(self.grade, np.arange(5)).all():
             row = int(np.flatnonzero(~np.isin(self.grade, np.arange(5)))[0])
-            raise InputError(f"grade {self.grade[row]} of image '{self.image_id[row]}' is not one of 0, 1, 2, 3, 4")
+            raise InputError(
+                f"grade {self.grade[row]} of image '{self.image_id[row]}' is not one of 0, 1, 2, 3, 4"
+            )
 
     def __len__(self) -> int:
         return len(self.image_id)
@@ -126,7 +130,9 @@ def open_prepared(folder: str | Path) -> Prepared:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError("is not a folder", file=folder, cure="Make it with: retinabench prepare DATASET --out DIR")
+        raise InputError(
+            "is not a folder", file=folder, cure="Make it with: retinabench prepare DATASET --out DIR"
+        )
     if not (folder / "dataset.json").is_file():
         raise InputError(
             "holds no finished data set (dataset.json is missing)",
@@ -138,7 +144,9 @@ def open_prepared(folder: str | Path) -> Prepared:
         shards = tuple(np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in about["shards"])
         records = Records.from_parquet(folder / "records.parquet")
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise InputError(f"is damaged ({error})", file=folder, cure="Delete it and prepare it again.") from None
+        raise InputError(
+            f"is damaged ({error})", file=folder, cure="Delete it and prepare it again."
+        ) from None
     if sum(len(shard) for shard in shards) != len(records):
         raise InputError("is damaged (pictures and records differ in number)", file=folder)
     return Prepared(folder, about["name"], about["size"], about["fingerprint"], records, shards)

@@ -56,7 +56,9 @@ def country_shift(records: Records) -> dict[str, Rows]:
     for split in ("validation", "test"):
         splits[f"shifted_{split}"] = np.flatnonzero((records.domain == "shifted") & (records.split == split))
     if splits["shifted_test"].size == 0:
-        raise InputError("country_shift needs test images of the domain 'shifted'", cure="Use the task 'in_domain'.")
+        raise InputError(
+            "country_shift needs test images of the domain 'shifted'", cure="Use the task 'in_domain'."
+        )
     return splits
 
 

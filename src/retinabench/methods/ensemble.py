@@ -34,7 +34,9 @@ def member_runs(run: Run) -> list[Run]:
     if isinstance(method.member, Config):
         raise InputError("an ensemble of ensembles is one larger ensemble", cure="Raise method.members.")
     first = method.members * run.seed
-    return [run.model_copy(update={"method": method.member, "seed": first + k}) for k in range(method.members)]
+    return [
+        run.model_copy(update={"method": method.member, "seed": first + k}) for k in range(method.members)
+    ]
 
 
 def pool(members: Sequence[Predictions]) -> Predictions:
@@ -52,4 +54,6 @@ def pool(members: Sequence[Predictions]) -> Predictions:
                 "holds other images, labels or numbers of samples than the first member", file=other.source
             )
     metadata = {**first.metadata, "members": len(members)}
-    return replace(first, probs=np.concatenate([m.probs for m in members], axis=1), metadata=metadata, source=None)
+    return replace(
+        first, probs=np.concatenate([m.probs for m in members], axis=1), metadata=metadata, source=None
+    )

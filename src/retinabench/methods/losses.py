@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 
 def class_weights(labels: Tensor) -> Tensor:
@@ -20,5 +20,5 @@ def class_weights(labels: Tensor) -> Tensor:
 
 def cross_entropy(logits: Tensor, labels: Tensor, reweight: str) -> Tensor:
     """Mean binary cross-entropy in nats of logits (B, 1), reweighted by class (`minibatch`) or not (`none`)."""
-    loss = F.binary_cross_entropy_with_logits(logits.squeeze(1).float(), labels, reduction="none")
+    loss = binary_cross_entropy_with_logits(logits.squeeze(1).float(), labels, reduction="none")
     return (loss * class_weights(labels)).mean() if reweight == "minibatch" else loss.mean()

@@ -60,7 +60,12 @@ def train(
                 best = criterion
                 journal.keep_best(network_state(model))
             rate = learning_rate((epoch + 1) * batches.steps - 1, batches.steps, config)
-            row = {"epoch": epoch + 1, "lr": rate, "loss": loss, **{f"validation_{k}": v for k, v in scores.items()}}
+            row = {
+                "epoch": epoch + 1,
+                "lr": rate,
+                "loss": loss,
+                **{f"validation_{k}": v for k, v in scores.items()},
+            }
             row["seconds"] = round(time.perf_counter() - began, 3)
             state = {"model": network_state(model), "optimizer": optimizer.state_dict()}
             journal.checkpoint(row, {**state, "epoch": epoch + 1, "best": best})
@@ -108,7 +113,7 @@ def _epoch(
         if penalty is not None:
             loss = loss + penalty()
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]  # missing in torch's stubs
         optimizer.step()
         total += loss.detach() * len(labels)
         step += 1

@@ -35,7 +35,8 @@ class BasicBlock(nn.Module):
         """(B, inputs, H, W) -> (B, width, H / stride, W / stride)."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.act1(self.bn1(self.conv1(x)))
-        return self.act2(self.bn2(self.conv2(x)) + shortcut)
+        out: Tensor = self.act2(self.bn2(self.conv2(x)) + shortcut)
+        return out
 
 
 class Bottleneck(nn.Module):
@@ -61,7 +62,8 @@ class Bottleneck(nn.Module):
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.act1(self.bn1(self.conv1(x)))
         x = self.act2(self.bn2(self.conv2(x)))
-        return self.act3(self.bn3(self.conv3(x)) + shortcut)
+        out: Tensor = self.act3(self.bn3(self.conv3(x)) + shortcut)
+        return out
 
 
 class ResNet(nn.Module):
@@ -72,7 +74,13 @@ class ResNet(nn.Module):
     """
 
     def __init__(
-        self, block: type[BasicBlock | Bottleneck], depths: tuple[int, ...], *, width: int, outputs: int, stem: Stem
+        self,
+        block: type[BasicBlock | Bottleneck],
+        depths: tuple[int, ...],
+        *,
+        width: int,
+        outputs: int,
+        stem: Stem,
     ) -> None:
         super().__init__()
         self.conv1 = _conv(3, width, 7, 2) if stem == "standard" else _conv(3, width, 3, 2)
@@ -92,14 +100,15 @@ class ResNet(nn.Module):
         self.dropout_sites = tuple(
             name
             for name, module in self.named_modules()
-            if (isinstance(module, nn.ReLU) and not name.endswith(f".{last}")) or name.endswith("downsample.1")
+            if (isinstance(module, nn.ReLU) and not name.endswith(f".{last}"))
+            or name.endswith("downsample.1")
         )
 
     def features(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, D), the input of the last layer."""
         x = self.maxpool(self.act1(self.bn1(self.conv1(x))))
-        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
-            x = stage(x)
+        for number in range(1, 5):
+            x = self.get_submodule(f"layer{number}")(x)
         return x.mean(dim=(2, 3))
 
     def forward(self, x: Tensor) -> Tensor:

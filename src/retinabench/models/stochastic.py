@@ -26,7 +26,9 @@ class Dropout(nn.Module):
             return x
         if self.generator is None:
             raise RuntimeError("hand the network a generator first: use_generator(model, generator)")
-        keep = torch.rand(x.shape, generator=self.generator, device=x.device, dtype=torch.float32) >= self.rate
+        keep = (
+            torch.rand(x.shape, generator=self.generator, device=x.device, dtype=torch.float32) >= self.rate
+        )
         return x * keep * (1 / (1 - self.rate))
 
 

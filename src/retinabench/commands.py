@@ -1,0 +1,131 @@
+"""What the verbs `score` and `report` do with files; the right-hand side of the predictions file: no torch here."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from retinabench.data.records import Prepared, open_prepared
+from retinabench.errors import InputError
+from retinabench.formats import read_predictions
+from retinabench.predictions import Predictions
+from retinabench.progress import QUIET, Progress
+from retinabench.store import write_bytes, write_json
+
+LIST_SCHEMA = "retinabench.scores-list/1"
+
+
+def find_files(paths: Sequence[Path]) -> list[Path]:
+    """Return predictions files: a run folder stands for the `predictions.parquet` in it.
+
+    Raises `InputError` where a folder holds none.
+    """
+    files = []
+    for path in paths:
+        if path.is_dir():
+            if not (path / "predictions.parquet").is_file():
+                raise InputError("holds no predictions.parquet", file=path, cure="Name run folders or files.")
+            path = path / "predictions.parquet"
+        files.append(path)
+    return files
+
+
+def score_files(
+    paths: Sequence[Path],
+    rules: str,
+    bootstrap: int,
+    uncertainty: str,
+    seed: int,
+    json_out: Path | None,
+    csv_out: Path | None,
+    progress: Progress = QUIET,
+) -> list[dict[str, Any]]:
+    """Score files and write JSON (one file: its scores; several: a list under `files`) and CSV where asked for."""
+    from retinabench.scores.evaluation import score
+
+    files = find_files(paths)
+    predictions = [read_predictions(file) for file in files]  # all are checked before the long work begins
+    found = []
+    with progress.track("Scoring", len(files), unit="files") as advance:
+        for one, name in zip(predictions, _names(files, predictions), strict=True):
+            scores = score(one, rules, bootstrap, seed, uncertainty, workers=2)
+            found.append(scores.to_dict() | {"entry": name})
+            advance(1)
+    if json_out is not None:
+        write_json(json_out, found[0] if len(found) == 1 else {"schema": LIST_SCHEMA, "files": found})
+    if csv_out is not None:
+        write_bytes(csv_out, _csv(found))
+    return found
+
+
+def report_files(
+    paths: Sequence[Path],
+    out: Path,
+    data: Path | None,
+    title: str | None,
+    rules: str,
+    bootstrap: int,
+    seed: int,
+    progress: Progress = QUIET,
+) -> Path:
+    """Write a report about files; seeds of one method and configuration stand together."""
+    from retinabench.report.page import write_report
+
+    predictions = [read_predictions(file) for file in find_files(paths)]
+    entries: dict[str, list[Predictions]] = {}
+    for name, one in zip(_names(find_files(paths), predictions), predictions, strict=True):
+        entries.setdefault(name, []).append(one)
+    pictures: Prepared | None = open_prepared(data) if data is not None else None
+    extra = {"title": title} if title else {}
+    with progress.track("Report", 100, unit="%") as advance:
+        return write_report(
+            entries,
+            out,
+            images=pictures.image if pictures else None,
+            rules=rules,
+            bootstrap=bootstrap,
+            seed=seed,
+            progress=shares(advance),
+            **extra,
+        )
+
+
+def shares(advance: Any) -> Any:
+    """Turn `advance(steps of 100)` into a callback of (what, share done)."""
+    done = [0]
+
+    def tell(what: str, share: float) -> None:
+        advance(round(100 * share) - done[0])
+        done[0] = round(100 * share)
+
+    return tell
+
+
+def _names(files: Sequence[Path], predictions: Sequence[Predictions]) -> list[str]:
+    """Name each file by its method, told apart where two runs differ in more than the seed."""
+    names = []
+    for file, one in zip(files, predictions, strict=True):
+        run = str(one.metadata.get("run", ""))
+        name = run.partition(" seed ")[0] if run else file.stem
+        names.append(name)
+    return names
+
+
+def _csv(found: Sequence[dict[str, Any]]) -> bytes:
+    """One row per file, set and score."""
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(["file", "entry", "rules", "set", "score", "value", "low", "high", "version"])
+    writer.writerows(_rows(found))
+    return sink.getvalue().encode()
+
+
+def _rows(found: Sequence[dict[str, Any]]) -> Iterator[list[Any]]:
+    for file in found:
+        for set_name, one in file["sets"].items():
+            for name, entry in one["scores"].items():
+                numbers = [entry.get(key) for key in ("value", "low", "high", "version")]
+                yield [file["source"], file["entry"], file["rules"], set_name, name, *numbers]
