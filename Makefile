@@ -10,10 +10,10 @@ demo: $(VENV)/train.stamp
 	$(BIN)/retinabench demo
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
 slow: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n 2 -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

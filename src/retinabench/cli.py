@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -30,6 +31,14 @@ RulesOption = Annotated[
         "--rules", help="corrected: ours; published: as the released Retina Benchmark, faults included."
     ),
 ]
+UncertaintyOption = Annotated[
+    str,
+    typer.Option(
+        "--uncertainty",
+        help="What orders the referral: auto, own, total, epistemic, aleatoric, variance, max_probability.",
+    ),
+]
+JsonOption = Annotated[Path | None, typer.Option("--json", help="Write everything as JSON.")]
 Bootstrap = Annotated[int, typer.Option("--bootstrap", min=0, help="Replicates for the intervals; 0: none.")]
 
 
@@ -66,6 +75,11 @@ def run(arguments: list[str]) -> int:
 def _fail(message: str, code: int) -> int:
     print(f"retinabench: error: {' '.join(message.split())}", file=sys.stderr)
     return code
+
+
+def _notes(found: Sequence[Mapping[str, Any]]) -> None:
+    for note in dict.fromkeys(note for one in found for note in one["notes"]):
+        print(f"note: {note}", file=sys.stderr)
 
 
 def _progress(quiet: bool) -> Progress:
@@ -152,10 +166,8 @@ def score(
     files: Annotated[list[Path], typer.Argument(help="Predictions: Parquet, CSV or NPZ, or run folders.")],
     rules: RulesOption = "corrected",
     bootstrap: Bootstrap = 1000,
-    uncertainty: Annotated[
-        str, typer.Option("--uncertainty", help="What orders the referral: auto, total, epistemic, …")
-    ] = "auto",
-    json: Annotated[Path | None, typer.Option("--json", help="Write all scores as JSON.")] = None,
+    uncertainty: UncertaintyOption = "auto",
+    json: JsonOption = None,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write all scores as CSV.")] = None,
     seed: Seed = 0,
     quiet: Silent = False,
@@ -168,8 +180,61 @@ def score(
 
     found = score_files(files, rules, bootstrap, uncertainty, seed, json, csv, _progress(quiet))
     Console().print(console_table(found))
-    for note in dict.fromkeys(note for one in found for note in one["notes"]):
-        print(f"note: {note}", file=sys.stderr)
+    _notes(found)
+
+
+@app.command(epilog="Example: retinabench compare ours.csv theirs.csv --json comparison.json")
+def compare(
+    a: Annotated[Path, typer.Argument(help="Predictions file or run folder.")],
+    b: Annotated[Path, typer.Argument(help="Another, of the same images.")],
+    rules: RulesOption = "corrected",
+    bootstrap: Bootstrap = 1000,
+    uncertainty: UncertaintyOption = "auto",
+    json: JsonOption = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Compare two models on the same images: paired differences with patient-clustered intervals."""
+    from rich.console import Console
+
+    from retinabench.commands import compare_files
+    from retinabench.report.console_pairs import comparison_table
+
+    found = compare_files(a, b, rules, bootstrap, uncertainty, seed, json, _progress(quiet))
+    Console().print(comparison_table(found))
+    _notes([found])
+
+
+@app.command(
+    epilog="Example: retinabench transfer predictions.csv --target selective_risk --goal 0.05 --confidence 0.95"
+)
+def transfer(
+    file: Annotated[Path, typer.Argument(help="Predictions with a validation and a test split.")],
+    target: Annotated[
+        str, typer.Option("--target", help="accuracy, sensitivity, selective_risk or referral_rate.")
+    ] = "selective_risk",
+    goal: Annotated[float, typer.Option("--goal", help="What the target must reach.")] = 0.05,
+    confidence: Annotated[
+        float | None,
+        typer.Option("--confidence", help="Guarantee the risk with this confidence, or refuse: 0.95."),
+    ] = None,
+    bootstrap: Bootstrap = 1000,
+    uncertainty: UncertaintyOption = "auto",
+    json: JsonOption = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Choose a referral threshold on the validation split, freeze it, and see what it does on the test sets."""
+    from rich.console import Console
+
+    from retinabench.commands import transfer_file
+    from retinabench.report.console_pairs import transfer_table
+
+    found = transfer_file(
+        file, target, goal, confidence, bootstrap, uncertainty, seed, json, _progress(quiet)
+    )
+    Console().print(transfer_table(found))
+    _notes([found])
 
 
 @app.command(epilog="Example: retinabench report runs/* --out report")
@@ -200,3 +265,7 @@ def inspect(
 
     for line in inspect_path(path):
         print(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -61,6 +61,57 @@ def score_files(
     return found
 
 
+def compare_files(
+    a: Path,
+    b: Path,
+    rules: str,
+    bootstrap: int,
+    uncertainty: str,
+    seed: int,
+    json_out: Path | None,
+    progress: Progress = QUIET,
+) -> dict[str, Any]:
+    """Compare two files and write JSON where asked for."""
+    from retinabench.scores.compare import compare
+
+    first, second = (read_predictions(file) for file in find_files([a, b]))
+    with progress.track("Comparing", 1, unit="pair") as advance:
+        found = compare(first, second, rules, bootstrap, seed, uncertainty=uncertainty, workers=2).to_dict()
+        advance(1)
+    if json_out is not None:
+        write_json(json_out, found)
+    return found
+
+
+def transfer_file(
+    path: Path,
+    target: str,
+    goal: float,
+    confidence: float | None,
+    bootstrap: int,
+    uncertainty: str,
+    seed: int,
+    json_out: Path | None,
+    progress: Progress = QUIET,
+) -> dict[str, Any]:
+    """Choose a threshold on the validation split of a file, and write JSON where asked for."""
+    from retinabench.scores.transfer import transfer
+
+    if confidence is not None and not 0 < confidence < 1:
+        raise InputError(f"--confidence {confidence:g} is not between 0 and 1", cure="For example 0.95.")
+    (file,) = find_files([path])
+    predictions = read_predictions(file)
+    delta = None if confidence is None else 1 - confidence
+    with progress.track("Choosing and testing a threshold", 1, unit="file") as advance:
+        found = transfer(
+            predictions, target, goal, delta=delta, uncertainty=uncertainty, bootstrap=bootstrap, seed=seed
+        ).to_dict()
+        advance(1)
+    if json_out is not None:
+        write_json(json_out, found)
+    return found
+
+
 def report_files(
     paths: Sequence[Path],
     out: Path,

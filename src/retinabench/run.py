@@ -31,7 +31,7 @@ from retinabench.models import build_model
 from retinabench.predictions import Predictions
 from retinabench.progress import QUIET, Progress
 from retinabench.seeds import torch_generator
-from retinabench.store import write_bytes, write_json
+from retinabench.store import sweep, write_bytes, write_json
 
 PREDICT_BATCH = 128
 PREDICTED = ("validation", "shifted_validation", "test", "shifted_test")
@@ -116,6 +116,7 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
 
 
 def _claim(folder: Path, run: Run, task: Task, engine: Engine) -> None:
+    sweep(folder)
     for note in task.notes:
         engine.progress.say(f"note: {note}")
     content = {
@@ -142,7 +143,6 @@ def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Pr
         workers=engine.workers,
     )
     model = build_model(run.model, run.seed).to(device)
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
     method = METHODS[run.method.name]
     if (folder / "posterior.pt").is_file():
         posterior = method.load(model, run, load_tensors(folder / "posterior.pt"))

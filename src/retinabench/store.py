@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -51,6 +52,14 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 def write_json(path: str | Path, content: Any) -> None:
     """Write `content` as indented JSON to `path` atomically; NaN and infinity are refused."""
     write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+
+
+def sweep(folder: Path) -> None:
+    """Delete what killed writes left in `folder`: temporary files older than an hour, which no write outlasts."""
+    for leftover in folder.glob(".*.part"):
+        with contextlib.suppress(OSError):
+            if time.time() - leftover.stat().st_mtime > 3600:
+                leftover.unlink()
 
 
 def explain(error: OSError, path: Path) -> InputError | WorkError:

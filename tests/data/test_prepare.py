@@ -1,0 +1,124 @@
+import filecmp
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from retinabench.data.prepare import prepare
+from retinabench.data.records import open_prepared
+from retinabench.errors import InputError
+
+SETTINGS = {"size": 24, "images": 160, "workers": 1}
+
+KILLING = """
+import os, signal, sys
+from pathlib import Path
+from retinabench.data.prepare import prepare
+
+replace, count = os.replace, 0
+def killing_replace(source, destination):
+    global count
+    count += 1
+    if count == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, destination)
+os.replace = killing_replace
+prepare("synthetic", Path(sys.argv[1]), size=24, images=160, workers=1)
+"""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    out = tmp_path_factory.mktemp("prepared") / "whole"
+    prepare("synthetic", out, **SETTINGS)
+    return out
+
+
+def same(one, two):
+    names = sorted(path.name for path in one.iterdir() if not path.name.endswith(".part"))
+    assert names == sorted(path.name for path in two.iterdir() if not path.name.endswith(".part"))
+    return all(filecmp.cmp(one / name, two / name, shallow=False) for name in names)
+
+
+def test_two_processes_make_the_same_bytes_as_one(whole, tmp_path):
+    prepare("synthetic", tmp_path / "two", **{**SETTINGS, "workers": 2})
+    assert same(whole, tmp_path / "two")
+
+
+@pytest.mark.parametrize("write", [2, 4, 5])
+def test_killed_at_a_write_it_continues_to_the_same_bytes(whole, tmp_path, write):
+    out = tmp_path / "killed"
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLING, str(out), str(write)], check=False, capture_output=True
+    )
+    assert killed.returncode == -signal.SIGKILL
+    with pytest.raises(InputError, match="no finished data set"):
+        open_prepared(out)
+    prepare("synthetic", out, **SETTINGS)
+    assert same(whole, out)
+
+
+def test_a_second_command_does_nothing(whole):
+    before = {path.name: path.stat().st_mtime_ns for path in whole.iterdir()}
+    prepare("synthetic", whole, **SETTINGS)
+    assert before == {path.name: path.stat().st_mtime_ns for path in whole.iterdir()}
+
+
+def test_other_settings_never_mix(whole, tmp_path):
+    with pytest.raises(InputError, match="another size"):
+        prepare("synthetic", whole, **{**SETTINGS, "size": 32})
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    with pytest.raises(InputError, match="not empty"):
+        prepare("synthetic", tmp_path / "mine", **SETTINGS)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_a_damaged_folder_is_refused(whole, tmp_path):
+    prepare("synthetic", tmp_path / "x", **SETTINGS)
+    shard = next((tmp_path / "x").glob("images-*.npy"))
+    shard.write_bytes(shard.read_bytes()[:1000])
+    with pytest.raises(InputError, match="damaged"):
+        open_prepared(tmp_path / "x")
+
+
+def test_patients_never_stand_on_both_sides(whole):
+    records = open_prepared(whole).records
+    sides = {
+        split: set(records.patient_id[records.split == split]) for split in ("train", "validation", "test")
+    }
+    assert not sides["train"] & sides["validation"]
+    assert not sides["train"] & sides["test"]
+    assert not sides["validation"] & sides["test"]
+
+
+def test_a_corrupt_photograph_is_named_and_nothing_is_half_written(tmp_path):
+    source = tmp_path / "idrid"
+    (source / "images").mkdir(parents=True)
+    rows = ["file,name,split,grade"]
+    for number in range(6):
+        Image.new("RGB", (30, 20), (100 + number, 60, 30)).save(source / "images" / f"{number}.jpg")
+        rows.append(f"{number}.jpg,image{number},{'train' if number < 4 else 'test'},{number % 5}")
+    (source / "labels.csv").write_text("\n".join(rows))
+    (source / "images" / "3.jpg").write_bytes(b"\xff\xd8 broken")
+    with pytest.raises(InputError, match=r"3\.jpg"):
+        prepare("idrid", tmp_path / "out", size=16, source=source, workers=1)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["prepare.json"]
+    Image.new("RGB", (30, 20), (103, 60, 30)).save(source / "images" / "3.jpg")
+    data = prepare("idrid", tmp_path / "out", size=16, source=source, workers=1)
+    assert len(data.records) == 6
+    assert np.asarray(data.images([3])).mean() > 0
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RuntimeError, match="no space left on the disk"):
+        prepare("synthetic", tmp_path / "full", **SETTINGS)
+    assert list((tmp_path / "full").iterdir()) == []

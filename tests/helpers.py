@@ -1,0 +1,49 @@
+"""Small real things for tests: a prepared data set of easy pictures, and runs that take seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from retinabench.data.records import Records, fingerprint, join, write_shard
+from retinabench.store import write_bytes, write_json
+
+TINY = [
+    "model.name=resnet18", "model.width=4", "model.stem=small",
+    "optimizer.epochs=3", "optimizer.batch_size=16", "optimizer.lr=0.05",
+]  # fmt: skip
+PARTS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32),
+         ("shifted", "validation", 16), ("shifted", "test", 24))  # fmt: skip
+
+
+def make_prepared(folder: Path, size: int = 16, seed: int = 0) -> Path:
+    """Write a prepared folder whose referable pictures have a bright patch: learnable in seconds."""
+    random = np.random.default_rng(seed)
+    records = join([_records(domain, split, n, random) for domain, split, n in PARTS])
+    pictures = random.integers(40, 90, (len(records), size, size, 3), dtype=np.uint8)
+    pictures[records.label == 1, 4:9, 4:9] += 100
+    folder.mkdir(parents=True)
+    write_shard(folder / "images-00000.npy", pictures)
+    write_bytes(folder / "records.parquet", records.to_parquet())
+    write_json(folder / "prepare.json", {})
+    about = {
+        "name": "patches", "size": size, "shards": ["images-00000.npy"],
+        "fingerprint": fingerprint(records, [folder / "images-00000.npy"]),
+    }  # fmt: skip
+    write_json(folder / "dataset.json", about)
+    return folder
+
+
+def _records(domain: str, split: str, n: int, random: np.random.Generator) -> Records:
+    name = f"{domain}-{split}"
+    return Records(
+        image_id=np.array([f"{name}-{k}" for k in range(n)]),
+        patient_id=np.array([f"{name}-p{k // 2}" for k in range(n)]),
+        eye=np.array(["left", "right"] * (n // 2)),
+        grade=random.choice(5, n, p=[0.5, 0.1, 0.2, 0.1, 0.1]).astype(np.int8),
+        domain=np.full(n, domain),
+        split=np.full(n, split),
+        source=np.array([str(k) for k in range(n)]),
+        p_referable=np.full(n, np.nan),
+    )
