@@ -17,10 +17,10 @@ PARTS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domai
          ("shifted", "validation", 16), ("shifted", "test", 24))  # fmt: skip
 
 
-def make_prepared(folder: Path, size: int = 16, seed: int = 0) -> Path:
+def make_prepared(folder: Path, size: int = 16, seed: int = 0, parts: tuple[tuple[str, str, int], ...] = PARTS) -> Path:
     """Write a prepared folder whose referable pictures have a bright patch: learnable in seconds."""
     random = np.random.default_rng(seed)
-    records = join([_records(domain, split, n, random) for domain, split, n in PARTS])
+    records = join([_records(domain, split, n, random) for domain, split, n in parts])
     pictures = random.integers(40, 90, (len(records), size, size, 3), dtype=np.uint8)
     pictures[records.label == 1, 4:9, 4:9] += 100
     folder.mkdir(parents=True)

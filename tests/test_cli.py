@@ -11,9 +11,9 @@ import time
 
 import numpy as np
 import pytest
-from helpers import TINY, make_prepared
 
 import retinabench as rb
+from helpers import TINY, make_prepared
 from retinabench.cli import run
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+
 from helpers import TINY, make_prepared
 
 # Every durable write ends in os.replace. The driver kills itself there: before it, half-way through the

@@ -167,14 +167,16 @@ def predict(
             probs.append(posterior.predict(images, run.method.samples, generator)[..., 1].T.cpu().numpy())
             advance(len(images))
     records = task.records.take(rows)
+    # The task's split, not the data set's own: a held-out validation split comes from training rows.
+    of_row = np.repeat(splits, [len(task.splits[split]) for split in splits])
     return Predictions(
         image_id=records.image_id,
         label=records.label,
         probs=np.concatenate(probs),
         grade=records.grade,
         patient_id=records.patient_id,
-        domain=records.domain,
-        split=records.split,
+        domain=np.where(np.char.startswith(of_row, "shifted"), "shifted", "in_domain"),
+        split=np.where(np.char.endswith(of_row, "validation"), "validation", "test"),
         metadata=_metadata(run, task, members=1),
     )
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
-from helpers import TINY, make_prepared
 
+from helpers import TINY, make_prepared
 from retinabench.config import load_run
 from retinabench.formats import read_predictions
 from retinabench.methods import METHODS

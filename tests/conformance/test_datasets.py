@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import shared_path
 
+from conftest import shared_path
 from retinabench.data import DATASETS, find_dataset
 from retinabench.errors import InputError
 

@@ -7,8 +7,8 @@ import filecmp
 import numpy as np
 import pytest
 import torch
-from helpers import TINY, make_prepared
 
+from helpers import TINY, make_prepared
 from retinabench.config import load_run
 from retinabench.data.loader import Batches
 from retinabench.data.tasks import load_task
@@ -94,8 +94,7 @@ def test_a_loaded_posterior_predicts_the_same_bits(finished, name):
 
 @pytest.mark.parametrize("name", SINGLE)
 def test_predictions_have_the_contract_s_shape(finished, name):
-    run, folder = finished[name]
-    _, posterior = load_posterior(folder)
+    _, posterior = load_posterior(finished[name][1])
     images = torch.rand(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     probs = posterior.predict(images, 4, torch.Generator().manual_seed(1))
     assert probs.shape in {(4, 3, 2), (1, 3, 2)}

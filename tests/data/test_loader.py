@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from helpers import make_prepared
 
+from helpers import make_prepared
 from retinabench.data.loader import Batches, flip
 from retinabench.data.records import open_prepared
 

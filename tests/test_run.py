@@ -1,0 +1,43 @@
+"""What a run writes, where its data set has an odd shape."""
+
+import numpy as np
+import pytest
+from helpers import TINY, make_prepared
+
+from retinabench.config import load_run
+from retinabench.data.tasks import load_task
+from retinabench.errors import InputError
+from retinabench.formats import read_predictions
+from retinabench.run import Engine, execute
+
+
+def test_a_held_out_validation_split_is_called_validation(tmp_path):
+    prepared = make_prepared(tmp_path / "data", parts=(("in_domain", "train", 80), ("in_domain", "test", 30)))
+    run = load_run(None, [*TINY, "task=in_domain"], data=str(prepared))
+    predictions = read_predictions(execute(run, tmp_path / "runs", Engine("cpu")) / "predictions.parquet")
+    task = load_task(prepared, "in_domain")
+    held = task.records.image_id[task.splits["validation"]]
+    assert set(predictions.image_id[predictions.split == "validation"]) == set(held)
+    assert (predictions.split == "test").sum() == 30
+    assert set(predictions.domain) == {"in_domain"}
+    by_id = dict(zip(task.records.image_id, task.records.label, strict=True))
+    assert np.array_equal(predictions.label, [by_id[name] for name in predictions.image_id])
+
+
+@pytest.mark.parametrize(
+    ("parts", "task", "says"),
+    [
+        ((("in_domain", "train", 40),), "in_domain", "'test'"),
+        ((("in_domain", "test", 40),), "in_domain", "'train'"),
+        ((("in_domain", "train", 40), ("in_domain", "test", 40)), "country_shift", "in_domain"),
+    ],
+)
+def test_a_missing_split_is_named(tmp_path, parts, task, says):
+    with pytest.raises(InputError, match=says):
+        load_task(make_prepared(tmp_path / "data", parts=parts), task)
+
+
+def test_moving_the_data_moves_no_run(tmp_path):
+    runs = [load_run(None, TINY, data=str(make_prepared(tmp_path / name))) for name in ("here", "there")]
+    one = execute(runs[0], tmp_path / "runs", Engine("cpu"))
+    assert execute(runs[1], tmp_path / "runs", Engine("cpu")) == one
