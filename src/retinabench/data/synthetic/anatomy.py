@@ -15,7 +15,7 @@ from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import stream
 from retinabench.data.synthetic.vessels import Vessels, draw_branches, grow_choroid, grow_vessels
 
-_PALE = np.array([205, 112, 40])
+_PALE = np.array([210, 110, 36])
 _DARK = np.array([142, 62, 17])
 
 
@@ -100,8 +100,7 @@ def _choroid(raster: Raster, rng: np.random.Generator) -> Floats:
     # They rise from the deep and sink again, so they fade at both ends.
     rise = np.sin(np.linspace(0, np.pi, vessels.radius.shape[1])) ** 0.7
     layer = raster.layer()
-    widths = ((1.0, 0.45), (0.72, 0.75), (0.42, 1.0))  # nested strokes make a soft edge
-    draw_branches(raster, layer, *((vessels, width, level * rise) for width, level in widths))
+    draw_branches(raster, layer, (vessels, 0.62, rise), softness=0.6)
     return np.float32(0.22) * raster.inside(layer)
 
 
@@ -123,7 +122,7 @@ def paint_disc(raster: Raster, eye: Eye, retina: Floats) -> None:
     rim, cup = disc_cover(raster, eye, *window), disc_cover(raster, eye, *window, eye.cup)
     temporal = np.clip(0.5 + 0.5 * (raster.x[window[1]] - eye.disc[0]) / eye.disc_radius, 0, 1)
     bright = 1 - 0.18 * eye.pigment
-    for c, (nasal, pale, white) in enumerate(((226, 238, 252), (116, 146, 186), (42, 52, 84))):
+    for c, (nasal, pale, white) in enumerate(((270, 286, 302), (124, 164, 222), (38, 58, 104))):
         colour = bright * (nasal + (pale - nasal) * temporal)
         patch = retina[c][window]
         patch += rim * (colour.astype(np.float32) - patch)

@@ -43,8 +43,8 @@ def take_settings(
         field, fill, cut = 48 + 1.0 * np.clip(v[0], -2, 2), 0.985, 1.0 if visit.random() < 0.5 else 0.85
         exposure = 0.12 + 0.13 * v[1] + 0.07 * p[1]
         cast = np.array([0.03 * v[2], 0.10 * v[3], -0.15 + 0.45 * v[4]])
-        focus = 0.0035 + 0.016 * u[0] ** 4
-        haze, reflex = 0.02 + 0.16 * u[1] ** 4, 0.5 * u[2] if u[3] < 0.25 else 0.0
+        focus = 0.0035 + 0.018 * u[0] ** 3
+        haze, reflex = 0.02 + 0.20 * u[1] ** 3, 0.5 * u[2] if u[3] < 0.25 else 0.0
     else:
         field, fill, cut = (
             36 + 14 * visit.random(),
@@ -53,8 +53,8 @@ def take_settings(
         )
         exposure = 0.02 + 0.22 * v[1] + 0.10 * p[1]
         cast = np.array([-0.16 + 0.08 * v[2], 0.06 + 0.10 * v[3], 0.25 + 0.35 * v[4]])
-        focus = 0.010 + 0.026 * u[0] ** 2
-        haze, reflex = 0.06 + 0.26 * u[1] ** 2, 0.9 * u[2] if u[3] < 0.5 else 0.0
+        focus = 0.011 + 0.032 * u[0] ** 2
+        haze, reflex = 0.08 + 0.32 * u[1] ** 2, 0.9 * u[2] if u[3] < 0.5 else 0.0
     gains = np.exp(exposure + cast)
     return {
         "field_degrees": float(field),
@@ -73,7 +73,7 @@ def take_settings(
         "haze": float(haze),
         "reflex": float(reflex),
         "reflex_angle": float(2 * np.pi * u[4]),
-        "dust": float(int(3 * u[5] ** 3) if good else int(9 * u[5])),
+        "dust": float(int(4 * u[5] ** 3) if good else int(10 * u[5])),
         "noise": 2.0 if good else float(3 + 4 * u[6]),
         "compression": 0.0 if good else float(0.5 + 2.5 * u[7]),
         "notch": float(good),

@@ -81,18 +81,18 @@ def _exudates(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.
         points = centres[member] + offset
         off_disc = np.hypot(*(points - eye.disc).T) > eye.disc_radius
         offset[~(visible(points, camera) & off_disc)] *= 0.4
-    return centres[member] + offset
+    deposits: Array = centres[member] + offset
+    return deposits
 
 
 def _near_vessels(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.Generator) -> Array:
     """Draw the roots of new vessels: at the disc, or along the superior and inferior temporal veins."""
     trunk = eye.veins.trunks.points[:2].reshape(-1, 2)
     seen = trunk[visible(trunk, camera) & (np.hypot(*(trunk - eye.disc).T) > 0.3)]
-    elsewhere: Array = seen[rng.integers(0, len(seen), count)]
+    roots = np.array(seen[rng.integers(0, len(seen), count)], dtype=np.float64)
     at_disc = rng.random(count) < 0.4
     angle = rng.uniform(0, 2 * np.pi, count)
     disc = eye.disc + 0.5 * eye.disc_radius * np.stack([np.cos(angle), np.sin(angle)], 1)
     at_disc &= visible(disc, camera)
-    elsewhere[at_disc] = disc[at_disc]
-    roots: Array = elsewhere
+    roots[at_disc] = disc[at_disc]
     return roots

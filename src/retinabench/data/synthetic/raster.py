@@ -82,11 +82,12 @@ class Raster:
         end: NDArray[np.floating],
         radius: NDArray[np.floating],
         strength: NDArray[np.floating] | float = 1.0,
+        softness: float = 0.0,
     ) -> None:
         """Draw M straight strokes, the parts of curved vessels, with maximum where they overlap.
 
-        start, end: (M, 2), radius: (M,) half the calibre, strength: (M,); eye units. A stroke thinner than a
-        pixel covers it in proportion to its calibre.
+        start, end: (M, 2), radius: (M,) half the calibre, strength: (M,); eye units; softness: half the width
+        of the edge as a share of the radius. A stroke thinner than a pixel covers it in proportion.
         """
         start, end = self.pixels(start), self.pixels(end)
         radius = np.asarray(radius, np.float32) * np.float32(self.scale)
@@ -94,7 +95,8 @@ class Raster:
         along = end - start
         length = np.hypot(along[:, 0], along[:, 1]) + np.float32(1e-6)
         centre = 0.5 * (start + end)
-        reach = radius + 0.5 * length + 1.0
+        edge = np.maximum(softness * radius, np.float32(0.5))
+        reach = radius + edge + 0.5 * length + 0.5
         unit = along / length[:, None]
         half = 0.5 * length
         full = np.minimum(2 * radius, 1)
@@ -111,7 +113,9 @@ class Raster:
             across *= across
             across += beyond
             np.sqrt(across, out=across)
-            cover = np.subtract((radius[group] + np.float32(0.5))[:, None, None], across, out=across)
+            cover = np.subtract((radius[group] + edge[group])[:, None, None], across, out=across)
+            if softness:
+                cover /= 2 * edge[group, None, None]
             np.maximum(cover, 0, out=cover)
             np.minimum(cover, full[group, None, None], out=cover)
             cover *= strength[group, None, None]

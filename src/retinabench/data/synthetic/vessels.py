@@ -27,7 +27,7 @@ class Branches:
     def strokes(self, raster: Raster, calibre: Array | float, strength: Array | float) -> tuple[Array, ...]:
         """Return start, end, half calibre and strength of the living parts, as coarse as the canvas bears."""
         step = self.points[:, 1] - self.points[:, 0]
-        stride = max(1, int(2.4 / (raster.scale * np.median(np.hypot(step[:, 0], step[:, 1])))))
+        stride = max(1, int(2.4 / (raster.scale * np.hypot(step[:, 0], step[:, 1]).mean())))
         thin = slice(None, None, stride)
         points, alive = self.points[:, thin], self.alive[:, thin]
         keep = alive[:, 1:] & alive[:, :-1]
@@ -37,11 +37,15 @@ class Branches:
 
 
 def draw_branches(
-    raster: Raster, layer: Floats, *parts: tuple[Branches, Array | float, Array | float]
+    raster: Raster,
+    layer: Floats,
+    *parts: tuple[Branches, Array | float, Array | float],
+    softness: float = 0.0,
 ) -> None:
     """Draw (branches, calibre factor, strength) on one layer, with maximum where they overlap."""
     strokes = [branches.strokes(raster, calibre, strength) for branches, calibre, strength in parts]
-    raster.strokes(layer, *(np.concatenate(column) for column in zip(*strokes, strict=True)))
+    start, end, radius, shade = (np.concatenate(column) for column in zip(*strokes, strict=True))
+    raster.strokes(layer, start, end, radius, shade, softness)
 
 
 @dataclass(frozen=True)
