@@ -106,7 +106,7 @@ def field_of_view(raster: Raster, camera: Mapping[str, float]) -> Floats:
             np.float32(0.87) * steps - np.float32(0.5) * steps[:, None]
         )  # outward, 30 degrees above the horizon
         v = np.float32(0.5) * steps + np.float32(0.87) * steps[:, None]
-        tooth = np.minimum(1.035 - u, 0.055 - np.abs(v)) - 0.03 * (np.abs(v) < 0.012)
+        tooth = np.minimum(1.03 - u + 0.3 * (v % 0.05), 0.05 - np.abs(v))
         disc = np.maximum(disc, np.clip(0.5 + tooth / pixel, 0, 1) * (u > 0.5))
     share: Floats = (disc * band[:, None]).astype(np.float32)
     return share

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retinabench.data.synthetic.anatomy import Eye
 from retinabench.data.synthetic.placing import Placed
@@ -45,13 +46,20 @@ class _Scene:
     rng: np.random.Generator
 
 
-def beading(veins: Vessels, count: int) -> Array:
-    """Return the factor (B, T) on the calibre of the venous trunks, the first `count` of them beaded."""
-    factor = np.ones_like(veins.trunks.radius)
-    step = np.arange(factor.shape[1])
-    stretch = np.clip(1.2 - np.abs(step - 30) / 22, 0, 1)
-    factor[:count] += 0.38 * stretch * np.sin(2 * np.pi * step / 5.2)
-    return factor
+def beading(veins: Vessels, centres: NDArray[np.floating]) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the factor on the calibre of the venous trunks and where they are beaded, both (B, T).
+
+    Trunk k is beaded around centres[k], of (n, 2).
+    """
+    points = veins.trunks.points
+    factor, beaded = np.ones(points.shape[:2]), np.zeros(points.shape[:2], bool)
+    step = np.arange(points.shape[1])
+    for k, centre in enumerate(centres):
+        middle = np.argmin(((points[k] - centre) ** 2).sum(1))
+        stretch = np.clip(1.2 - np.abs(step - middle) / 22, 0, 1)
+        factor[k] += 0.38 * stretch * np.sin(2 * np.pi * step / 5.2)
+        beaded[k] = stretch > 0.2
+    return factor, beaded
 
 
 def draw_lesions(

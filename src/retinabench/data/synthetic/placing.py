@@ -25,7 +25,7 @@ def place(
         spread = severe and name.endswith("haemorrhage")
         placed[name] = _scatter(counts[name], eye, camera, rng, quadrants=spread)
     placed["hard_exudate"] = _exudates(counts["hard_exudate"], eye, camera, rng)
-    placed["venous_beading"] = eye.veins.trunks.points[: counts["venous_beading"], 30]
+    placed["venous_beading"] = _on_arcades(counts["venous_beading"], eye, camera)
     placed["new_vessels"] = _near_vessels(counts["new_vessels"], eye, camera, rng)
     placed["preretinal_haemorrhage"] = _scatter(counts["preretinal_haemorrhage"], eye, camera, rng, reach=0.6)
     placed["vitreous_haemorrhage"] = _scatter(counts["vitreous_haemorrhage"], eye, camera, rng, reach=0.6)
@@ -83,6 +83,15 @@ def _exudates(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.
         offset[~(visible(points, camera) & off_disc)] *= 0.4
     deposits: Array = centres[member] + offset
     return deposits
+
+
+def _on_arcades(count: int, eye: Eye, camera: Mapping[str, float]) -> Array:
+    """Take a visible place about half a unit along each of the first `count` venous trunks."""
+    places = []
+    for trunk in eye.veins.trunks.points[:count]:
+        seen = np.flatnonzero(visible(trunk, camera))
+        places.append(trunk[seen[np.argmin(np.abs(seen - 35))]])
+    return np.reshape(places, (-1, 2))
 
 
 def _near_vessels(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.Generator) -> Array:

@@ -162,7 +162,7 @@ class Raster:
             (centre > self.margin - 2 - reach[:, None]) & (centre < side - self.margin + 2 + reach[:, None])
         ).all(1)
         groups = []
-        for size in np.unique(need[on]):
+        for size in np.flatnonzero(np.bincount(need[on])):
             half = min(_WINDOWS[size], self.margin - 2)
             members = np.flatnonzero(on & (need == size))
             corner = np.clip(np.floor(centre[members]).astype(np.intp), half, side - 1 - half)

@@ -161,7 +161,9 @@ def _lesion_counts(grade: int, rng: np.random.Generator) -> dict[str, int]:
     if grade == 1:
         counts["microaneurysm"] = int(rng.integers(1, 9))
         return counts
-    burden = rng.random() ** (1.0 if grade == 2 else 0.6)  # how advanced the disease is within its grade
+    # How advanced the disease is within its grade; some of grade 2 has only just left grade 1.
+    early = grade == 2 and rng.random() < 0.15
+    burden = 0.1 * rng.random() if early else rng.random() ** 0.6
     counts["microaneurysm"] = int(rng.integers(5, 12) + 20 * burden)
     haemorrhages = int(5 + 15 * burden)
     if grade == 3:
@@ -173,7 +175,9 @@ def _lesion_counts(grade: int, rng: np.random.Generator) -> dict[str, int]:
     flames = int(rng.binomial(haemorrhages - 2, 0.3)) + 1
     counts["flame_haemorrhage"] = flames
     counts["blot_haemorrhage"] = haemorrhages - flames
-    counts["hard_exudate"] = int(rng.integers(10, 30) + 120 * burden) if rng.random() < 0.7 else 0
+    counts["hard_exudate"] = (
+        int(rng.integers(10, 30) + 120 * burden) if rng.random() < 0.45 + 0.45 * burden else 0
+    )
     counts["cotton_wool_spot"] = (
         int(rng.integers(1, 3) + 4 * burden) if rng.random() < 0.35 + 0.4 * burden else 0
     )
