@@ -49,13 +49,13 @@ class _Scene:
 def beading(veins: Vessels, centres: NDArray[np.floating]) -> tuple[Array, NDArray[np.bool_]]:
     """Return the factor on the calibre of the venous trunks and where they are beaded, both (B, T).
 
-    Trunk k is beaded around centres[k], of (n, 2).
+    centres: (n, 2), each a point of the trunk that is beaded around it.
     """
     points = veins.trunks.points
     factor, beaded = np.ones(points.shape[:2]), np.zeros(points.shape[:2], bool)
     step = np.arange(points.shape[1])
-    for k, centre in enumerate(centres):
-        middle = np.argmin(((points[k] - centre) ** 2).sum(1))
+    for centre in centres:
+        k, middle = divmod(int(np.argmin(((points - centre) ** 2).sum(2))), len(step))
         stretch = np.clip(1.2 - np.abs(step - middle) / 22, 0, 1)
         factor[k] += 0.38 * stretch * np.sin(2 * np.pi * step / 5.2)
         beaded[k] = stretch > 0.2
@@ -105,8 +105,8 @@ def _flames(scene: _Scene, layer: Floats, at: Array) -> None:
     middle = at[:, None] + across[:, None] * (0.26 * size * place_across)[..., None]
     middle = middle + along[:, None] * shift[..., None]
     reach = along[:, None] * half[..., None]
-    radius = np.broadcast_to(0.045 * size, half.shape) * rng.uniform(0.6, 1.4, half.shape)
-    strength = rng.uniform(0.45, 0.95, half.shape)
+    radius = np.broadcast_to(0.055 * size, half.shape) * rng.uniform(0.6, 1.4, half.shape)
+    strength = rng.uniform(0.6, 0.95, half.shape)
     cuts = np.linspace(-1, 1, 7)
     for low, high in pairwise(cuts):
         thin = radius * np.sqrt(1.05 - max(low**2, high**2))
@@ -179,7 +179,7 @@ def _preretinal(scene: _Scene, layer: Floats, at: Array) -> None:
         tilt = rng.normal(0, 0.06)
         dx, dy = raster.x - x, (raster.y - y)[:, None] - tilt * (raster.x - x)
         reach = np.hypot(dx / width, np.minimum(dy, 0) / depth)
-        waves = 0.05 * np.sin(7 * dx / width + rng.uniform(0, 6)) + 0.03 * np.sin(13 * dx / width)
+        waves = 0.04 * np.sin(5 * dx / width + rng.uniform(0, 6)) + 0.012 * np.sin(13 * dx / width)
         edge = max(0.008, 0.7 / raster.scale)
         hull = np.clip(0.5 + (1 + waves - reach) * depth / (2 * edge), 0, 1)
         top = np.clip(0.5 - dy / (2 * edge), 0, 1)

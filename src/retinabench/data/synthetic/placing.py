@@ -86,17 +86,18 @@ def _exudates(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.
 
 
 def _on_arcades(count: int, eye: Eye, camera: Mapping[str, float]) -> Array:
-    """Take a visible place about half a unit along each of the first `count` venous trunks."""
-    places = []
-    for trunk in eye.veins.trunks.points[:count]:
+    """Take a visible place about half a unit along each of the first `count` venous trunks in view."""
+    places: list[Array] = []
+    for trunk in eye.veins.trunks.points:
         seen = np.flatnonzero(visible(trunk, camera))
-        places.append(trunk[seen[np.argmin(np.abs(seen - 35))]])
+        if len(places) < count and len(seen):
+            places.append(trunk[seen[np.argmin(np.abs(seen - 35))]])
     return np.reshape(places, (-1, 2))
 
 
 def _near_vessels(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.Generator) -> Array:
-    """Draw the roots of new vessels: at the disc, or along the superior and inferior temporal veins."""
-    trunk = eye.veins.trunks.points[:2].reshape(-1, 2)
+    """Draw the roots of new vessels: at the disc, or along the veins that leave it to the temporal side."""
+    trunk = eye.veins.trunks.points[[0, 1, 4, 5]].reshape(-1, 2)
     seen = trunk[visible(trunk, camera) & (np.hypot(*(trunk - eye.disc).T) > 0.3)]
     roots = np.array(seen[rng.integers(0, len(seen), count)], dtype=np.float64)
     at_disc = rng.random(count) < 0.4
