@@ -11,6 +11,7 @@ Not modelled: wavelength-dependent optics, pupil-position geometry, distortion, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,8 +150,8 @@ def expose(
     radius = np.hypot(steps, steps[:, None])
     if camera["sharpening"] > 0:
         wide = optics(raster, 0.03)
-        halo = picture - np.stack([wide @ (c * light) @ wide.T for c in retina]) * gains[:, None, None]
-        picture += np.float32(camera["sharpening"]) * halo
+        grey = np.tensordot(gains / 3, retina, 1) * light
+        picture += np.float32(camera["sharpening"]) * (picture.mean(0) - wide @ grey @ wide.T)
     veil = np.float32(camera["haze"]) * (0.45 + 0.55 * radius**2)
     veil_colour = np.array([150, 125, 95], np.float32) * np.float32(camera["exposure"])
     picture += veil * (veil_colour[:, None, None] - 0.8 * picture)
@@ -179,20 +180,25 @@ def _reflex(steps: Floats, radius: Floats, camera: Mapping[str, float]) -> Float
 
 def _dust(steps: Floats, camera: Mapping[str, float], texture: np.random.Generator) -> Floats:
     """Shadow (size, size) of specks on the lens: round, faint and out of focus."""
-    shadow = np.ones((len(steps), len(steps)), np.float32)
-    for x, y, width, depth in texture.random((int(camera["dust"]), 4)):
-        sigma = 0.008 + 0.022 * width
-        across = np.exp(-0.5 * ((steps - 1.6 * (x - 0.5)) / sigma) ** 2)
-        down = np.exp(-0.5 * ((steps - 1.6 * (y - 0.5)) / sigma) ** 2)
-        shadow -= np.float32(0.12 + 0.25 * depth) * down[:, None] * across
+    x, y, width, depth = texture.random((4, int(camera["dust"]), 1), dtype=np.float32)
+    sigma = 0.008 + 0.022 * width
+    across = np.exp(-0.5 * ((steps - 1.6 * (x - 0.5)) / sigma) ** 2)  # (specks, size)
+    down = np.exp(-0.5 * ((steps - 1.6 * (y - 0.5)) / sigma) ** 2)
+    shadow: Floats = 1 - ((0.12 + 0.25 * depth) * down).T @ across
     return np.maximum(shadow, np.float32(0.3))
 
 
 def _blocks(size: int, strength: float, texture: np.random.Generator) -> Floats:
     """Pattern (3, size, size) of 64 x 64 blocks, as strong compression leaves it."""
     levels = np.float32(strength) * texture.standard_normal((64, 64, 3), dtype=np.float32)
-    edges = np.linspace(0, 64, size + 1)
-    lower = np.clip(edges[1:, None] - np.arange(64), 0, 1) - np.clip(edges[:-1, None] - np.arange(64), 0, 1)
-    mean = (lower * (size / 64)).astype(np.float32)
+    mean = _block_shares(size)
     pattern: Floats = np.stack([mean @ levels[..., c] @ mean.T for c in range(3)])
     return pattern
+
+
+@lru_cache(maxsize=16)
+def _block_shares(size: int) -> Floats:
+    """Return (size, 64): the share of each pixel that each of 64 blocks takes up."""
+    covered = np.clip(np.linspace(0, 64, size + 1)[:, None] - np.arange(64), 0, 1)
+    shares: Floats = (np.diff(covered, axis=0) * (size / 64)).astype(np.float32)
+    return shares

@@ -95,7 +95,7 @@ def _blots(scene: _Scene, layer: Floats, at: Array) -> None:
 
 def _flames(scene: _Scene, layer: Floats, at: Array) -> None:
     """Bundles of streaks along the nerve fibres, feathered at both ends."""
-    rng, count, streaks = scene.rng, len(at), 9
+    rng, count, streaks = scene.rng, len(at), 8
     along = fibre_direction(at, scene.eye)
     across = np.stack([-along[:, 1], along[:, 0]], 1)
     size = rng.uniform(0.03, 0.075, (count, 1))
@@ -105,9 +105,9 @@ def _flames(scene: _Scene, layer: Floats, at: Array) -> None:
     middle = at[:, None] + across[:, None] * (0.26 * size * place_across)[..., None]
     middle = middle + along[:, None] * shift[..., None]
     reach = along[:, None] * half[..., None]
-    radius = np.broadcast_to(0.055 * size, half.shape) * rng.uniform(0.6, 1.4, half.shape)
+    radius = np.broadcast_to(0.06 * size, half.shape) * rng.uniform(0.6, 1.4, half.shape)
     strength = rng.uniform(0.6, 0.95, half.shape)
-    cuts = np.linspace(-1, 1, 7)
+    cuts = np.linspace(-1, 1, 6)
     for low, high in pairwise(cuts):
         thin = radius * np.sqrt(1.05 - max(low**2, high**2))
         start, end = middle + low * reach, middle + high * reach

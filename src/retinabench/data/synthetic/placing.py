@@ -89,8 +89,10 @@ def _on_arcades(count: int, eye: Eye, camera: Mapping[str, float]) -> Array:
     """Take a visible place about half a unit along each of the first `count` venous trunks in view."""
     places: list[Array] = []
     for trunk in eye.veins.trunks.points:
+        if len(places) == count:
+            break
         seen = np.flatnonzero(visible(trunk, camera))
-        if len(places) < count and len(seen):
+        if len(seen):
             places.append(trunk[seen[np.argmin(np.abs(seen - 35))]])
     return np.reshape(places, (-1, 2))
 

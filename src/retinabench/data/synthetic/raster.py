@@ -24,7 +24,7 @@ LARGEST_RADIUS = 0.14
 Window = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]
 """Members (m,) of a group, and the columns (m, k) and rows (m, k) of the square of pixels around each."""
 
-_WINDOWS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+_WINDOWS = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 
 class Raster:
@@ -157,14 +157,14 @@ class Raster:
     def _windows(self, layer: Floats, centre: Floats, reach: Floats) -> list[Window]:
         """Group what lies on the layer by the size of its square of pixels: (members, columns, rows)."""
         side = layer.shape[0]
-        need = np.searchsorted(_WINDOWS, np.minimum(reach, self.margin - 2))
-        on = (
-            (centre > self.margin - 2 - reach[:, None]) & (centre < side - self.margin + 2 + reach[:, None])
-        ).all(1)
+        inner, outer = self.margin - 2, side - self.margin + 2
+        near = (centre > inner - reach[:, None]) & (centre < outer + reach[:, None])
+        on = np.flatnonzero(near[:, 0] & near[:, 1])
+        need = np.searchsorted(_WINDOWS, np.minimum(reach[on], inner))
         groups = []
-        for size in np.flatnonzero(np.bincount(need[on])):
-            half = min(_WINDOWS[size], self.margin - 2)
-            members = np.flatnonzero(on & (need == size))
+        for size in np.flatnonzero(np.bincount(need)):
+            half = min(_WINDOWS[size], inner)
+            members = on[need == size]
             corner = np.clip(np.floor(centre[members]).astype(np.intp), half, side - 1 - half)
             span = np.arange(-half, half + 1)
             groups.append((members, corner[:, :1] + span, corner[:, 1:] + span))
