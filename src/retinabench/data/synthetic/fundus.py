@@ -19,6 +19,9 @@ from retinabench.errors import InputError
 
 SMALLEST, LARGEST = 16, 2048
 
+MASK_SHARE = 0.35
+"""A pixel belongs to a lesion from this share times opacity on; the faintest haemorrhages reach 0.45."""
+
 
 @dataclass(frozen=True)
 class Fundus:
@@ -45,7 +48,7 @@ def draw(
     eye = grow_eye(*key)
     placing, texture = stream("placing", *key), stream("texture", *key)
     placed = place(facts.lesions, eye, facts.camera, placing)
-    layers = draw_lesions(placing, raster, eye, facts.camera, placed)
+    layers = draw_lesions(raster, eye, placed, placing)
     retina = paint_background(raster, eye, texture)
     _cover(retina, layers, "hard_exudate")
     _paint_vessels(raster, eye, placed["venous_beading"], retina)
@@ -89,7 +92,7 @@ def _paint_vessels(raster: Raster, eye: Eye, beads: NDArray[np.floating], retina
 def _masks(
     raster: Raster, eye: Eye, facts: Truth, placed: Placed, layers: dict[str, Floats]
 ) -> dict[str, NDArray[np.bool_]]:
-    """A pixel belongs to a lesion that covers at least half of it, or whose centre it holds."""
+    """Mark the pixels that a lesion takes up by at least `MASK_SHARE`, and the one that holds its centre."""
     field = field_of_view(raster, facts.camera) >= 0.5
     window = raster.window((eye.disc[0], eye.disc[1]), 1.5 * eye.disc_radius)
     disc = np.zeros((raster.side, raster.side), np.float32)
@@ -100,7 +103,7 @@ def _masks(
         layers = {**layers, "venous_beading": _beading_layer(raster, eye, placed["venous_beading"])}
     for name in LESIONS:
         if name in layers:
-            mask = _shrink(raster, layers[name]) >= 0.5
+            mask = _shrink(raster, layers[name]) >= MASK_SHARE
             centre = (raster.pixels(placed[name]) - raster.margin) * (raster.size / raster.side)
             column, row = np.clip(centre, 0, raster.size - 1).astype(int).T
             mask[row, column] = True

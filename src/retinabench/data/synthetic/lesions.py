@@ -7,7 +7,7 @@ laser scars, fibrous tissue and detachment, and any other disease.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -42,7 +42,6 @@ class _Scene:
 
     raster: Raster
     eye: Eye
-    camera: Mapping[str, float]
     rng: np.random.Generator
 
 
@@ -62,11 +61,9 @@ def beading(veins: Vessels, centres: NDArray[np.floating]) -> tuple[Array, NDArr
     return factor, beaded
 
 
-def draw_lesions(
-    scene_rng: np.random.Generator, raster: Raster, eye: Eye, camera: Mapping[str, float], placed: Placed
-) -> dict[str, Floats]:
+def draw_lesions(raster: Raster, eye: Eye, placed: Placed, rng: np.random.Generator) -> dict[str, Floats]:
     """Return the layer (side, side) of every kind that is present; beading is part of the veins."""
-    scene = _Scene(raster, eye, camera, scene_rng)
+    scene = _Scene(raster, eye, rng)
     layers = {}
     for name, paint in _PAINTERS.items():
         if len(placed[name]):
@@ -89,8 +86,8 @@ def _blots(scene: _Scene, layer: Floats, at: Array) -> None:
     """Most are dots, few are large; the outline is irregular and soft."""
     count = len(at)
     radius = 0.012 + 0.032 * scene.rng.random(count) ** 1.6
-    strength = scene.rng.uniform(0.6, 1.0, count)
-    scene.raster.blobs(layer, at, radius, 0.30, strength, _outline(scene.rng, count))
+    strength = scene.rng.uniform(0.45, 1.0, count)
+    scene.raster.blobs(layer, at, radius, 0.40, strength, _outline(scene.rng, count))
 
 
 def _flames(scene: _Scene, layer: Floats, at: Array) -> None:
