@@ -15,7 +15,7 @@ from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import stream
 from retinabench.data.synthetic.vessels import Vessels, draw_branches, grow_choroid, grow_vessels
 
-_PALE = np.array([205, 112, 40])
+_PALE = np.array([210, 110, 36])
 _DARK = np.array([142, 62, 17])
 
 
@@ -45,10 +45,10 @@ def grow_eye(seed: int, population: str, index: int) -> Eye:
     arteries, veins = grow_vessels(own, disc, radius, tortuosity=0.25 + 0.55 * unit[5])
     return Eye(
         pigment=float(unit[0]),
-        tessellation=float(np.clip(1.5 * unit[1] - 0.5, 0, 1)),
+        tessellation=float(np.clip(1.7 * unit[1] - 0.7, 0, 1)),
         disc=disc,
         disc_radius=float(radius),
-        cup=float(0.25 + 0.35 * unit[6]),
+        cup=float(0.28 + 0.36 * unit[6]),
         macula=float(0.5 + 0.6 * unit[7]),
         sheen=float(unit[8] ** 2),
         arteries=arteries,
@@ -68,12 +68,13 @@ def paint_background(raster: Raster, eye: Eye, texture: np.random.Generator) -> 
     base = _PALE + (_DARK - _PALE) * eye.pigment
     if eye.tessellation > 0.02:
         where = np.clip(0.5 + raster.texture(0.7 * texture.standard_normal((8, 8))), 0, 1) * (1 - fovea)
-        density += np.float32(eye.tessellation) * where * (np.float32(0.12) - _choroid(raster, texture))
+        density += np.float32(eye.tessellation) * where * (np.float32(0.10) - _choroid(raster, texture))
     glow = raster.bump((eye.disc[0] + 0.02, eye.disc[1]), 0.24, 0.32)
     _add_fibres(raster, eye, glow, texture)
+    hue = raster.texture(0.06 * texture.standard_normal((7, 7)))  # redder or yellower by places
     retina = np.empty((3, raster.side, raster.side), np.float32)
     for c, (absorption, sheen) in enumerate(((0.8, 0.10), (1.15, 0.22), (1.3, 0.30))):
-        np.exp(density * np.float32(-absorption), out=retina[c])
+        np.exp(density * np.float32(-absorption) + np.float32(c - 1) * hue, out=retina[c])
         retina[c] *= np.float32(base[c])
         retina[c] *= 1 + np.float32(sheen) * glow
     paint_disc(raster, eye, retina)
@@ -100,9 +101,8 @@ def _choroid(raster: Raster, rng: np.random.Generator) -> Floats:
     # They rise from the deep and sink again, so they fade at both ends.
     rise = np.sin(np.linspace(0, np.pi, vessels.radius.shape[1])) ** 0.7
     layer = raster.layer()
-    widths = ((1.0, 0.45), (0.72, 0.75), (0.42, 1.0))  # nested strokes make a soft edge
-    draw_branches(raster, layer, *((vessels, width, level * rise) for width, level in widths))
-    return np.float32(0.22) * raster.inside(layer)
+    draw_branches(raster, layer, (vessels, 0.62, rise), softness=0.6)
+    return np.float32(0.19) * raster.inside(layer)
 
 
 def disc_cover(raster: Raster, eye: Eye, rows: slice, columns: slice, share: float = 1.0) -> Floats:
@@ -110,7 +110,7 @@ def disc_cover(raster: Raster, eye: Eye, rows: slice, columns: slice, share: flo
     shift = 0.10 * (1 - share)  # the cup lies a little to the temporal side
     dx = (raster.x[columns] - eye.disc[0] - shift * eye.disc_radius) / (0.93 * share * eye.disc_radius)
     dy = (raster.y[rows] - eye.disc[1]) / (1.05 * share * eye.disc_radius)
-    edge = 0.07 + (0.5 if share < 1 else 0.0)
+    edge = 0.07 + (0.33 if share < 1 else 0.0)
     cover: Floats = np.clip(0.5 + (1 - np.hypot(dx, dy[:, None])) / (2 * edge), 0, 1).astype(np.float32)
     return cover
 
@@ -123,8 +123,8 @@ def paint_disc(raster: Raster, eye: Eye, retina: Floats) -> None:
     rim, cup = disc_cover(raster, eye, *window), disc_cover(raster, eye, *window, eye.cup)
     temporal = np.clip(0.5 + 0.5 * (raster.x[window[1]] - eye.disc[0]) / eye.disc_radius, 0, 1)
     bright = 1 - 0.18 * eye.pigment
-    for c, (nasal, pale, white) in enumerate(((226, 238, 252), (116, 146, 186), (42, 52, 84))):
+    for c, (nasal, pale, white) in enumerate(((270, 286, 302), (124, 164, 222), (38, 58, 104))):
         colour = bright * (nasal + (pale - nasal) * temporal)
         patch = retina[c][window]
         patch += rim * (colour.astype(np.float32) - patch)
-        patch += 0.85 * cup * (np.float32(bright * white) - patch)
+        patch += 0.92 * cup * (np.float32(bright * white) - patch)

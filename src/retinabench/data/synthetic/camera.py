@@ -11,6 +11,7 @@ Not modelled: wavelength-dependent optics, pupil-position geometry, distortion, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +44,8 @@ def take_settings(
         field, fill, cut = 48 + 1.0 * np.clip(v[0], -2, 2), 0.985, 1.0 if visit.random() < 0.5 else 0.85
         exposure = 0.12 + 0.13 * v[1] + 0.07 * p[1]
         cast = np.array([0.03 * v[2], 0.10 * v[3], -0.15 + 0.45 * v[4]])
-        focus = 0.0035 + 0.016 * u[0] ** 4
-        haze, reflex = 0.02 + 0.16 * u[1] ** 4, 0.5 * u[2] if u[3] < 0.25 else 0.0
+        focus = 0.0035 + 0.018 * u[0] ** 3
+        haze, reflex = 0.02 + 0.20 * u[1] ** 3, 0.5 * u[2] if u[3] < 0.25 else 0.0
     else:
         field, fill, cut = (
             36 + 14 * visit.random(),
@@ -53,8 +54,8 @@ def take_settings(
         )
         exposure = 0.02 + 0.22 * v[1] + 0.10 * p[1]
         cast = np.array([-0.16 + 0.08 * v[2], 0.06 + 0.10 * v[3], 0.25 + 0.35 * v[4]])
-        focus = 0.010 + 0.026 * u[0] ** 2
-        haze, reflex = 0.06 + 0.26 * u[1] ** 2, 0.9 * u[2] if u[3] < 0.5 else 0.0
+        focus = 0.011 + 0.032 * u[0] ** 2
+        haze, reflex = 0.08 + 0.32 * u[1] ** 2, 0.9 * u[2] if u[3] < 0.5 else 0.0
     gains = np.exp(exposure + cast)
     return {
         "field_degrees": float(field),
@@ -73,7 +74,7 @@ def take_settings(
         "haze": float(haze),
         "reflex": float(reflex),
         "reflex_angle": float(2 * np.pi * u[4]),
-        "dust": float(int(3 * u[5] ** 3) if good else int(9 * u[5])),
+        "dust": float(int(4 * u[5] ** 3) if good else int(10 * u[5])),
         "noise": 2.0 if good else float(3 + 4 * u[6]),
         "compression": 0.0 if good else float(0.5 + 2.5 * u[7]),
         "notch": float(good),
@@ -106,7 +107,7 @@ def field_of_view(raster: Raster, camera: Mapping[str, float]) -> Floats:
             np.float32(0.87) * steps - np.float32(0.5) * steps[:, None]
         )  # outward, 30 degrees above the horizon
         v = np.float32(0.5) * steps + np.float32(0.87) * steps[:, None]
-        tooth = np.minimum(1.035 - u, 0.055 - np.abs(v)) - 0.03 * (np.abs(v) < 0.012)
+        tooth = np.minimum(1.03 - u + 0.3 * (v % 0.05), 0.05 - np.abs(v))
         disc = np.maximum(disc, np.clip(0.5 + tooth / pixel, 0, 1) * (u > 0.5))
     share: Floats = (disc * band[:, None]).astype(np.float32)
     return share
@@ -149,8 +150,8 @@ def expose(
     radius = np.hypot(steps, steps[:, None])
     if camera["sharpening"] > 0:
         wide = optics(raster, 0.03)
-        halo = picture - np.stack([wide @ (c * light) @ wide.T for c in retina]) * gains[:, None, None]
-        picture += np.float32(camera["sharpening"]) * halo
+        grey = np.tensordot(gains / 3, retina, 1) * light
+        picture += np.float32(camera["sharpening"]) * (picture.mean(0) - wide @ grey @ wide.T)
     veil = np.float32(camera["haze"]) * (0.45 + 0.55 * radius**2)
     veil_colour = np.array([150, 125, 95], np.float32) * np.float32(camera["exposure"])
     picture += veil * (veil_colour[:, None, None] - 0.8 * picture)
@@ -179,20 +180,25 @@ def _reflex(steps: Floats, radius: Floats, camera: Mapping[str, float]) -> Float
 
 def _dust(steps: Floats, camera: Mapping[str, float], texture: np.random.Generator) -> Floats:
     """Shadow (size, size) of specks on the lens: round, faint and out of focus."""
-    shadow = np.ones((len(steps), len(steps)), np.float32)
-    for x, y, width, depth in texture.random((int(camera["dust"]), 4)):
-        sigma = 0.008 + 0.022 * width
-        across = np.exp(-0.5 * ((steps - 1.6 * (x - 0.5)) / sigma) ** 2)
-        down = np.exp(-0.5 * ((steps - 1.6 * (y - 0.5)) / sigma) ** 2)
-        shadow -= np.float32(0.12 + 0.25 * depth) * down[:, None] * across
+    x, y, width, depth = texture.random((4, int(camera["dust"]), 1), dtype=np.float32)
+    sigma = 0.008 + 0.022 * width
+    across = np.exp(-0.5 * ((steps - 1.6 * (x - 0.5)) / sigma) ** 2)  # (specks, size)
+    down = np.exp(-0.5 * ((steps - 1.6 * (y - 0.5)) / sigma) ** 2)
+    shadow: Floats = 1 - ((0.12 + 0.25 * depth) * down).T @ across
     return np.maximum(shadow, np.float32(0.3))
 
 
 def _blocks(size: int, strength: float, texture: np.random.Generator) -> Floats:
     """Pattern (3, size, size) of 64 x 64 blocks, as strong compression leaves it."""
     levels = np.float32(strength) * texture.standard_normal((64, 64, 3), dtype=np.float32)
-    edges = np.linspace(0, 64, size + 1)
-    lower = np.clip(edges[1:, None] - np.arange(64), 0, 1) - np.clip(edges[:-1, None] - np.arange(64), 0, 1)
-    mean = (lower * (size / 64)).astype(np.float32)
+    mean = _block_shares(size)
     pattern: Floats = np.stack([mean @ levels[..., c] @ mean.T for c in range(3)])
     return pattern
+
+
+@lru_cache(maxsize=16)
+def _block_shares(size: int) -> Floats:
+    """Return (size, 64): the share of each pixel that each of 64 blocks takes up."""
+    covered = np.clip(np.linspace(0, 64, size + 1)[:, None] - np.arange(64), 0, 1)
+    shares: Floats = (np.diff(covered, axis=0) * (size / 64)).astype(np.float32)
+    return shares

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,13 @@ from retinabench.data.synthetic.placing import Placed, place
 from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import stream
 from retinabench.data.synthetic.truth import LESIONS, Truth, truth
-from retinabench.data.synthetic.vessels import Branches, draw_branches
+from retinabench.data.synthetic.vessels import draw_branches
 from retinabench.errors import InputError
 
 SMALLEST, LARGEST = 16, 2048
+
+MASK_SHARE = 0.35
+"""A pixel belongs to a lesion from this share times opacity on; the faintest haemorrhages reach 0.45."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,10 @@ def draw(
     eye = grow_eye(*key)
     placing, texture = stream("placing", *key), stream("texture", *key)
     placed = place(facts.lesions, eye, facts.camera, placing)
-    layers = draw_lesions(placing, raster, eye, facts.camera, placed)
+    layers = draw_lesions(raster, eye, placed, placing)
     retina = paint_background(raster, eye, texture)
     _cover(retina, layers, "hard_exudate")
-    _paint_vessels(raster, eye, facts.lesions["venous_beading"], retina)
+    _paint_vessels(raster, eye, placed["venous_beading"], retina)
     for name in ("microaneurysm", "blot_haemorrhage", "flame_haemorrhage"):
         _stain(retina, layers, name)
     _cover(retina, layers, "cotton_wool_spot")
@@ -73,14 +76,14 @@ def _stain(retina: Floats, layers: dict[str, Floats], name: str) -> None:
             retina[c] *= 1 - np.float32(1 - BLOOD[name][c]) * layers[name]
 
 
-def _paint_vessels(raster: Raster, eye: Eye, beaded: int, retina: Floats) -> None:
+def _paint_vessels(raster: Raster, eye: Eye, beads: NDArray[np.floating], retina: Floats) -> None:
     """Let veins and arteries absorb light; a central reflex runs along the larger arteries and veins."""
     veins, arteries, reflex = raster.layer(), raster.layer(), raster.layer()
-    eye.veins.draw(raster, veins, beading(eye.veins, beaded))
+    eye.veins.draw(raster, veins, beading(eye.veins, beads)[0])
     eye.arteries.draw(raster, arteries)
-    draw_branches(raster, reflex, (eye.arteries.trunks, 0.3, 1.0), (eye.veins.trunks, 0.22, 0.5))
+    draw_branches(raster, reflex, (eye.arteries.trunks, 0.3, 1.0), (eye.veins.trunks, 0.24, 0.7))
     veins, arteries, reflex = raster.inside(veins), raster.inside(arteries), raster.inside(reflex)
-    for c, (vein, artery, gain) in enumerate(((0.22, 0.08, 0.05), (0.60, 0.46, 0.30), (0.48, 0.36, 0.22))):
+    for c, (vein, artery, gain) in enumerate(((0.18, 0.08, 0.08), (0.58, 0.47, 0.42), (0.46, 0.36, 0.30))):
         retina[c] *= 1 - np.float32(vein) * veins
         retina[c] *= 1 - np.float32(artery) * arteries
         retina[c] *= 1 + np.float32(gain) * reflex
@@ -89,7 +92,7 @@ def _paint_vessels(raster: Raster, eye: Eye, beaded: int, retina: Floats) -> Non
 def _masks(
     raster: Raster, eye: Eye, facts: Truth, placed: Placed, layers: dict[str, Floats]
 ) -> dict[str, NDArray[np.bool_]]:
-    """A pixel belongs to a lesion that covers at least half of it, or whose centre it holds."""
+    """Mark the pixels that a lesion takes up by at least `MASK_SHARE`, and the one that holds its centre."""
     field = field_of_view(raster, facts.camera) >= 0.5
     window = raster.window((eye.disc[0], eye.disc[1]), 1.5 * eye.disc_radius)
     disc = np.zeros((raster.side, raster.side), np.float32)
@@ -97,10 +100,10 @@ def _masks(
         disc[window] = disc_cover(raster, eye, *window)
     found = {"field_of_view": field, "optic_disc": (_shrink(raster, disc) >= 0.5) & field}
     if facts.lesions["venous_beading"]:
-        layers = {**layers, "venous_beading": _beading_layer(raster, eye, facts.lesions["venous_beading"])}
+        layers = {**layers, "venous_beading": _beading_layer(raster, eye, placed["venous_beading"])}
     for name in LESIONS:
         if name in layers:
-            mask = _shrink(raster, layers[name]) >= 0.5
+            mask = _shrink(raster, layers[name]) >= MASK_SHARE
             centre = (raster.pixels(placed[name]) - raster.margin) * (raster.size / raster.side)
             column, row = np.clip(centre, 0, raster.size - 1).astype(int).T
             mask[row, column] = True
@@ -108,18 +111,11 @@ def _masks(
     return found
 
 
-def _beading_layer(raster: Raster, eye: Eye, count: int) -> Floats:
+def _beading_layer(raster: Raster, eye: Eye, centres: NDArray[np.floating]) -> Floats:
     """Return the layer of the beaded stretches alone."""
-    stretch = slice(8, 53)
-    trunks = eye.veins.trunks
-    part = Branches(
-        trunks.points[:count, stretch],
-        trunks.heading[:count, stretch],
-        trunks.radius[:count, stretch],
-        trunks.alive[:count, stretch],
-    )
+    factor, beaded = beading(eye.veins, centres)
     layer = raster.layer()
-    draw_branches(raster, layer, (part, beading(eye.veins, count)[:count, stretch], 1.0))
+    draw_branches(raster, layer, (replace(eye.veins.trunks, alive=beaded), factor, 1.0))
     return raster.inside(layer)
 
 

@@ -7,11 +7,12 @@ laser scars, fibrous tissue and detachment, and any other disease.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retinabench.data.synthetic.anatomy import Eye
 from retinabench.data.synthetic.placing import Placed
@@ -41,24 +42,28 @@ class _Scene:
 
     raster: Raster
     eye: Eye
-    camera: Mapping[str, float]
     rng: np.random.Generator
 
 
-def beading(veins: Vessels, count: int) -> Array:
-    """Return the factor (B, T) on the calibre of the venous trunks, the first `count` of them beaded."""
-    factor = np.ones_like(veins.trunks.radius)
-    step = np.arange(factor.shape[1])
-    stretch = np.clip(1.2 - np.abs(step - 30) / 22, 0, 1)
-    factor[:count] += 0.38 * stretch * np.sin(2 * np.pi * step / 5.2)
-    return factor
+def beading(veins: Vessels, centres: NDArray[np.floating]) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the factor on the calibre of the venous trunks and where they are beaded, both (B, T).
+
+    centres: (n, 2), each a point of the trunk that is beaded around it.
+    """
+    points = veins.trunks.points
+    factor, beaded = np.ones(points.shape[:2]), np.zeros(points.shape[:2], bool)
+    step = np.arange(points.shape[1])
+    for centre in centres:
+        k, middle = divmod(int(np.argmin(((points - centre) ** 2).sum(2))), len(step))
+        stretch = np.clip(1.2 - np.abs(step - middle) / 22, 0, 1)
+        factor[k] += 0.38 * stretch * np.sin(2 * np.pi * step / 5.2)
+        beaded[k] = stretch > 0.2
+    return factor, beaded
 
 
-def draw_lesions(
-    scene_rng: np.random.Generator, raster: Raster, eye: Eye, camera: Mapping[str, float], placed: Placed
-) -> dict[str, Floats]:
+def draw_lesions(raster: Raster, eye: Eye, placed: Placed, rng: np.random.Generator) -> dict[str, Floats]:
     """Return the layer (side, side) of every kind that is present; beading is part of the veins."""
-    scene = _Scene(raster, eye, camera, scene_rng)
+    scene = _Scene(raster, eye, rng)
     layers = {}
     for name, paint in _PAINTERS.items():
         if len(placed[name]):
@@ -81,13 +86,13 @@ def _blots(scene: _Scene, layer: Floats, at: Array) -> None:
     """Most are dots, few are large; the outline is irregular and soft."""
     count = len(at)
     radius = 0.012 + 0.032 * scene.rng.random(count) ** 1.6
-    strength = scene.rng.uniform(0.6, 1.0, count)
-    scene.raster.blobs(layer, at, radius, 0.30, strength, _outline(scene.rng, count))
+    strength = scene.rng.uniform(0.45, 1.0, count)
+    scene.raster.blobs(layer, at, radius, 0.40, strength, _outline(scene.rng, count))
 
 
 def _flames(scene: _Scene, layer: Floats, at: Array) -> None:
     """Bundles of streaks along the nerve fibres, feathered at both ends."""
-    rng, count, streaks = scene.rng, len(at), 9
+    rng, count, streaks = scene.rng, len(at), 8
     along = fibre_direction(at, scene.eye)
     across = np.stack([-along[:, 1], along[:, 0]], 1)
     size = rng.uniform(0.03, 0.075, (count, 1))
@@ -97,9 +102,9 @@ def _flames(scene: _Scene, layer: Floats, at: Array) -> None:
     middle = at[:, None] + across[:, None] * (0.26 * size * place_across)[..., None]
     middle = middle + along[:, None] * shift[..., None]
     reach = along[:, None] * half[..., None]
-    radius = np.broadcast_to(0.045 * size, half.shape) * rng.uniform(0.6, 1.4, half.shape)
-    strength = rng.uniform(0.45, 0.95, half.shape)
-    cuts = np.linspace(-1, 1, 7)
+    radius = np.broadcast_to(0.06 * size, half.shape) * rng.uniform(0.6, 1.4, half.shape)
+    strength = rng.uniform(0.6, 0.95, half.shape)
+    cuts = np.linspace(-1, 1, 6)
     for low, high in pairwise(cuts):
         thin = radius * np.sqrt(1.05 - max(low**2, high**2))
         start, end = middle + low * reach, middle + high * reach
@@ -171,7 +176,7 @@ def _preretinal(scene: _Scene, layer: Floats, at: Array) -> None:
         tilt = rng.normal(0, 0.06)
         dx, dy = raster.x - x, (raster.y - y)[:, None] - tilt * (raster.x - x)
         reach = np.hypot(dx / width, np.minimum(dy, 0) / depth)
-        waves = 0.05 * np.sin(7 * dx / width + rng.uniform(0, 6)) + 0.03 * np.sin(13 * dx / width)
+        waves = 0.04 * np.sin(5 * dx / width + rng.uniform(0, 6)) + 0.012 * np.sin(13 * dx / width)
         edge = max(0.008, 0.7 / raster.scale)
         hull = np.clip(0.5 + (1 + waves - reach) * depth / (2 * edge), 0, 1)
         top = np.clip(0.5 - dy / (2 * edge), 0, 1)

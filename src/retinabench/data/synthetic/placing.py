@@ -25,7 +25,7 @@ def place(
         spread = severe and name.endswith("haemorrhage")
         placed[name] = _scatter(counts[name], eye, camera, rng, quadrants=spread)
     placed["hard_exudate"] = _exudates(counts["hard_exudate"], eye, camera, rng)
-    placed["venous_beading"] = eye.veins.trunks.points[: counts["venous_beading"], 30]
+    placed["venous_beading"] = _on_arcades(counts["venous_beading"], eye, camera)
     placed["new_vessels"] = _near_vessels(counts["new_vessels"], eye, camera, rng)
     placed["preretinal_haemorrhage"] = _scatter(counts["preretinal_haemorrhage"], eye, camera, rng, reach=0.6)
     placed["vitreous_haemorrhage"] = _scatter(counts["vitreous_haemorrhage"], eye, camera, rng, reach=0.6)
@@ -81,18 +81,30 @@ def _exudates(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.
         points = centres[member] + offset
         off_disc = np.hypot(*(points - eye.disc).T) > eye.disc_radius
         offset[~(visible(points, camera) & off_disc)] *= 0.4
-    return centres[member] + offset
+    deposits: Array = centres[member] + offset
+    return deposits
+
+
+def _on_arcades(count: int, eye: Eye, camera: Mapping[str, float]) -> Array:
+    """Take a visible place about half a unit along each of the first `count` venous trunks in view."""
+    places: list[Array] = []
+    for trunk in eye.veins.trunks.points:
+        if len(places) == count:
+            break
+        seen = np.flatnonzero(visible(trunk, camera))
+        if len(seen):
+            places.append(trunk[seen[np.argmin(np.abs(seen - 35))]])
+    return np.reshape(places, (-1, 2))
 
 
 def _near_vessels(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.Generator) -> Array:
-    """Draw the roots of new vessels: at the disc, or along the superior and inferior temporal veins."""
-    trunk = eye.veins.trunks.points[:2].reshape(-1, 2)
+    """Draw the roots of new vessels: at the disc, or along the veins that leave it to the temporal side."""
+    trunk = eye.veins.trunks.points[[0, 1, 4, 5]].reshape(-1, 2)
     seen = trunk[visible(trunk, camera) & (np.hypot(*(trunk - eye.disc).T) > 0.3)]
-    elsewhere: Array = seen[rng.integers(0, len(seen), count)]
+    roots = np.array(seen[rng.integers(0, len(seen), count)], dtype=np.float64)
     at_disc = rng.random(count) < 0.4
     angle = rng.uniform(0, 2 * np.pi, count)
     disc = eye.disc + 0.5 * eye.disc_radius * np.stack([np.cos(angle), np.sin(angle)], 1)
     at_disc &= visible(disc, camera)
-    elsewhere[at_disc] = disc[at_disc]
-    roots: Array = elsewhere
+    roots[at_disc] = disc[at_disc]
     return roots

@@ -24,7 +24,7 @@ LARGEST_RADIUS = 0.14
 Window = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]
 """Members (m,) of a group, and the columns (m, k) and rows (m, k) of the square of pixels around each."""
 
-_WINDOWS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+_WINDOWS = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 
 class Raster:
@@ -82,11 +82,12 @@ class Raster:
         end: NDArray[np.floating],
         radius: NDArray[np.floating],
         strength: NDArray[np.floating] | float = 1.0,
+        softness: float = 0.0,
     ) -> None:
         """Draw M straight strokes, the parts of curved vessels, with maximum where they overlap.
 
-        start, end: (M, 2), radius: (M,) half the calibre, strength: (M,); eye units. A stroke thinner than a
-        pixel covers it in proportion to its calibre.
+        start, end: (M, 2), radius: (M,) half the calibre, strength: (M,); eye units; softness: half the width
+        of the edge as a share of the radius. A stroke thinner than a pixel covers it in proportion.
         """
         start, end = self.pixels(start), self.pixels(end)
         radius = np.asarray(radius, np.float32) * np.float32(self.scale)
@@ -94,7 +95,8 @@ class Raster:
         along = end - start
         length = np.hypot(along[:, 0], along[:, 1]) + np.float32(1e-6)
         centre = 0.5 * (start + end)
-        reach = radius + 0.5 * length + 1.0
+        edge = np.maximum(softness * radius, np.float32(0.5))
+        reach = radius + edge + 0.5 * length + 0.5
         unit = along / length[:, None]
         half = 0.5 * length
         full = np.minimum(2 * radius, 1)
@@ -111,7 +113,9 @@ class Raster:
             across *= across
             across += beyond
             np.sqrt(across, out=across)
-            cover = np.subtract((radius[group] + np.float32(0.5))[:, None, None], across, out=across)
+            cover = np.subtract((radius[group] + edge[group])[:, None, None], across, out=across)
+            if softness:
+                cover /= 2 * edge[group, None, None]
             np.maximum(cover, 0, out=cover)
             np.minimum(cover, full[group, None, None], out=cover)
             cover *= strength[group, None, None]
@@ -153,14 +157,14 @@ class Raster:
     def _windows(self, layer: Floats, centre: Floats, reach: Floats) -> list[Window]:
         """Group what lies on the layer by the size of its square of pixels: (members, columns, rows)."""
         side = layer.shape[0]
-        need = np.searchsorted(_WINDOWS, np.minimum(reach, self.margin - 2))
-        on = (
-            (centre > self.margin - 2 - reach[:, None]) & (centre < side - self.margin + 2 + reach[:, None])
-        ).all(1)
+        inner, outer = self.margin - 2, side - self.margin + 2
+        near = (centre > inner - reach[:, None]) & (centre < outer + reach[:, None])
+        on = np.flatnonzero(near[:, 0] & near[:, 1])
+        need = np.searchsorted(_WINDOWS, np.minimum(reach[on], inner))
         groups = []
-        for size in np.unique(need[on]):
-            half = min(_WINDOWS[size], self.margin - 2)
-            members = np.flatnonzero(on & (need == size))
+        for size in np.flatnonzero(np.bincount(need)):
+            half = min(_WINDOWS[size], inner)
+            members = on[need == size]
             corner = np.clip(np.floor(centre[members]).astype(np.intp), half, side - 1 - half)
             span = np.arange(-half, half + 1)
             groups.append((members, corner[:, :1] + span, corner[:, 1:] + span))

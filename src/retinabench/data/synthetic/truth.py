@@ -161,9 +161,11 @@ def _lesion_counts(grade: int, rng: np.random.Generator) -> dict[str, int]:
     if grade == 1:
         counts["microaneurysm"] = int(rng.integers(1, 9))
         return counts
-    burden = rng.random() ** (0.8 if grade == 2 else 0.5)  # how advanced the disease is within its grade
+    # How advanced the disease is within its grade; some of grade 2 has only just left grade 1.
+    early = grade == 2 and rng.random() < 0.15
+    burden = 0.1 * rng.random() if early else rng.random() ** 0.6
     counts["microaneurysm"] = int(rng.integers(5, 12) + 20 * burden)
-    haemorrhages = int(5 + 14 * burden)
+    haemorrhages = int(5 + 15 * burden)
     if grade == 3:
         many = rng.random() < 0.6
         if many:
@@ -173,8 +175,12 @@ def _lesion_counts(grade: int, rng: np.random.Generator) -> dict[str, int]:
     flames = int(rng.binomial(haemorrhages - 2, 0.3)) + 1
     counts["flame_haemorrhage"] = flames
     counts["blot_haemorrhage"] = haemorrhages - flames
-    counts["hard_exudate"] = int(rng.integers(15, 40) + 110 * burden) if rng.random() < 0.75 else 0
-    counts["cotton_wool_spot"] = int(rng.integers(1, 4) + 3 * burden) if rng.random() < 0.55 else 0
+    counts["hard_exudate"] = (
+        int(rng.integers(10, 30) + 120 * burden) if rng.random() < 0.45 + 0.45 * burden else 0
+    )
+    counts["cotton_wool_spot"] = (
+        int(rng.integers(1, 3) + 4 * burden) if rng.random() < 0.35 + 0.4 * burden else 0
+    )
     if grade == 4:
         sign = rng.choice(["vessels", "preretinal", "vitreous", "both"], p=[0.45, 0.15, 0.15, 0.25])
         counts["new_vessels"] = int(rng.integers(1, 4)) if sign in ("vessels", "both") else 0

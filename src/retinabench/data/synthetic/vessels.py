@@ -27,7 +27,7 @@ class Branches:
     def strokes(self, raster: Raster, calibre: Array | float, strength: Array | float) -> tuple[Array, ...]:
         """Return start, end, half calibre and strength of the living parts, as coarse as the canvas bears."""
         step = self.points[:, 1] - self.points[:, 0]
-        stride = max(1, int(2.4 / (raster.scale * np.median(np.hypot(step[:, 0], step[:, 1])))))
+        stride = max(1, int(2.4 / (raster.scale * np.hypot(step[:, 0], step[:, 1]).mean())))
         thin = slice(None, None, stride)
         points, alive = self.points[:, thin], self.alive[:, thin]
         keep = alive[:, 1:] & alive[:, :-1]
@@ -37,11 +37,15 @@ class Branches:
 
 
 def draw_branches(
-    raster: Raster, layer: Floats, *parts: tuple[Branches, Array | float, Array | float]
+    raster: Raster,
+    layer: Floats,
+    *parts: tuple[Branches, Array | float, Array | float],
+    softness: float = 0.0,
 ) -> None:
     """Draw (branches, calibre factor, strength) on one layer, with maximum where they overlap."""
     strokes = [branches.strokes(raster, calibre, strength) for branches, calibre, strength in parts]
-    raster.strokes(layer, *(np.concatenate(column) for column in zip(*strokes, strict=True)))
+    start, end, radius, shade = (np.concatenate(column) for column in zip(*strokes, strict=True))
+    raster.strokes(layer, start, end, radius, shade, softness)
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,7 @@ def divide(
         radius,
         1.3 * tortuosity,
         points,
+        taper=0.75,
     )
     return Branches(
         young.points, young.heading, young.radius, young.alive & parent.alive[mother, at][:, None]
@@ -153,21 +158,21 @@ def _grow_tree(
     jitter = rng.standard_normal((8, 4))
     up = np.array([1, -1, 1, -1, 1, -1, 1, -1.0])
     heading = up * (np.array([1.42, 1.42, 2.0, 2.0, 0.45, 0.45, 2.9, 1.70]) + 0.17 * jitter[:, 0])
-    final = up * (np.array([-0.22, -0.22, 2.5, 2.5, 0.05, 0.05, 3.1, 1.35]) + 0.15 * jitter[:, 1])
-    bend = np.array([0.60, 0.60, 0.5, 0.5, 0.25, 0.25, 0.3, 0.5]) * np.exp(0.10 * jitter[:, 2])
+    final = up * (np.array([-0.28, -0.28, 2.5, 2.5, 0.05, 0.05, 3.1, 1.35]) + 0.15 * jitter[:, 1])
+    bend = np.array([0.70, 0.70, 0.5, 0.5, 0.25, 0.25, 0.3, 0.5]) * np.exp(0.13 * jitter[:, 2])
     length = np.array([2.1, 2.1, 0.8, 0.8, 0.55, 0.55, 0.5, 0.9])
     calibre = radius * np.array([1, 1, 0.70, 0.70, 0.36, 0.36, 0.42, 0.48]) * np.exp(0.10 * jitter[:, 3])
     spread = 0.06 * rng.standard_normal((8, 2))
     start = disc + disc_radius * (np.array([-0.12, 0.0]) + 0.10 * up[:, None] * np.array([0, 1]) + spread)
     trunks = grow(rng, start, heading, final, bend, length, calibre, tortuosity, points=140, taper=0.68)
-    branches = divide(rng, trunks, 7, (0.35, 0.95), tortuosity, 60)
-    twigs = divide(rng, branches, 2, (0.14, 0.46), 1.2 * tortuosity, 24)
+    branches = divide(rng, trunks, 7, (0.35, 0.95), tortuosity, 44)
+    twigs = divide(rng, branches, 2, (0.14, 0.46), 1.2 * tortuosity, 16)
     return Vessels((trunks, branches, twigs))
 
 
 def grow_choroid(rng: np.random.Generator) -> Branches:
     """Grow the wide pale choroidal vessels that shine through a thinly pigmented fundus."""
-    count = 130
+    count = 170
     start = rng.uniform(-1.3, 1.1, (count, 2))
     toward = np.arctan2(start[:, 1], start[:, 0] + 0.3) + rng.normal(0, 0.45, count)
     return grow(
@@ -177,7 +182,7 @@ def grow_choroid(rng: np.random.Generator) -> Branches:
         toward + rng.normal(0, 0.6, count),
         0.4,
         rng.uniform(0.3, 0.8, count),
-        rng.uniform(0.009, 0.019, count),
+        rng.uniform(0.007, 0.015, count),
         1.2,
         points=32,
         taper=0.4,
