@@ -103,7 +103,7 @@ def score(
             file=predictions.source,
             cure="Scores are of the test split; leave the column 'split' out if all images belong to it.",
         )
-    values, name = referral_uncertainty(test, uncertainty)
+    values, name = referral_uncertainty(test, uncertainty, exact=rules == "published")
     notes = [*test.notes, f"referral is ordered by: {_spoken(name)}", *_notes(test, values, name)]
     if rules == "published":
         from retinabench.scores import published_sets
