@@ -133,6 +133,15 @@ def test_one_class_has_no_auroc_and_says_why():
     assert "3 positive and 0 negative" in curve.why
 
 
+def test_a_curve_says_where_a_class_runs_out():
+    curve = referral_curve([1, 0, 0, 0], [0.9, 0.1, 0.2, 0.3], [4.0, 1, 2, 3], "auroc")
+    assert np.isnan(curve.value[1:]).all()
+    assert "10 images" in curve.why
+    curve = referral_curve([1, 0, 0, 0], [0.9, 0.1, 0.2, 0.3], [4.0, 1, 2, 3], "sensitivity")
+    assert curve.why.startswith("undefined at 3 of 4 counts")
+    assert curve.positives.tolist() == [1, 0, 0, 0]
+
+
 def test_a_constant_uncertainty_is_the_expectation_over_random_orders():
     y, p, _ = big(50)
     u = np.zeros(50)

@@ -27,6 +27,7 @@ SETS = ("in_domain", "shifted", "joint", "balanced")
 NULL_DRAWS = 200
 REFERRED = (0.0, 0.5, 0.7)
 MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
+CONTROL_CURVES = ("accuracy", "nll", "auroc")
 
 Floats = NDArray[np.float64]
 
@@ -198,7 +199,29 @@ def _score_set(
         "referral": {
             metric: {f"{r:g}": _number(curve.at(r)) for r in REFERRED} for metric, curve in curves.items()
         },
+        "retained": {f"{r:g}": _classes(curves["accuracy"], r) for r in REFERRED},
+        "controls": {
+            "random": _control(cases, np.zeros(len(cases)), whole),
+            "oracle": _control(cases, cases.error, whole),
+        },
     }
+
+
+def _classes(curve: referral.Curve, referred: float) -> dict[str, float | None]:
+    """Retained images of each class (their weight) where this fraction is referred: the reason of a null."""
+    k = int(np.flatnonzero(curve.referred >= referred - 1e-9)[0]) if curve.referred[-1] >= referred else -1
+    return {
+        "positives": _number(curve.positives[k]) if k >= 0 else None,
+        "negatives": _number(curve.negatives[k]) if k >= 0 else None,
+    }
+
+
+def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], w: Weighted) -> dict[str, float | None]:
+    """Summaries of the same answers referred at random or errors first, for the same axes."""
+    other = Cases(cases.label, cases.prob, uncertainty).weighted(w.weight)
+    values = {f"referral_{metric}_area": referral.area_of(other, metric) for metric in CONTROL_CURVES}
+    values |= {name: SCORES[name](other) for name in ("rc_index", "aurc", "e_aurc", "augrc")}
+    return {name: _number(value) for name, value in values.items()}
 
 
 def _calibration(w: Weighted, seed: int) -> dict[str, float | None]:
