@@ -146,6 +146,13 @@ def test_one_image_is_enough():
     json.dumps(found, allow_nan=False)
 
 
+def test_any_metadata_is_valid_json():
+    p = rb.Predictions(["a"], [1], [0.7], metadata={"lr": float("nan"), "when": np.float32(1), "x": object()})
+    found = rb.score(p, bootstrap=0).to_dict()
+    json.dumps(found, allow_nan=False)
+    assert found["metadata"]["lr"] is None
+
+
 def test_notes_say_it_aloud():
     p = rb.Predictions(["a", "b", "c"], [0, 1, 1], [0.0, 1.0, 0.4])
     notes = " ".join(rb.score(p, bootstrap=0, uncertainty="epistemic").notes)

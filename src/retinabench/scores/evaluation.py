@@ -64,7 +64,7 @@ class Scores:
             "bootstrap": self.bootstrap,
             "seed": self.seed,
             "source": self.source,
-            "metadata": json.loads(json.dumps(dict(self.metadata), default=str)),
+            "metadata": _plain(self.metadata),
             "notes": list(self.notes),
             "sets": {name: dict(values) for name, values in self.sets.items()},
         }
@@ -118,6 +118,11 @@ def score(
             for set_name, part, part_values in _sets(test, values)
         }
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), test.metadata, test.source)
+
+
+def _plain(metadata: Mapping[str, Any]) -> Any:
+    """Whatever a file said of itself, as valid JSON: NaN and infinity are None, other objects their text."""
+    return json.loads(json.dumps(dict(metadata), default=str), parse_constant=lambda _: None)
 
 
 def _spoken(name: str) -> str:

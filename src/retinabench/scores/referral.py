@@ -93,7 +93,7 @@ def curve_of(w: Weighted, metric: str) -> Curve:
     return Curve(
         metric=metric,
         rules="corrected",
-        referred=np.maximum(1 - retained[::-1], 0.0),
+        referred=np.arange(len(retained)) / len(retained),
         value=value[::-1],
         area=float(value[counts].mean()) if counts.any() else np.nan,
         positives=w.retained_positives[::-1],
