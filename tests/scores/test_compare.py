@@ -15,8 +15,9 @@ from sklearn.metrics import roc_auc_score
 import retinabench as rb
 from retinabench.errors import InputError
 from retinabench.scores.auroc_variance import auroc_difference
-from retinabench.scores.compare import compare, difference_p_value, holm, rank, ranks
+from retinabench.scores.compare import compare, difference_p_value, holm
 from retinabench.scores.intervals import cluster_codes, replicate_weight
+from retinabench.scores.leaderboard import rank, ranks
 
 FAST = ("accuracy", "auroc", "nll", "referral_accuracy_area")
 
