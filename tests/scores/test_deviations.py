@@ -7,7 +7,7 @@ import pytest
 
 from conftest import shared_path
 from retinabench.predictions import Predictions
-from retinabench.scores import classification, published, shift
+from retinabench.scores import classification, published, published_figures, shift
 from retinabench.scores.calibration import reliability
 from retinabench.scores.evaluation import score
 from retinabench.scores.referral import referral_curve
@@ -145,7 +145,7 @@ def test_d12_seeds():
 
     inputs = json.loads(shared_path("golden", "retina", "seed_aggregation.json").read_text())["inputs"]
     values = [row["d/auroc"] for row in inputs]
-    assert published.aggregate(values)[2] == pytest.approx(0.1067, abs=5e-5)
+    assert published_figures.aggregate(values)[2] == pytest.approx(0.1067, abs=5e-5)
     assert aggregate(values).error == pytest.approx(0.1169, abs=5e-5)
     assert np.isnan(aggregate([*values, None]).mean)
 
@@ -153,7 +153,7 @@ def test_d12_seeds():
 def test_d13_roc():
     roc = classification.Roc(np.array([0, 0.1, 1]), np.array([0.0, 0.6, 1]), np.array([np.inf, 0.7, 0.1]))
     # 0.38 is nearer to 0.1 than to 1
-    grid, theirs, _ = published.average_roc([(roc.false_positive_rate, roc.sensitivity)])
+    grid, theirs, _ = published_figures.average_roc([(roc.false_positive_rate, roc.sensitivity)])
     assert theirs[19] == pytest.approx(0.60)
     assert grid[19] == pytest.approx(0.38)
     assert average_roc([roc], [0.38])[1][0] == pytest.approx(0.72, abs=5e-3)
@@ -161,8 +161,8 @@ def test_d13_roc():
 
 def test_d14_drawn_lines():
     curves = golden("referral_plot_lines")["in_plain_retention_accuracy_arr"]
-    x, twice = published.drawn_line(curves, "accuracy")
-    _, once = published.drawn_line(curves, "accuracy", no_oracle=False)
+    x, twice = published_figures.drawn_line(curves, "accuracy")
+    _, once = published_figures.drawn_line(curves, "accuracy", no_oracle=False)
     assert (once[-1], twice[-1]) == pytest.approx((0.848, 0.773), abs=5e-4)
     assert x[-1] == pytest.approx(0.33, abs=5e-3)
 

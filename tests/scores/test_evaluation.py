@@ -140,6 +140,14 @@ def test_an_interval_of_a_rarely_defined_score_is_withheld():
     assert "5 %" in entry["why"]
 
 
+def test_a_single_patient_has_no_interval():
+    p = rb.Predictions(["a", "b"], [1, 0], [0.7, 0.2], patient_id=["x", "x"])
+    entry = rb.score(p, bootstrap=10).to_dict()["sets"]["in_domain"]["scores"]["accuracy"]
+    assert entry["value"] == 1
+    assert entry["low"] is None
+    assert "single patient" in entry["why"]
+
+
 def test_one_image_is_enough():
     found = rb.score(rb.Predictions(["a"], [1], [0.7]), bootstrap=5).to_dict()
     assert found["sets"]["in_domain"]["scores"]["accuracy"]["value"] == 1
