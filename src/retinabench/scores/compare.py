@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.errors import InputError, nearest
 from retinabench.predictions import Predictions
-from retinabench.scores.evaluation import RULES, why_undefined
+from retinabench.scores.evaluation import RULES
 from retinabench.scores.intervals import MAX_UNDEFINED, percentile_interval
 from retinabench.scores.paired import PairedSet, align, paired_sets
-from retinabench.scores.table import Score
+from retinabench.scores.table import Score, why_undefined
 from retinabench.scores.uncertainty import referral_uncertainty
 
 Floats = NDArray[np.float64]
