@@ -171,18 +171,24 @@ def ece(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> float:
     The model says 0 where the two classes tie. Sums run over the images in their order, as does the original's; its
     last sum runs in packets of four, which decides the last bit.
     """
+    count, right, sure = ece_bins(label, prob, bins)
+    held = count > 0
+    count, right, sure = count[held], right[held], sure[held]
+    return float(_packet_sum(count / count.sum() * np.abs(right / count - sure / count)))
+
+
+def ece_bins(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> NDArray[np.float32]:
+    """(3, bins): images, right answers and summed confidence of every bin."""
     one = np.float32(1)
     p = np.asarray(prob).astype(np.float32)
     answer = p > one - p
     confidence = np.where(answer, p, one - p)
     number = np.clip(np.floor(confidence * np.float32(bins)).astype(np.intp), 0, bins - 1)
-    count, right, sure = np.zeros((3, bins), np.float32)
-    np.add.at(count, number, one)
-    np.add.at(right, number, (answer == (np.asarray(label) == 1)).astype(np.float32))
-    np.add.at(sure, number, confidence)
-    held = count > 0
-    count, right, sure = count[held], right[held], sure[held]
-    return float(_packet_sum(count / count.sum() * np.abs(right / count - sure / count)))
+    sums = np.zeros((3, bins), np.float32)
+    np.add.at(sums[0], number, one)
+    np.add.at(sums[1], number, (answer == (np.asarray(label) == 1)).astype(np.float32))
+    np.add.at(sums[2], number, confidence)
+    return sums
 
 
 def _packet_sum(terms: NDArray[np.float32]) -> np.float32:
