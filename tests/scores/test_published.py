@@ -150,9 +150,9 @@ def test_joint_and_balanced(case):
 @pytest.mark.parametrize("case", ["a", "b"])
 def test_ece_to_the_last_bit(case, bins):
     z = golden("ece")
-    assert (
-        published.ece(z[f"in_{case}_y_true"], z[f"in_{case}_y_pred"], bins) == z[f"out_{case}_ece_bins{bins}"]
-    )
+    y, p = z[f"in_{case}_y_true"], z[f"in_{case}_y_pred"]
+    assert published.ece(y, p, bins) == z[f"out_{case}_ece_bins{bins}"]
+    np.testing.assert_array_equal(published.ece_bins(y, p, bins)[0], z[f"out_{case}_counts_bins{bins}"])
 
 
 def test_rebalanced_aptos():
@@ -187,6 +187,22 @@ def test_decomposition(case):
     z = golden(f"decomp_{case}")
     for name, values in published.decompose(z["in_mc_samples"]).items():
         np.testing.assert_allclose(values, z[f"out_np_{name}"], rtol=0, atol=1e-12, err_msg=name)
+
+
+def test_binary_entropy():
+    z = golden("binary_entropy")
+    found = published.binary_entropy(z["in_p"])
+    np.testing.assert_allclose(found, z["out_np"], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(found, z["out_tf"], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found, z["out_jax32"], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", ["joint_equal", "joint_severity_like"])
+def test_joint_arrays_per_image(case):
+    z = golden(case)
+    y, p = z["out_joint_y_true"], z["out_joint_y_pred"]
+    np.testing.assert_allclose(published.losses(y, p), z["out_joint_nll_arr"], rtol=1e-12, atol=1e-13)
+    np.testing.assert_array_equal(y == (p > 0.5), z["out_joint_accuracy_arr"])
 
 
 def test_average_roc_reads_the_nearest_point():
