@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -162,6 +163,16 @@ def test_a_curve_says_where_a_class_runs_out():
     curve = referral_curve([1, 0, 0, 0], [0.9, 0.1, 0.2, 0.3], [4.0, 1, 2, 3], "sensitivity")
     assert curve.why.startswith("undefined at 3 of 4 counts")
     assert curve.positives.tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "nll", "brier", "prevalence"])
+def test_means_are_exactly_the_expectation_over_random_tie_breaking(metric):
+    y, p, u = np.array([1, 0, 1, 0, 1, 1]), np.array([0.9, 0.8, 0.3, 0.1, 0.6, 0.2]), [0, 1, 1, 1, 1, 2.0]
+    values = []
+    for order in itertools.permutations(range(4)):
+        distinct = np.array([0, *(1 + np.array(order) / 10), 2])
+        values.append(referral_curve(y, p, distinct, metric).value)
+    np.testing.assert_allclose(referral_curve(y, p, u, metric).value, np.mean(values, axis=0), atol=1e-14)
 
 
 def test_a_constant_uncertainty_is_the_expectation_over_random_orders():
