@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import retinabench as rb
-from retinabench import formats
+from retinabench import file_columns, file_csv
 from retinabench.errors import InputError
 
 FORMATS = ("parquet", "csv", "npz")
@@ -314,13 +314,13 @@ def test_legal_variants(folder, content):
 
 def test_files_that_are_too_large_are_refused_before_they_are_read(folder, monkeypatch):
     rows = "".join(f"i{k},{k % 2},0.5\n" for k in range(3000)).encode()
-    monkeypatch.setattr(formats, "MAX_ROWS", 2000)
-    monkeypatch.setattr(formats, "MAX_VALUES", 8000)
-    monkeypatch.setattr(formats.pa.csv, "read_csv", None)  # never called
+    monkeypatch.setattr(file_columns, "MAX_ROWS", 2000)
+    monkeypatch.setattr(file_columns, "MAX_VALUES", 8000)
+    monkeypatch.setattr(file_csv.pa.csv, "read_csv", None)  # never called
     refused(
         folder, b"image_id,label,prob\n" + rows, "holds 3,001 rows of 1 samples, more than are scored at once"
     )
-    monkeypatch.setattr(formats, "MAX_CSV_BYTES", 100)
+    monkeypatch.setattr(file_csv, "MAX_CSV_BYTES", 100)
     refused(folder, b"image_id,label,prob\n" + rows, "is larger than")
     ids = [f"i{k}" for k in range(3000)]
     sink = io.BytesIO()
@@ -391,3 +391,20 @@ def test_paths_that_are_no_files(tmp_path):
             rb.read_predictions(path)
     with pytest.raises(InputError, match=r"cannot write '\.txt'"):
         rb.write_predictions(rb.Predictions(["a"], [0], [0.5]), tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_odd_metadata_and_ids(kind, tmp_path):
+    path = tmp_path / f"x.{kind}"
+    given_ = rb.Predictions(["a"], [0], [0.5], metadata={"seed": np.int64(3), "when": tmp_path})
+    rb.write_predictions(given_, path)
+    if kind != "csv":
+        assert rb.read_predictions(path).metadata["seed"] == 3
+    odd = rb.Predictions(["a\udcff"], [0], [0.5])
+    try:
+        rb.write_predictions(odd, path)
+    except InputError as error:
+        message = str(error)
+    else:
+        message = rb.read_predictions(path).image_id[0]
+    assert "Unicode" in message or message == "a\udcff"

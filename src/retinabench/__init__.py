@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from retinabench.formats import read_predictions, write_predictions
     from retinabench.predictions import Predictions
-    from retinabench.scores.compare import compare, rank
+    from retinabench.scores.compare import compare
     from retinabench.scores.evaluate import evaluate
     from retinabench.scores.evaluation import Scores, score
+    from retinabench.scores.leaderboard import rank
     from retinabench.scores.referral import referral_curve
     from retinabench.scores.transfer import transfer
 
@@ -41,7 +42,7 @@ _HOME = {
     "Scores": "retinabench.scores.evaluation",
     "compare": "retinabench.scores.compare",
     "evaluate": "retinabench.scores.evaluate",
-    "rank": "retinabench.scores.compare",
+    "rank": "retinabench.scores.leaderboard",
     "read_predictions": "retinabench.formats",
     "referral_curve": "retinabench.scores.referral",
     "score": "retinabench.scores.evaluation",

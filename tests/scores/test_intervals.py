@@ -58,6 +58,12 @@ def test_draws_do_not_depend_on_the_order_of_the_rows():
     np.testing.assert_allclose(moved, draws, rtol=1e-12)
 
 
+def test_one_patient_has_no_interval():
+    draws = cluster_bootstrap(lambda w: np.array([w.sum(), 1.0]), ["a", "a"], replicates=20)
+    assert draws.shape == (20, 2)
+    assert np.isnan(percentile_interval(draws)).all()
+
+
 def test_the_variance_of_a_total_is_the_closed_form():
     """Var of the resampled total = G * population variance of the cluster totals; 4,000 draws: relative SE 2.2 %."""
     draws = cluster_bootstrap(mean_and_total, PATIENT, replicates=4000)[:, 1]
@@ -90,15 +96,21 @@ def test_ids_of_mixed_types_and_missing_ids():
 def test_percentile_interval_is_the_quantiles_of_defined_draws():
     draws = np.random.default_rng(1).normal(size=(1000, 2))
     low, high = percentile_interval(draws, 0.9)
-    np.testing.assert_allclose([low, high], np.quantile(draws, [0.05, 0.95], axis=0))
+    np.testing.assert_allclose([low, high], np.quantile(draws, [0.05, 0.95], axis=0, method="weibull"))
     some, many = draws.copy(), draws.copy()
     some[:50, 0], many[:51, 0] = np.nan, np.nan
     low, high = percentile_interval(some)
-    assert low[0] == np.quantile(some[50:, 0], 0.025)
+    assert low[0] == np.quantile(some[50:, 0], 0.025, method="weibull")
     low, high = percentile_interval(many)
     assert np.isnan([low[0], high[0]]).all()
     assert np.isfinite([low[1], high[1]]).all()
     assert percentile_interval(draws[:, 0])[0].shape == ()
+
+
+def test_ends_are_order_statistics_that_leave_out_the_nominal_share():
+    """39 draws and one more from the same distribution: the next falls outside the extremes in 2 of 40 cases."""
+    assert [float(end) for end in percentile_interval(np.arange(39.0))] == pytest.approx([0, 38])
+    assert [float(end) for end in percentile_interval(np.arange(79.0))] == pytest.approx([1, 77])
 
 
 def test_bca_agrees_with_scipy():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn import metrics
 from retinabench.errors import InputError
 from retinabench.scores.cases import Cases
 from retinabench.scores.referral import METRICS, curve_of, referral_curve
+from scores.shared_inputs import big, images
 
 
 def retained_weights(u, w):
@@ -51,29 +53,6 @@ def by_sklearn(metric, y, p, r):
         of = 1 if metric == "sensitivity" else 0
         return np.average((p > 0.5)[y == of] == of, weights=r[y == of]) if (y == of).any() else np.nan
     raise AssertionError(metric)
-
-
-@st.composite
-def images(draw, most=30):
-    """Small sets with every kind of tie, weight and order."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    n = draw(st.integers(1, most))
-    y = rng.integers(0, 2, n)
-    p = rng.integers(0, 9, n) / 8 if draw(st.booleans()) else rng.random(n)
-    kind = draw(st.sampled_from(["entropy", "coarse entropy", "free", "few", "constant"]))
-    u = {
-        "entropy": -np.abs(p - 0.5),
-        "coarse entropy": -np.round(np.abs(p - 0.5), 1),
-        "free": rng.random(n),
-        "few": rng.integers(0, 4, n).astype(float),
-        "constant": np.zeros(n),
-    }[kind]
-    w = {"unit": np.ones(n), "whole": rng.integers(0, 4, n).astype(float), "any": rng.random(n) * 3}[
-        draw(st.sampled_from(["unit", "whole", "any"]))
-    ]
-    if w.sum() == 0:
-        w = np.ones(n)
-    return y, p, u, w
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -123,13 +102,6 @@ def test_only_the_order_of_the_uncertainty_counts(metric, case):
     np.testing.assert_allclose(a.value, b.value, atol=1e-12)
 
 
-def big(n, seed=0):
-    rng = np.random.default_rng(seed)
-    y = (rng.random(n) < 0.19).astype(int)
-    p = 1 / (1 + np.exp(-rng.normal(2 * y - 2, 1.5)))
-    return y, p, rng
-
-
 @pytest.mark.parametrize("uncertainty", ["entropy", "free", "ties"])
 def test_auroc_at_any_count_of_an_eyepacs_sized_set(uncertainty):
     y, p, rng = big(42_670)
@@ -146,6 +118,28 @@ def test_auroc_at_any_count_of_an_eyepacs_sized_set(uncertainty):
         assert abs(curve.value[len(y) - retained] - truth) < 1e-12
 
 
+@pytest.mark.parametrize("uncertainty", ["entropy", "free", "ties"])
+def test_auroc_of_a_large_balanced_set(uncertainty):
+    """Fractional weights on many images: cumulated sums must not lose what the pairs add."""
+    y, p, rng = big(20_000, seed=2)
+    u = {"entropy": -np.abs(p - 0.5), "free": rng.random(len(y)), "ties": np.round(rng.random(len(y)), 2)}[
+        uncertainty
+    ]
+    w = np.where(rng.random(len(y)) < 0.07, 13.2857, 1.0)
+    cases = Cases(y, p, u)
+    weighted = cases.weighted(w)
+    value = curve_of(weighted, "auroc").value[::-1]
+    for mass in rng.choice(weighted.mass[100:], 8):
+        kept = u <= cases.uncertainty[cases.ends[np.searchsorted(weighted.mass, mass) - 1]]
+        block, fraction = weighted.locate(np.array([mass]))
+        assert fraction[0] == 1
+        truth = metrics.roc_auc_score(y[kept], p[kept], sample_weight=w[kept])
+        total, _ = cases.pairs.cumulate(weighted.weight)
+        here = total[block[0] + 1] / (w[kept] @ (y[kept] == 1) * (w[kept] @ (y[kept] == 0)))
+        assert here == pytest.approx(truth, abs=1e-12)
+    assert len(value) == round(w.sum())
+
+
 def test_area_is_the_mean_over_counts_with_ten_of_each_class():
     y, p, rng = big(300)
     curve = referral_curve(y, p, rng.random(300), "auroc")
@@ -160,6 +154,25 @@ def test_one_class_has_no_auroc_and_says_why():
     assert np.isnan(curve.value).all()
     assert np.isnan(curve.area)
     assert "3 positive and 0 negative" in curve.why
+
+
+def test_a_curve_says_where_a_class_runs_out():
+    curve = referral_curve([1, 0, 0, 0], [0.9, 0.1, 0.2, 0.3], [4.0, 1, 2, 3], "auroc")
+    assert np.isnan(curve.value[1:]).all()
+    assert "10 images" in curve.why
+    curve = referral_curve([1, 0, 0, 0], [0.9, 0.1, 0.2, 0.3], [4.0, 1, 2, 3], "sensitivity")
+    assert curve.why.startswith("undefined at 3 of 4 counts")
+    assert curve.positives.tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "nll", "brier", "prevalence"])
+def test_means_are_exactly_the_expectation_over_random_tie_breaking(metric):
+    y, p, u = np.array([1, 0, 1, 0, 1, 1]), np.array([0.9, 0.8, 0.3, 0.1, 0.6, 0.2]), [0, 1, 1, 1, 1, 2.0]
+    values = []
+    for order in itertools.permutations(range(4)):
+        distinct = np.array([0, *(1 + np.array(order) / 10), 2])
+        values.append(referral_curve(y, p, distinct, metric).value)
+    np.testing.assert_allclose(referral_curve(y, p, u, metric).value, np.mean(values, axis=0), atol=1e-14)
 
 
 def test_a_constant_uncertainty_is_the_expectation_over_random_orders():

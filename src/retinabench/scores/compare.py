@@ -1,4 +1,4 @@
-"""Is one model better than another, on the same images? Paired differences, Holm's correction, ranks.
+"""Is one model better than another, on the same images? Paired differences and Holm's correction.
 
 >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
 [0.03, 0.06, 0.06]
@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.errors import InputError, nearest
 from retinabench.predictions import Predictions
-from retinabench.scores.evaluation import RULES, why_undefined
+from retinabench.scores.evaluation import RULES
 from retinabench.scores.intervals import MAX_UNDEFINED, percentile_interval
 from retinabench.scores.paired import PairedSet, align, paired_sets
-from retinabench.scores.table import Score
+from retinabench.scores.table import Score, why_undefined
 from retinabench.scores.uncertainty import referral_uncertainty
 
 Floats = NDArray[np.float64]
@@ -79,7 +78,7 @@ def compare(
         raise InputError(f"{bootstrap} bootstrap replicates", cure="Ask for 0 (no intervals) or more.")
     first, second = align([a, b])
     names = a.source or "a", b.source or "b"
-    notes = _notes([first, second], names, uncertainty)
+    notes = notes_on([first, second], names, uncertainty)
     if rules == "published":
         table = _published(first, second, scores, sets, uncertainty, seed)
         return Comparison(
@@ -94,88 +93,8 @@ def compare(
         seed=seed,
         workers=workers,
     )
-    found = {one.name: {**_counts(one), "scores": _differences(one, level)} for one in paired}
+    found = {one.name: {**counts(one), "scores": _differences(one, level)} for one in paired}
     return Comparison(*names, rules, bootstrap, seed, level, found, notes)
-
-
-@dataclass(frozen=True)
-class Leaderboard:
-    """Several models ranked on the same images; `to_dict` for JSON.
-
-    sets: {set: {images, patients, positives, scores: {name: {direction, models: {model: {value, low, high,
-    first, rank, rank_low, rank_high}}, pairs: [{a, b, difference, low, high, p, p_holm}]}}}}.
-    `first` is the share of replicates in which the model is the best (ties shared), `rank` its mean rank over them.
-    """
-
-    models: tuple[str, ...]
-    bootstrap: int
-    seed: int
-    level: float
-    sets: Mapping[str, Any]
-    notes: tuple[str, ...] = field(default=())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain dictionaries, lists, text, numbers and None."""
-        return {
-            "schema": "retinabench.leaderboard/1",
-            **vars(self),
-            "models": list(self.models),
-            "notes": list(self.notes),
-        }
-
-
-def rank(
-    models: Mapping[str, Predictions],
-    bootstrap: int = 1000,
-    seed: int = 0,
-    *,
-    scores: Sequence[str] | None = None,
-    sets: Sequence[str] | None = None,
-    uncertainty: str = "auto",
-    level: float = 0.95,
-    workers: int = 1,
-) -> Leaderboard:
-    """Rank models on the same images: values, intervals, how often each is first, and all pairs with Holm's correction.
-
-    models: {name: predictions}, two or more. The patients of a replicate are the same for all models. Holm's correction
-    runs over the pairs of one score on one set. A score without a better direction (such as prevalence) is not ranked.
-    """
-    if len(models) < 2:
-        raise InputError(f"{len(models)} model to rank", cure="Name two or more.")
-    names = tuple(models)
-    aligned = align(list(models.values()))
-    paired = paired_sets(
-        aligned,
-        scores=scores,
-        sets=sets,
-        uncertainty=uncertainty,
-        bootstrap=bootstrap,
-        seed=seed,
-        workers=workers,
-    )
-    table = {
-        one.name: {
-            **_counts(one),
-            "scores": {
-                score.name: _ranked(names, score, one.point[:, k], one.draws[:, :, k], level)
-                for k, score in enumerate(one.scores)
-                if score.direction != "neither"
-            },
-        }
-        for one in paired
-    }
-    return Leaderboard(names, bootstrap, seed, level, table, _notes(aligned, names, uncertainty))
-
-
-def ranks(draws: ArrayLike, higher_is_better: bool) -> Floats:
-    """Ranks (R, M) of M models in each draw, 1 = best, ties shared by their mean; NaN rows where any is undefined."""
-    values = np.asarray(draws, np.float64)
-    values = values if higher_is_better else -values
-    better = (values[:, None, :] > values[:, :, None]).sum(axis=2)
-    equal = (values[:, None, :] == values[:, :, None]).sum(axis=2)
-    out = better + (equal + 1) / 2.0
-    out[~np.isfinite(values).all(axis=1)] = np.nan
-    return np.asarray(out)
 
 
 def holm(p_values: ArrayLike) -> Floats:
@@ -214,13 +133,13 @@ def _differences(one: PairedSet, level: float) -> dict[str, Any]:
     for k, score in enumerate(one.scores):
         a, b = one.point[:, k]
         entry: dict[str, Any] = {
-            "a": _number(a),
-            "b": _number(b),
-            "difference": _number(a - b),
-            "low": _number(low[k]),
-            "high": _number(high[k]),
-            "p": _number(p[k]),
-            "p_holm": _number(adjusted[k]),
+            "a": number_or_none(a),
+            "b": number_or_none(b),
+            "difference": number_or_none(a - b),
+            "low": number_or_none(low[k]),
+            "high": number_or_none(high[k]),
+            "p": number_or_none(p[k]),
+            "p_holm": number_or_none(adjusted[k]),
             "better": _better(score, a - b, adjusted[k], 1 - level),
             "version": score.version,
         }
@@ -237,53 +156,6 @@ def _better(score: Score, difference: float, p: float, alpha: float) -> str | No
     if score.direction == "neither" or not p < alpha or difference == 0:
         return None
     return "a" if (difference > 0) == (score.direction == "higher") else "b"
-
-
-def _ranked(
-    names: tuple[str, ...], score: Score, point: Floats, draws: Floats, level: float
-) -> dict[str, Any]:
-    """draws: (R, M), point: (M,)."""
-    if not len(draws):
-        draws = np.full((1, len(names)), np.nan)
-    places = ranks(draws, score.direction == "higher")
-    low, high = percentile_interval(draws, level)
-    rank_low, rank_high = percentile_interval(places, level)
-    defined = places[np.isfinite(places).all(axis=1)]
-    best = defined == defined.min(axis=1, keepdims=True) if len(defined) else defined
-    first = (
-        (best / best.sum(axis=1, keepdims=True)).mean(axis=0) if len(defined) else np.full(len(names), np.nan)
-    )
-    mean = defined.mean(axis=0) if len(defined) else first
-    models = {
-        name: {
-            "value": _number(point[k]),
-            "low": _number(low[k]),
-            "high": _number(high[k]),
-            "first": _number(first[k]),
-            "rank": _number(mean[k]),
-            "rank_low": _number(rank_low[k]),
-            "rank_high": _number(rank_high[k]),
-        }
-        for k, name in enumerate(names)
-    }
-    pairs = list(combinations(range(len(names)), 2))
-    differences = [draws[:, i] - draws[:, j] for i, j in pairs]
-    p = np.array([difference_p_value(values) for values in differences])
-    listed = []
-    for (i, j), values, raw, adjusted in zip(pairs, differences, p, holm(p), strict=True):
-        ends = percentile_interval(values, level)
-        listed.append(
-            {
-                "a": names[i],
-                "b": names[j],
-                "difference": _number(point[i] - point[j]),
-                "low": _number(float(ends[0])),
-                "high": _number(float(ends[1])),
-                "p": _number(raw),
-                "p_holm": _number(adjusted),
-            }
-        )
-    return {"direction": score.direction, "models": models, "pairs": listed}
 
 
 def _published(
@@ -315,11 +187,13 @@ def _published(
     return table
 
 
-def _counts(one: PairedSet) -> dict[str, Any]:
+def counts(one: PairedSet) -> dict[str, Any]:
+    """What a set holds."""
     return {"images": one.images, "patients": one.patients, "positives": one.positives}
 
 
-def _notes(models: Sequence[Predictions], names: Sequence[str], uncertainty: str) -> tuple[str, ...]:
+def notes_on(models: Sequence[Predictions], names: Sequence[str], uncertainty: str) -> tuple[str, ...]:
+    """What a reader of a comparison must know of its inputs."""
     notes = []
     if all(model.patient_id is None for model in models):
         notes.append("no patient_id: every image is its own cluster, intervals may be too narrow")
@@ -333,5 +207,6 @@ def _notes(models: Sequence[Predictions], names: Sequence[str], uncertainty: str
     return tuple(notes)
 
 
-def _number(value: float) -> float | None:
+def number_or_none(value: float) -> float | None:
+    """JSON has no NaN."""
     return float(value) if np.isfinite(value) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,21 +12,13 @@ from numpy.typing import NDArray
 
 from retinabench.errors import InputError, nearest
 from retinabench.predictions import Predictions
-from retinabench.scores import calibration, precision, referral
-from retinabench.scores.cases import EPS, Cases, Weighted
-from retinabench.scores.intervals import cluster_bootstrap, percentile_interval
-from retinabench.scores.recalibration import calibration_line_of
-from retinabench.scores.shift import balanced_weight
-from retinabench.scores.table import SCORES, Score
+from retinabench.scores.cases import EPS
+from retinabench.scores.sets import describe, image_sets
 from retinabench.scores.table import why_undefined as why_undefined
 from retinabench.scores.uncertainty import referral_uncertainty
 
 SCHEMA = "retinabench.scores/1"
 RULES = ("corrected", "published")
-SETS = ("in_domain", "shifted", "joint", "balanced")
-NULL_DRAWS = 200
-REFERRED = (0.0, 0.5, 0.7)
-MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
 
 Floats = NDArray[np.float64]
 
@@ -63,7 +55,7 @@ class Scores:
             "bootstrap": self.bootstrap,
             "seed": self.seed,
             "source": self.source,
-            "metadata": json.loads(json.dumps(dict(self.metadata), default=str)),
+            "metadata": _plain(self.metadata),
             "notes": list(self.notes),
             "sets": {name: dict(values) for name, values in self.sets.items()},
         }
@@ -103,7 +95,7 @@ def score(
             file=predictions.source,
             cure="Scores are of the test split; leave the column 'split' out if all images belong to it.",
         )
-    values, name = referral_uncertainty(test, uncertainty)
+    values, name = referral_uncertainty(test, uncertainty, exact=rules == "published")
     notes = [*test.notes, f"referral is ordered by: {_spoken(name)}", *_notes(test, values, name)]
     if rules == "published":
         from retinabench.scores import published_sets
@@ -113,10 +105,15 @@ def score(
         bootstrap = 0
     else:
         sets = {
-            set_name: _score_set(set_name, part, part_values, bootstrap, seed, level, workers)
-            for set_name, part, part_values in _sets(test, values)
+            images.name: describe(images, bootstrap, seed, level, workers)
+            for images in image_sets(test, values)
         }
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), test.metadata, test.source)
+
+
+def _plain(metadata: Mapping[str, Any]) -> Any:
+    """Whatever a file said of itself, as valid JSON: NaN and infinity are None, other objects their text."""
+    return json.loads(json.dumps(dict(metadata), default=str), parse_constant=lambda _: None)
 
 
 def _spoken(name: str) -> str:
@@ -136,120 +133,3 @@ def _notes(test: Predictions, values: Floats, name: str) -> list[str]:
     if distinct < len(values):
         notes.append(f"{len(values)} images have {distinct} distinct uncertainties: ties are shared evenly")
     return notes
-
-
-def _sets(test: Predictions, values: Floats) -> list[tuple[str, Predictions, Floats]]:
-    """The sets that exist: each domain, and both together twice."""
-    found = []
-    for domain in ("in_domain", "shifted"):
-        rows = np.flatnonzero(test.domain == domain)
-        if len(rows):
-            found.append((domain, test.take(rows), values[rows]))
-    if len(found) == 2:
-        found += [("joint", test, values), ("balanced", test, values)]
-    return found
-
-
-def _score_set(
-    name: str, part: Predictions, values: Floats, bootstrap: int, seed: int, level: float, workers: int
-) -> dict[str, Any]:
-    shifted = part.domain == "shifted"
-    cases = Cases(part.label, part.prob, values, shifted if name == "joint" else None)
-
-    def weigh(weight: Floats | None) -> Weighted | None:
-        if name != "balanced":
-            return cases.weighted(weight)
-        both = balanced_weight(shifted, weight)
-        return None if np.isnan(both[0]) else cases.weighted(both)
-
-    scores = [s for s in SCORES.values() if s.sets is None or name in s.sets]
-    whole = weigh(None)
-    assert whole is not None
-    curves = {metric: referral.curve_of(whole, metric) for metric in MAIN_CURVES}
-    point = np.array([_from_curve(s, curves) if _area(s) else s(whole) for s in scores])
-    low = high = np.full(len(scores), np.nan)
-    if bootstrap:
-        # Replicates see AUPRC over referral at a few counts only; their distance from its value there is what counts.
-        coarse = precision.coarse_area(whole, referral.MIN_CLASS)
-
-        def statistic(weight: Floats) -> Floats:
-            w = weigh(weight)
-            if w is None:
-                return np.full(len(scores), np.nan)
-            return np.array(
-                [precision.coarse_area(w, referral.MIN_CLASS) if _coarse(s) else s(w) for s in scores]
-            )
-
-        cluster = part.image_id if part.patient_id is None else part.patient_id
-        draws = cluster_bootstrap(statistic, cluster, replicates=bootstrap, seed=seed, workers=workers)
-        for k, s in enumerate(scores):
-            if _coarse(s):
-                draws[:, k] += point[k] - coarse
-        low, high = percentile_interval(draws, level)
-    return {
-        "images": len(part),
-        "patients": None if part.patient_id is None else len(np.unique(part.patient_id)),
-        "positives": int(part.label.sum()),
-        "scores": {
-            s.name: _entry(s, point[k], low[k], high[k], bootstrap, whole, curves)
-            for k, s in enumerate(scores)
-        },
-        "calibration": _calibration(whole, seed),
-        "referral": {
-            metric: {f"{r:g}": _number(curve.at(r)) for r in REFERRED} for metric, curve in curves.items()
-        },
-    }
-
-
-def _calibration(w: Weighted, seed: int) -> dict[str, float | None]:
-    """The calibration line, the parts of the Brier score, and the ECE that a perfectly calibrated model would show."""
-    values = {f"line_{k}": v for k, v in asdict(calibration_line_of(w)).items()}
-    values |= {f"brier_{k}": v for k, v in asdict(calibration.murphy_of(w)).items() if k != "brier"}
-    for of in ("top_label", "positive_class"):
-        band = calibration.null_band_of(w, of, replicates=NULL_DRAWS, seed=seed)
-        values |= {f"null_ece_{of}_{k}": v for k, v in zip(("mean", "low", "high"), band, strict=True)}
-    return {name: _number(value) for name, value in values.items()}
-
-
-def _area(s: Score) -> bool:
-    return s.name.startswith("referral_")
-
-
-def _coarse(s: Score) -> bool:
-    return s.name == "referral_auprc_area"
-
-
-def _metric(s: Score) -> str:
-    return s.name.removeprefix("referral_").removesuffix("_area")
-
-
-def _from_curve(s: Score, curves: Mapping[str, referral.Curve]) -> float:
-    return curves[_metric(s)].area
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _entry(
-    s: Score,
-    value: float,
-    low: float,
-    high: float,
-    bootstrap: int,
-    w: Weighted,
-    curves: Mapping[str, referral.Curve],
-) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "value": _number(value),
-        "low": _number(low),
-        "high": _number(high),
-        "version": s.version,
-    }
-    if _area(s) and referral.ranks_classes(_metric(s)):
-        entry["reach"] = _number(curves[_metric(s)].reach)
-    if not np.isfinite(value):
-        entry["why"] = why_undefined(s, w)
-    elif bootstrap and not np.isfinite(low):
-        entry["why"] = "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
-    return entry

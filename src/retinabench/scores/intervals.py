@@ -82,18 +82,21 @@ def cluster_bootstrap(
     workers, in any order, gives the same draws, and two models are compared on the same patients.
     workers: threads; more than one needs a statistic that may run in several threads at once.
 
-    Returns (R, K) float64. One weight vector per worker is alive at a time.
+    Returns (R, K) float64, NaN throughout for a single patient: every draw of him is he, which would look like certainty.
+    One weight vector per worker is alive at a time.
 
     Source: Field and Welsh, Bootstrapping clustered data, J. R. Stat. Soc. B 69:369 (2007), the randomised cluster
     bootstrap. Raises `InputError` for fewer than 1 replicate or a negative seed.
     """
     check_draws(replicates, seed)
     codes, clusters = cluster_codes(cluster)
+    if clusters == 1:
+        known = np.asarray(statistic(np.ones(len(codes))), np.float64).reshape(-1)
+        return np.full((replicates, len(known)), np.nan)
 
     def one(replicate: int) -> Floats:
-        return np.asarray(statistic(replicate_weight(codes, clusters, seed, replicate)), np.float64).reshape(
-            -1
-        )
+        weight = replicate_weight(codes, clusters, seed, replicate)
+        return np.asarray(statistic(weight), np.float64).reshape(-1)
 
     return _stacked(one, replicates, workers)
 
@@ -155,10 +158,14 @@ def _stacked(one: Callable[[int], Floats], count: int, workers: int) -> Floats:
 def percentile_interval(draws: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
     """Percentile interval per column: the (1-level)/2 and (1+level)/2 quantiles of the draws.
 
+    The q-quantile of R draws is the q (R + 1)-th of them in order (between two of them linearly): the usual q (R - 1)
+    rule would lose 0.6 % of the coverage at 300 draws.
+
     draws: (R, K) or (R,). Returns (low, high), each (K,) (or 0-dimensional for (R,)). Draws that are not finite are
     undefined (an AUROC of a replicate with one class): up to 5 % of them are left out, beyond that both ends are NaN.
 
-    Source: Efron, Bootstrap methods: another look at the jackknife, Ann. Stat. 7:1 (1979).
+    Sources: Efron, Bootstrap methods: another look at the jackknife, Ann. Stat. 7:1 (1979); Davison and Hinkley,
+    Bootstrap methods and their application (1997), section 5.2.
     """
     values = np.asarray(draws, np.float64)
     columns = values.reshape(len(values), -1)
@@ -213,7 +220,7 @@ def _quantiles(columns: Floats, tails: Floats, level: float, shape: tuple[int, .
     for k, column in enumerate(columns.T):
         known = column[np.isfinite(column)]
         if len(known) and len(known) >= (1 - MAX_UNDEFINED) * len(column) and np.isfinite(tails[k]).all():
-            ends[k] = np.quantile(known, tails[k])
+            ends[k] = np.quantile(known, tails[k], method="weibull")
     return ends[:, 0].reshape(shape), ends[:, 1].reshape(shape)
 
 

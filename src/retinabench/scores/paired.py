@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from retinabench.errors import InputError, nearest
 from retinabench.predictions import Predictions
 from retinabench.scores import precision, referral
-from retinabench.scores.cases import Cases, Weighted
+from retinabench.scores.cases import Weighted
 from retinabench.scores.intervals import cluster_bootstrap
-from retinabench.scores.shift import balanced_weight
+from retinabench.scores.sets import SETS, ImageSet, image_sets
 from retinabench.scores.table import SCORES, Score
 from retinabench.scores.uncertainty import referral_uncertainty
 
 Floats = NDArray[np.float64]
-SETS = ("in_domain", "shifted", "joint", "balanced")
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,41 +112,25 @@ def paired_sets(
         for name in asked or ():
             if name not in known:
                 raise InputError(f"unknown name '{name}'", cure=nearest(name, known))
-    first = models[0]
-    patient = next((m.patient_id for m in models if m.patient_id is not None), None)
     values = [referral_uncertainty(model, uncertainty)[0] for model in models]
-    shifted = first.domain == "shifted"
-    rows = {"in_domain": np.flatnonzero(~shifted), "shifted": np.flatnonzero(shifted)}
-    if shifted.any() and not shifted.all():
-        rows |= {"joint": np.arange(len(first)), "balanced": np.arange(len(first))}
     found = []
-    for name, keep in rows.items():
-        if not len(keep) or (sets is not None and name not in sets):
+    for images in zip(*map(image_sets, models, values), strict=True):
+        one = images[0]
+        chosen = tuple(s for s in one.scores if scores is None or s.name in scores)
+        if not chosen or (sets is not None and one.name not in sets):
             continue
-        chosen = tuple(
-            s
-            for s in SCORES.values()
-            if (s.sets is None or name in s.sets) and (scores is None or s.name in scores)
-        )
-        if not chosen:
-            continue
-        evaluators = [
-            _Evaluator(name, chosen, model.take(keep), value[keep])
-            for model, value in zip(models, values, strict=True)
-        ]
-        found.append(
-            _paired_set(name, chosen, evaluators, first.take(keep), patient, keep, bootstrap, seed, workers)
-        )
+        patients = (each.part.patient_id for each in images)
+        patient = next((ids for ids in patients if ids is not None), None)
+        evaluators = [_Evaluator(each, chosen) for each in images]
+        found.append(_paired_set(one, chosen, evaluators, patient, bootstrap, seed, workers))
     return found
 
 
 def _paired_set(
-    name: str,
+    images: ImageSet,
     chosen: tuple[Score, ...],
     evaluators: list[_Evaluator],
-    part: Predictions,
     patient: NDArray[np.str_] | None,
-    keep: NDArray[np.intp],
     bootstrap: int,
     seed: int,
     workers: int,
@@ -157,13 +140,13 @@ def _paired_set(
 
     draws = np.empty((0, len(evaluators) * len(chosen)))
     if bootstrap:
-        cluster = part.image_id if patient is None else patient[keep]
+        cluster = images.part.image_id if patient is None else patient
         draws = cluster_bootstrap(statistic, cluster, replicates=bootstrap, seed=seed, workers=workers)
     return PairedSet(
-        name,
-        len(part),
-        None if patient is None else len(np.unique(patient[keep])),
-        int(part.label.sum()),
+        images.name,
+        len(images.part),
+        None if patient is None else len(np.unique(patient)),
+        int(images.part.label.sum()),
         chosen,
         np.array([evaluator.point for evaluator in evaluators]),
         draws.reshape(-1, len(evaluators), len(chosen)),
@@ -172,36 +155,29 @@ def _paired_set(
 
 
 class _Evaluator:
-    """All chosen scores of one model on one set: `point` (K,), and (K,) for any weight (N,) of the images."""
+    """The chosen scores of one model on one set: `point` (K,), and (K,) for any weight (N,) of the images."""
 
-    def __init__(self, name: str, scores: tuple[Score, ...], part: Predictions, values: Floats) -> None:
-        self.scores = scores
-        self.shifted = part.domain == "shifted"
-        self.balanced = name == "balanced"
-        self.cases = Cases(part.label, part.prob, values, self.shifted if name == "joint" else None)
-        whole = self._weigh(np.ones(len(part)))
+    def __init__(self, images: ImageSet, scores: tuple[Score, ...]) -> None:
+        self.images, self.scores = images, scores
+        whole = images.weigh()
         assert whole is not None  # a balanced set is made only where both domains are there
         self.whole = whole
         self.point = np.array([score(whole) for score in scores])
         # AUPRC over referral is slow: replicates see it at a few counts, and are moved by what those miss.
         coarse = [k for k, score in enumerate(scores) if score.name == "referral_auprc_area"]
-        self.offset = {k: self.point[k] - precision.coarse_area(whole, referral.MIN_CLASS) for k in coarse}
+        self.offset = {k: self.point[k] - self._coarse(whole) for k in coarse}
 
     def __call__(self, weight: Floats) -> Floats:
-        weighted = self._weigh(weight)
+        weighted = self.images.weigh(weight)
         if weighted is None:
             return np.full(len(self.scores), np.nan)
         return np.array(
             [
-                precision.coarse_area(weighted, referral.MIN_CLASS) + self.offset[k]
-                if k in self.offset
-                else score(weighted)
+                self._coarse(weighted) + self.offset[k] if k in self.offset else score(weighted)
                 for k, score in enumerate(self.scores)
             ]
         )
 
-    def _weigh(self, weight: Floats) -> Weighted | None:
-        if not self.balanced:
-            return self.cases.weighted(weight)
-        both = balanced_weight(self.shifted, weight)
-        return None if np.isnan(both).any() else self.cases.weighted(both)
+    @staticmethod
+    def _coarse(weighted: Weighted) -> float:
+        return precision.coarse_area(weighted, referral.MIN_CLASS)

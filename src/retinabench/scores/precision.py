@@ -93,7 +93,7 @@ class _State:
         self.now[1] = 1e-300  # so that 0 / 0 is 0; lost in the first addition
         self.more = np.zeros((3, self.size))
         self.quotient = np.empty(self.size)
-        self.mixed = np.empty((3, self.size))
+        self.base = self.gain = self.mixed = np.empty((3, 0))
 
     def enter(self, last: int) -> None:
         """Let the images up to `last` enter."""
@@ -101,9 +101,12 @@ class _State:
         self._add(self.now, first, last)
 
     def look_ahead(self, last: int) -> None:
-        """Hold what the images up to `last` would add."""
+        """Hold what the images up to `last` would add, at the probabilities of positives that then are in."""
         self.more[:] = 0
         self._add(self.more, self.entered, last)
+        held = np.flatnonzero(self.now[2] + self.more[2])
+        self.base, self.gain = self.now[:, held], self.more[:, held]
+        self.mixed = np.empty((2, len(held)))
 
     def _add(self, masses: Floats, first: int, last: int) -> None:
         if last - first > FEW:
@@ -124,17 +127,21 @@ class _State:
 
     def value(self) -> float:
         """Average precision of the images entered."""
-        return self._value(self.now)
-
-    def value_between(self, fraction: float) -> float:
-        """Average precision with this fraction of what was looked ahead."""
-        np.multiply(self.more, fraction, out=self.mixed)
-        self.mixed += self.now
-        return self._value(self.mixed)
-
-    def _value(self, masses: Floats) -> float:
-        above, called, here = masses
+        above, called, here = self.now
         if not self.size or above[0] <= 0:
             return np.nan
         np.divide(above, called, out=self.quotient)
         return float(here.dot(self.quotient) / above[0])
+
+    def value_between(self, fraction: float) -> float:
+        """Average precision with this fraction of what was looked ahead."""
+        if not self.mixed.size:
+            return np.nan
+        np.multiply(self.gain[:2], fraction, out=self.mixed)
+        self.mixed += self.base[:2]
+        above, called = self.mixed
+        positives = above[0]
+        if positives <= 0:
+            return np.nan
+        np.divide(above, called, out=called)
+        return float((self.base[2].dot(called) + fraction * self.gain[2].dot(called)) / positives)

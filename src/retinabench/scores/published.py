@@ -171,18 +171,24 @@ def ece(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> float:
     The model says 0 where the two classes tie. Sums run over the images in their order, as does the original's; its
     last sum runs in packets of four, which decides the last bit.
     """
+    count, right, sure = ece_bins(label, prob, bins)
+    held = count > 0
+    count, right, sure = count[held], right[held], sure[held]
+    return float(_packet_sum(count / count.sum() * np.abs(right / count - sure / count)))
+
+
+def ece_bins(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> NDArray[np.float32]:
+    """(3, bins): images, right answers and summed confidence of every bin."""
     one = np.float32(1)
     p = np.asarray(prob).astype(np.float32)
     answer = p > one - p
     confidence = np.where(answer, p, one - p)
     number = np.clip(np.floor(confidence * np.float32(bins)).astype(np.intp), 0, bins - 1)
-    count, right, sure = np.zeros((3, bins), np.float32)
-    np.add.at(count, number, one)
-    np.add.at(right, number, (answer == (np.asarray(label) == 1)).astype(np.float32))
-    np.add.at(sure, number, confidence)
-    held = count > 0
-    count, right, sure = count[held], right[held], sure[held]
-    return float(_packet_sum(count / count.sum() * np.abs(right / count - sure / count)))
+    sums = np.zeros((3, bins), np.float32)
+    np.add.at(sums[0], number, one)
+    np.add.at(sums[1], number, (answer == (np.asarray(label) == 1)).astype(np.float32))
+    np.add.at(sums[2], number, confidence)
+    return sums
 
 
 def _packet_sum(terms: NDArray[np.float32]) -> np.float32:
@@ -249,48 +255,3 @@ def binary_entropy(p: ArrayLike) -> NDArray[np.floating]:
     with np.errstate(divide="ignore", invalid="ignore"):
         no, yes = np.log1p(-p) * (1 - p), np.log(p) * p
     return np.asarray(-(np.where(p == 1, 0, no) + np.where(p == 0, 0, yes))).astype(p.dtype)
-
-
-def aggregate(values: ArrayLike) -> tuple[float, float]:
-    """Mean and standard error over seeds, std with ddof 0 over sqrt(n): too small by sqrt((n-1)/n)."""
-    v = np.asarray([x for x in np.asarray(values, object).tolist() if x is not None], np.float64)
-    return float(v.mean()), float(v.std() / np.sqrt(len(v)))
-
-
-def drawn_line(curves: ArrayLike, metric: str, no_oracle: bool = True) -> tuple[Floats, Floats]:
-    """x and y of the line the released plot draws from (seeds, M) curves.
-
-    no_oracle (the default there) takes the oracle's share off once more, although the arrays hold none. Long curves
-    are thinned to about 500 points; accuracy loses its last 100 drawn points, NLL its last 5 %.
-    """
-    arrays = np.asarray(curves, np.float64)
-    if no_oracle:
-        expert = np.arange(arrays.shape[1]) / arrays.shape[1]
-        arrays = (arrays - expert) / (1 - expert)
-    if arrays.shape[1] > 500:
-        arrays = arrays[:, :: max(2, int(arrays.shape[1] / 500))]
-    x, y = np.arange(arrays.shape[1]) / arrays.shape[1], arrays.mean(axis=0)
-    if metric == "accuracy":
-        return x[:-100], y[:-100]
-    if metric == "nll":
-        cut = int(len(x) * 0.95)
-        return x[:cut], y[:cut]
-    return x, y
-
-
-def average_roc(curves: list[tuple[ArrayLike, ArrayLike]]) -> tuple[Floats, Floats, Floats]:
-    """Grid (51,), mean sensitivity and its standard error (ddof 1) over seeds.
-
-    curves: one (false positive rates, sensitivities) per seed; each is read at the point *nearest* in false positive
-    rate to 0, 0.02, … 1, not interpolated.
-    """
-    grid = np.arange(0, 1.02, 0.02)
-    read = []
-    for rate, sensitivity in curves:
-        nearest_point = np.abs(np.asarray(rate)[None, :] - grid[:, None]).argmin(axis=1)
-        read.append(np.asarray(sensitivity, np.float64)[nearest_point])
-    values = np.array(read)
-    error = (
-        values.std(axis=0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.full(len(grid), np.nan)
-    )
-    return grid, values.mean(axis=0), error

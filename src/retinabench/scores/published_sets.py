@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from retinabench.predictions import Predictions
 from retinabench.scores import published
 from retinabench.scores.referral import Curve
+from retinabench.scores.sets import REFERRED
 
 Floats = NDArray[np.float64]
-REFERRED = (0.0, 0.5, 0.7)
 
 
 def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def _fit(w: Weighted, design: Floats, offset: Floats) -> tuple[float, ...]:
 
     def loss(b: Floats) -> float:
         z = offset + design @ b
-        return float(w.weight @ (np.logaddexp(0, z) - y * z))
+        return float(w.weight @ np.logaddexp(0, np.where(y == 1, -z, z)))
 
     now = loss(beta)
     for _ in range(ROUNDS):
@@ -72,7 +72,7 @@ def _fit(w: Weighted, design: Floats, offset: Floats) -> tuple[float, ...]:
         except np.linalg.LinAlgError:
             return undefined
         scale = 1.0
-        while (then := loss(beta + scale * step)) > now + 1e-12 * abs(now) and scale > 1e-8:
+        while not (then := loss(beta + scale * step)) <= now + 1e-12 * abs(now) and scale > 1e-8:
             scale /= 2
         beta, now = beta + scale * step, then
         if not np.isfinite(beta).all() or np.abs(beta).max() > 1e3:

@@ -1,0 +1,179 @@
+"""The four sets of a predictions file, and what is said of each: scores, intervals, curves, controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.predictions import Predictions
+from retinabench.scores import calibration, precision, referral
+from retinabench.scores.cases import Cases, Weighted
+from retinabench.scores.intervals import cluster_bootstrap, percentile_interval
+from retinabench.scores.recalibration import calibration_line_of
+from retinabench.scores.shift import balanced_weight
+from retinabench.scores.table import SCORES, Score, why_undefined
+
+SETS = ("in_domain", "shifted", "joint", "balanced")
+REFERRED = (0.0, 0.5, 0.7)
+MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
+CONTROL_CURVES = ("accuracy", "nll", "auroc")
+NULL_DRAWS = 200
+
+Floats = NDArray[np.float64]
+
+
+class ImageSet:
+    """One of `SETS`: its images sorted for scoring, and how they are weighed."""
+
+    def __init__(self, name: str, part: Predictions, uncertainty: Floats) -> None:
+        self.name, self.part = name, part
+        self.shifted = part.domain == "shifted"
+        self.cases = Cases(part.label, part.prob, uncertainty, self.shifted if name == "joint" else None)
+        self.cluster = part.image_id if part.patient_id is None else part.patient_id
+        self.scores = [s for s in SCORES.values() if s.sets is None or name in s.sets]
+
+    def weigh(self, weight: Floats | None = None) -> Weighted | None:
+        """Weigh every image, 1 where None; None for a replicate of the balanced set without one of the domains."""
+        if self.name != "balanced":
+            return self.cases.weighted(weight)
+        both = balanced_weight(self.shifted, weight)
+        return None if np.isnan(both[0]) else self.cases.weighted(both)
+
+    def draws(self, bootstrap: int, seed: int, workers: int) -> Floats:
+        """(R, K) scores of patient replicates; AUPRC over referral at a few counts only, see `coarse_area`."""
+
+        def statistic(weight: Floats) -> Floats:
+            w = self.weigh(weight)
+            if w is None:
+                return np.full(len(self.scores), np.nan)
+            return np.array(
+                [precision.coarse_area(w, referral.MIN_CLASS) if _coarse(s) else s(w) for s in self.scores]
+            )
+
+        return cluster_bootstrap(statistic, self.cluster, replicates=bootstrap, seed=seed, workers=workers)
+
+
+def image_sets(test: Predictions, uncertainty: Floats) -> list[ImageSet]:
+    """Return the sets that exist: each domain, and both together, as they are and balanced."""
+    found = []
+    for domain in ("in_domain", "shifted"):
+        rows = np.flatnonzero(test.domain == domain)
+        if len(rows):
+            found.append(ImageSet(domain, test.take(rows), uncertainty[rows]))
+    if len(found) == 2:
+        found += [ImageSet(name, test, uncertainty) for name in ("joint", "balanced")]
+    return found
+
+
+def describe(images: ImageSet, bootstrap: int, seed: int, level: float, workers: int) -> dict[str, Any]:
+    """Everything that `score` says of one set, as in its JSON."""
+    whole = images.weigh()
+    assert whole is not None
+    curves = {metric: referral.curve_of(whole, metric) for metric in MAIN_CURVES}
+    point = np.array([curves[_metric(s)].area if _area(s) else s(whole) for s in images.scores])
+    low = high = np.full(len(point), np.nan)
+    if bootstrap:
+        draws = images.draws(bootstrap, seed, workers)
+        for k, s in enumerate(images.scores):
+            if _coarse(
+                s
+            ):  # what counts is the distance of a replicate from the whole, both at the same few counts
+                draws[:, k] += point[k] - precision.coarse_area(whole, referral.MIN_CLASS)
+        low, high = percentile_interval(draws, level)
+    no_interval = "" if not bootstrap else _no_interval(images)
+    part, cases = images.part, images.cases
+    return {
+        "images": len(part),
+        "patients": None if part.patient_id is None else len(np.unique(part.patient_id)),
+        "positives": int(part.label.sum()),
+        "scores": {
+            s.name: _entry(s, point[k], low[k], high[k], no_interval, whole, curves)
+            for k, s in enumerate(images.scores)
+        },
+        "calibration": _calibration(whole, seed),
+        "referral": {
+            metric: {f"{r:g}": _number(curve.at(r)) for r in REFERRED} for metric, curve in curves.items()
+        },
+        "retained": {f"{r:g}": _classes(curves["accuracy"], r) for r in REFERRED},
+        "controls": {
+            "random": _control(cases, np.zeros(len(cases)), whole),
+            "oracle": _control(cases, cases.error, whole),
+        },
+    }
+
+
+def _no_interval(images: ImageSet) -> str:
+    if len(np.unique(images.cluster)) < 2:
+        return "no interval: there is a single patient"
+    return "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
+
+
+def _classes(curve: referral.Curve, referred: float) -> dict[str, float | None]:
+    """Retained images of each class (their weight) where this fraction is referred: the reason of a null."""
+    k = int(np.flatnonzero(curve.referred >= referred - 1e-9)[0]) if curve.referred[-1] >= referred else -1
+    return {
+        "positives": _number(curve.positives[k]) if k >= 0 else None,
+        "negatives": _number(curve.negatives[k]) if k >= 0 else None,
+    }
+
+
+def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], w: Weighted) -> dict[str, float | None]:
+    """Summaries of the same answers referred at random or errors first, for the same axes."""
+    other = Cases(cases.label, cases.prob, uncertainty).weighted(w.weight)
+    values = {f"referral_{metric}_area": referral.area_of(other, metric) for metric in CONTROL_CURVES}
+    values |= {name: SCORES[name](other) for name in ("rc_index", "aurc", "e_aurc", "augrc")}
+    return {name: _number(value) for name, value in values.items()}
+
+
+def _calibration(w: Weighted, seed: int) -> dict[str, float | None]:
+    """The calibration line, the parts of the Brier score, and the ECE that a perfectly calibrated model would show."""
+    values = {f"line_{k}": v for k, v in asdict(calibration_line_of(w)).items()}
+    values |= {f"brier_{k}": v for k, v in asdict(calibration.murphy_of(w)).items() if k != "brier"}
+    for of in ("top_label", "positive_class"):
+        band = calibration.null_band_of(w, of, replicates=NULL_DRAWS, seed=seed)
+        values |= {f"null_ece_{of}_{k}": v for k, v in zip(("mean", "low", "high"), band, strict=True)}
+    return {name: _number(value) for name, value in values.items()}
+
+
+def _area(s: Score) -> bool:
+    return s.name.startswith("referral_")
+
+
+def _coarse(s: Score) -> bool:
+    return s.name == "referral_auprc_area"
+
+
+def _metric(s: Score) -> str:
+    return s.name.removeprefix("referral_").removesuffix("_area")
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _entry(
+    s: Score,
+    value: float,
+    low: float,
+    high: float,
+    no_interval: str,
+    w: Weighted,
+    curves: Mapping[str, referral.Curve],
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "value": _number(value),
+        "low": _number(low),
+        "high": _number(high),
+        "version": s.version,
+    }
+    if _area(s) and referral.ranks_classes(_metric(s)):
+        entry["reach"] = _number(curves[_metric(s)].reach)
+    if not np.isfinite(value):
+        entry["why"] = why_undefined(s, w)
+    elif no_interval and not np.isfinite(low):
+        entry["why"] = no_interval
+    return entry
