@@ -17,6 +17,8 @@ from retinabench.predictions import Predictions
 from retinabench.report import evidence as ev
 from retinabench.report.evidence import Estimate, Floats, SetCase
 from retinabench.report.style import Mark, mark
+from retinabench.scores.cases import Cases
+from retinabench.scores.intervals import percentile_interval
 from retinabench.scores.table import SCORES
 
 Progress = Callable[[str, float], None]
@@ -76,11 +78,6 @@ class Study:
     def get(self, entry: int, name: str, score: str) -> Estimate:
         """Return an estimate, undefined where there is none."""
         return self.estimates.get((entry, name, score), Estimate(np.nan))
-
-    def why(self, entry: int, name: str, score: str) -> str | None:
-        """Return the reason why a score is undefined, as the score gave it."""
-        found = self.files[entry][0]["sets"].get(name, {}).get("scores", {}).get(score, {})
-        return found.get("why")
 
     def first(self, entry: int, name: str) -> SetCase | None:
         """Return the first file of an entry on a set: the one whose pictures and histograms are shown."""
@@ -158,12 +155,13 @@ def gather(
 
 
 def _sets(entries: list[Entry]) -> list[str]:
-    domains = {
-        str(d) for entry in entries for p in entry.predictions for d in np.unique(p.domain[p.split == "test"])
-    }
-    if not domains:
-        raise InputError("no file has test images", column="split", cure="Report needs rows with split 'test'.")
-    return list(ev.SETS) if len(domains) > 1 else [next(iter(domains))]
+    """Return the sets of the report; `joint` where some file holds both domains."""
+    of_files = [set(p.domain[p.split == "test"].tolist()) for entry in entries for p in entry.predictions]
+    found = set().union(*of_files)
+    if not found:
+        raise InputError("no file has test images", column="split", cure="Report needs rows of split 'test'.")
+    sets = [name for name in ev.SETS if name in found]
+    return [*sets, "joint"] if any(len(domains) == 2 for domains in of_files) else sets
 
 
 def _scores(predictions: Predictions, rules: str, bootstrap: int, seed: int) -> dict[str, Any]:
@@ -211,9 +209,10 @@ def _draw_curves(study: Study, i: int, name: str, seed: int) -> None:
     """Fill in the curves of entry `i` on a set, with bands."""
     replicates = min(study.bootstrap, MOST_BAND_DRAWS)
     values, draws = ev.drawn(study.cases[i, name], ev.figures_of, replicates, seed)
-    low, high = ev.percentile_interval(draws.mean(axis=0))
+    low, high = percentile_interval(draws.mean(axis=0))
     start = 0
-    for key, x in (*((metric, ev.GRID) for metric in ev.METRICS), ("roc", ev.GRID), ("observed", np.arange(ev.BINS))):
+    grids: dict[str, Floats] = dict.fromkeys((*ev.METRICS, "roc"), ev.GRID)
+    for key, x in {**grids, "observed": np.arange(ev.BINS, dtype=np.float64)}.items():
         part = slice(start, start + len(x))
         start = part.stop
         study.curves[i, name, key] = Band(x, values[:, part].mean(axis=0), low[part], high[part])
@@ -226,7 +225,7 @@ def _measure_change(study: Study, i: int, seed: int) -> None:
 
     def prepare(case: SetCase) -> Callable[[Floats], Floats]:
         rows = [np.flatnonzero(case.domain == domain) for domain in ("in_domain", "shifted")]
-        parts = [ev.Cases(case.label[r], case.prob[r], case.uncertainty[r]) for r in rows]
+        parts = [Cases(case.label[r], case.prob[r], case.uncertainty[r]) for r in rows]
 
         def statistic(weight: Floats) -> Floats:
             out = []

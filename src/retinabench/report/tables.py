@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from markupsafe import Markup
-from rich.table import Table
 
-from retinabench.report.evidence import SETS, Estimate
-from retinabench.report.marking import plain, place, value
+from retinabench.report.evidence import Estimate
+from retinabench.report.marking import place, plain, value
 from retinabench.report.study import LEAD, Study
 
 
@@ -79,7 +77,9 @@ def score_tables(study: Study) -> list[Sheet]:
 
 
 def _set_title(name: str) -> str:
-    return {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint: in-domain and shifted together"}[name]
+    return {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint: in-domain and shifted together"}[
+        name
+    ]
 
 
 def _score_cell(study: Study, i: int, name: str, score: str, best: bool) -> Cell:

@@ -13,11 +13,15 @@ from markupsafe import Markup
 
 from retinabench.report.evidence import SETS
 from retinabench.report.marking import Place, percent, told, value
-from retinabench.report.style import sentence_list
 from retinabench.report.study import LEAD, Study
+from retinabench.report.style import sentence_list
 
 ON = {"in_domain": "in-domain", "shifted": "on the shifted pictures", "joint": "on both sets together"}
 GOAL = 0.85
+MOST_NAMED = 4
+FEW_ERRORS = 10
+CLEAR = 0.6
+"""An AUROC of shifted against in-domain pictures below this is called slight."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Verdict:
 def verdict(study: Study) -> Verdict:
     """Judge a study; every sentence follows from its intervals."""
     sets = [name for name in study.sets if name != "joint"]
-    makers = (_shift, _referral, _missed, _between, _screening, _notices)
+    makers = (_scarce, _shift, _referral, _missed, _between, _screening, _notices)
     findings = [finding for make in makers for finding in make(study, sets)]
     return Verdict(_answer(study, sets), findings, _caution(study))
 
@@ -89,7 +93,9 @@ def _way(study: Study, signs: dict[str, list[int]]) -> Markup:
     if not ways:
         return Markup("")
     who = "it" if len(study.entries) == 1 else study.entries[i].name
-    return Markup(" On the way from random to a perfect order {} gets {}.").format(who, Markup(" and ").join(ways))
+    return Markup(" On the way from random to a perfect order {} gets {}.").format(
+        who, Markup(" and ").join(ways)
+    )
 
 
 def _shift(study: Study, sets: list[str]) -> list[Finding]:
@@ -113,7 +119,7 @@ def _shift(study: Study, sets: list[str]) -> list[Finding]:
 
 def _referral(study: Study, sets: list[str]) -> list[Finding]:
     i, name = study.leader, study.entries[study.leader].name
-    out = []
+    out: list[Finding] = []
     for on in reversed(sets):
         gain = study.get(i, on, "gain_at_50")
         if not np.isfinite(gain.value):
@@ -164,20 +170,28 @@ def _between(study: Study, sets: list[str]) -> list[Finding]:
     if ahead:
         near = min(ahead, key=lambda i: gaps[i].value)
         said = Place(study.lead_label(near), on, LEAD).whole(gaps[near], style="signed", digits=3)
+        who = _who([names[i] for i in ahead], len(gaps))
         parts.append(
-            Markup("{} is ahead of {}; its lead over {} is {}.").format(
-                name, sentence_list([names[i] for i in ahead]), names[near], said
-            )
+            Markup("{} is ahead of {}; its lead over {} is {}.").format(name, who, names[near], said)
         )
     if level:
-        parts.append(
-            Markup("These pictures cannot tell {} from {}: every interval of that difference includes 0.").format(
-                name, sentence_list([names[i] for i in level])
-            )
+        who = _who([names[i] for i in level], len(gaps))
+        why = (
+            "the interval of that difference includes"
+            if len(level) == 1
+            else "the intervals of these differences include"
         )
+        parts.append(Markup("These pictures cannot tell {} from {}: {} 0.").format(name, who, why))
     where = "Accuracy with half of the pictures referred" + (f", {ON[on]}" if len(study.sets) > 1 else "")
     text = Markup("{}: {}").format(where, Markup(" ").join(parts))
     return [Finding("Between methods.", text)]
+
+
+def _who(names: list[str], of: int) -> Markup:
+    """Name a few methods, count many."""
+    if len(names) <= MOST_NAMED:
+        return sentence_list(names)
+    return Markup("all {} others" if len(names) == of else "{} of {} others").format(len(names), of)
 
 
 def _screening(study: Study, sets: list[str]) -> list[Finding]:
@@ -191,38 +205,60 @@ def _screening(study: Study, sets: list[str]) -> list[Finding]:
         met = [i for i in known if got[i].value >= GOAL and i not in sure]
         best = max(known, key=lambda i: got[i].value)
         said = told(study, best, on, "sensitivity_at_specificity_80")
-        names = [entry.name for entry in study.entries]
-        clauses = []
-        if sure:
-            clauses.append(Markup("met with its whole interval by {}").format(sentence_list([names[i] for i in sure])))
-        if met:
-            clauses.append(Markup("met by the estimate alone for {}").format(sentence_list([names[i] for i in met])))
-        if not clauses:
-            clauses.append(Markup("not met"))
-        sentences.append(
-            Markup("{}, it is {} (at best {}, {}).").format(
-                ON[on][:1].upper() + ON[on][1:], Markup(" and ").join(clauses), said, names[best]
-            )
-        )
+        if len(got) > 1:
+            said = Markup("at best {}, {}").format(said, study.entries[best].name)
+        clauses = [
+            Markup("{} {}").format(kind, _methods(study, found))
+            for kind, found in (("with its whole interval by", sure), ("by the estimate alone for", met))
+            if found
+        ]
+        verb = Markup("met {}").format(Markup(" and ").join(clauses)) if clauses else "not met"
+        where = ON[on][:1].upper() + ON[on][1:]
+        sentences.append(Markup("{}, it is {} (sensitivity {}).").format(where, verb, said))
     if not sentences:
         return []
     rule = "The NHS asks for a sensitivity of 0.85 at a specificity of 0.80 or more."
     return [Finding("The screening standard.", Markup("{} {}").format(rule, Markup(" ").join(sentences)))]
 
 
+def _methods(study: Study, found: list[int]) -> Markup:
+    names = [study.entries[i].name for i in found]
+    if len(names) <= MOST_NAMED:
+        return sentence_list(names)
+    count = len(study.entries)
+    return Markup("all {} methods" if len(names) == count else "{} of {} methods").format(len(names), count)
+
+
+def _scarce(study: Study, sets: list[str]) -> list[Finding]:
+    """Warn where the errors are too few for intervals to be trusted."""
+    few = []
+    for on in sets:
+        case = study.first(study.leader, on)
+        if case is not None and (wrong := int((~case.correct).sum())) < FEW_ERRORS:
+            few.append(f"{wrong} wrong {'answer' if wrong == 1 else 'answers'} {ON[on]}")
+    if not few:
+        return []
+    name = study.entries[study.leader].name
+    text = (
+        "{} gives only {}. Intervals from so few are rough and mostly too narrow: score more pictures first."
+    )
+    return [Finding("Too little to judge.", Markup(text).format(name, " and ".join(few)), "bad")]
+
+
 def _notices(study: Study, sets: list[str]) -> list[Finding]:
     score = study.get(study.leader, "joint", "ood_auroc")
     if len(sets) < 2 or not np.isfinite(score.value):
         return []
+    slightly = "slightly " if score.value < CLEAR else ""
     claim = {
-        1: "is higher on shifted pictures than on in-domain ones",
+        1: f"is {slightly}higher on shifted pictures than on in-domain ones",
         0: "does not tell shifted pictures from in-domain ones",
         -1: "is lower on shifted pictures than on in-domain ones: it does not see the shift coming",
     }[score.sign(0.5)]
     text = Markup("The uncertainty of {} {} (AUROC of shifted against in-domain {}; 0.5 is chance).").format(
         study.entries[study.leader].name, claim, told(study, study.leader, "joint", "ood_auroc")
     )
-    return [Finding("Does it notice the shift?", text, {1: "good", 0: "", -1: "bad"}[score.sign(0.5)])]
+    return [Finding("Does it notice the shift?", text, "bad" if score.sign(0.5) < 0 else "")]
 
 
 def _caution(study: Study) -> Markup:

@@ -13,6 +13,7 @@ from retinabench.report.marking import percent
 from retinabench.report.panels import MOST_BANDS
 from retinabench.report.study import MOST_BAND_DRAWS, Study
 from retinabench.report.tables import Cell, Column, Row, Sheet
+from retinabench.scores.table import SCORES
 
 TERMS = (
     ("AUROC", "The chance that a referable picture gets a higher probability than one that is not; 0.5 is guessing, 1 is perfect."),
@@ -80,7 +81,13 @@ def _standfirst(study: Study) -> str:
 
 
 def _sets_table(study: Study) -> Sheet:
-    columns = [Column("Set", True), Column("Pictures"), Column("Patients"), Column("Referable"), Column("Share")]
+    columns = [
+        Column("Set", True),
+        Column("Pictures"),
+        Column("Patients"),
+        Column("Referable"),
+        Column("Share"),
+    ]
     rows = []
     for name in study.sets:
         block = next((f[0]["sets"][name] for f in study.files if name in f[0]["sets"]), None)
@@ -88,7 +95,12 @@ def _sets_table(study: Study) -> Sheet:
             continue
         patients = block.get("patients")
         share = block["positives"] / block["images"]
-        texts = [f"{block['images']:,}", f"{patients:,}" if patients else "not given", f"{block['positives']:,}", percent(share)]
+        texts = [
+            f"{block['images']:,}",
+            f"{patients:,}" if patients else "not given",
+            f"{block['positives']:,}",
+            percent(share),
+        ]
         rows.append(Row(SETS[name], [Cell(Markup.escape(text)) for text in texts]))
     return Sheet("Test pictures", columns, rows)
 
@@ -108,11 +120,22 @@ def _facts(study: Study) -> list[tuple[str, str]]:
         "published": "published: the scores follow the released Retina Benchmark code, its faults included; figures, and numbers at half referred, follow the corrected rules",
     }
     facts.append(("Rules", rules.get(study.rules, study.rules)))
-    draws = f"95 %, {study.bootstrap:,} bootstrap draws of patients, the same draws for every method" if study.bootstrap else "none asked for"
+    draws = (
+        f"95 %, {study.bootstrap:,} bootstrap draws of patients, the same draws for every method"
+        if study.bootstrap
+        else "none asked for"
+    )
     facts.append(("Intervals", draws))
-    facts.append(("Threshold", "P(referable) > 0.5 for accuracy, sensitivity and specificity unless said otherwise"))
+    facts.append(
+        ("Threshold", "P(referable) > 0.5 for accuracy, sensitivity and specificity unless said otherwise")
+    )
     facts += [("Note", note) for note in _notes(study)]
-    facts.append(("Not assessed", "gradability, macular oedema, ethnicity and age, how human experts err, clinical outcome"))
+    facts.append(
+        (
+            "Not assessed",
+            "gradability, macular oedema, ethnicity and age, how human experts err, clinical outcome",
+        )
+    )
     return facts
 
 
@@ -126,13 +149,13 @@ def _notes(study: Study) -> list[str]:
     for found in study.files:
         for name in study.sets:
             for score, one in found[0]["sets"].get(name, {}).get("scores", {}).items():
-                if one.get("value") is None and one.get("why"):
+                if one.get("why"):
                     label = f"{SETS[name]}: {one['why']}"
-                    if score not in undefined.setdefault(label, []):
-                        undefined[label].append(score)
+                    if SCORES[score].title not in undefined.setdefault(label, []):
+                        undefined[label].append(SCORES[score].title)
     everyone = len(study.entries)
     notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in where.items()]
-    return notes + [f"undefined {label} ({', '.join(scores)})" for label, scores in undefined.items()]
+    return notes + [f"{'; '.join(scores)}, {label}" for label, scores in undefined.items()]
 
 
 def _scores_note(study: Study) -> str:
@@ -143,7 +166,9 @@ def _scores_note(study: Study) -> str:
 
 
 def _roc_text(study: Study) -> str:
-    if all(not np.isfinite(study.get(i, n, "auroc").value) for i in range(len(study.entries)) for n in study.sets):
+    if all(
+        not np.isfinite(study.get(i, n, "auroc").value) for i in range(len(study.entries)) for n in study.sets
+    ):
         return "There are pictures of one class only, so sensitivity and specificity cannot both be known."
     return (
         "A curve that enters the shaded corner meets the standard of the English screening programme (NHS): at least "
@@ -154,7 +179,11 @@ def _roc_text(study: Study) -> str:
 
 def _referral_note(study: Study) -> str:
     draws = min(study.bootstrap, MOST_BAND_DRAWS)
-    bands = f"Bands: 95 % over {draws:,} draws of patients, point by point" if draws else "No bands were asked for"
+    bands = (
+        f"Bands: 95 % over {draws:,} draws of patients, point by point"
+        if draws
+        else "No bands were asked for"
+    )
     if len(study.entries) > MOST_BANDS and draws:
         bands += f", drawn for {study.entries[study.leader].name} alone to keep the figure readable"
     return (
