@@ -18,7 +18,6 @@ from retinabench.report.study import Study
 ImageSource = Callable[[str], NDArray[np.uint8] | None]
 SIDE = 300
 EACH = 6
-GRADES = ("no retinopathy", "mild", "moderate", "severe", "proliferative")
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def _card(case: SetCase, row: int, images: ImageSource | None) -> Card:
     source, width, height = data_uri(picture) if picture is not None else ("", 0, 0)
     grade = None if case.grade is None else int(case.grade[row])
     truth = "referable" if case.label[row] else "not referable"
-    truth = f"Grade {grade} ({GRADES[grade]}), {truth}" if grade is not None else truth.capitalize()
+    truth = truth.capitalize() + (f", grade {grade}" if grade is not None else "")
     wrong = not case.correct[row]
     verdict = "referable" if case.prob[row] > 0.5 else "not referable"
     unit = "" if case.uncertainty_name == "own" else " nats"

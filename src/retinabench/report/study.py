@@ -65,6 +65,7 @@ class Study:
     entries: list[Entry]
     rules: str
     bootstrap: int
+    seed: int
     files: list[list[dict[str, Any]]]
     sets: list[str]
     marks: list[Mark]
@@ -136,7 +137,7 @@ def gather(
         raise InputError(f"two methods are named '{twice}'", cure="Give every method its own name.")
     tell = progress or (lambda _text, _share: None)
     sets = _sets(entries)
-    study = Study(entries, rules, bootstrap, [], sets, [mark(i) for i in range(len(entries))])
+    study = Study(entries, rules, bootstrap, seed, [], sets, [mark(i) for i in range(len(entries))])
     for i, entry in enumerate(entries):
         tell(f"scoring {entry.name}", i / len(entries))
         study.files.append([_scores(p, rules, bootstrap, seed) for p in entry.predictions])

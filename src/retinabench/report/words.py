@@ -17,6 +17,7 @@ from retinabench.scores.table import SCORES
 
 TERMS = (
     ("AUROC", "The chance that a referable picture gets a higher probability than one that is not; 0.5 is guessing, 1 is perfect."),
+    ("Grades", "0 no retinopathy, 1 mild, 2 moderate, 3 severe, 4 proliferative; referable is 2 and above."),
     ("Accuracy", "The share of right answers when P(referable) above 0.5 counts as referable."),
     ("NLL", "Negative log-likelihood in nats: the mean of −ln P(the right answer). Lower is better; sure and wrong costs most."),
     ("ECE, top label", "Expected calibration error: how far confidence in the answer is from the share of right answers, over 15 bins of equal width. Above 0 even for a perfect model in finite samples."),
@@ -112,9 +113,10 @@ def _facts(study: Study) -> list[tuple[str, str]]:
         values = sorted({str(meta[key]) for meta in known if meta.get(key) is not None})
         if values:
             facts.append((term, ", ".join(values)))
-    seeds = [f"{e.name}: {len(e.predictions)}" for e in study.entries if len(e.predictions) > 1]
+    counts = {len(entry.predictions) for entry in study.entries}
+    seeds = ", ".join(f"{entry.name}: {len(entry.predictions)}" for entry in study.entries)
     facts.append(("Methods", ", ".join(entry.name for entry in study.entries)))
-    facts.append(("Seeds", ", ".join(seeds) + " (others 1)" if seeds else "one per method"))
+    facts.append(("Seeds", f"{counts.pop()} per method" if len(counts) == 1 else seeds))
     rules = {
         "corrected": "corrected (the default)",
         "published": "published: the scores follow the released Retina Benchmark code, its faults included; figures, and numbers at half referred, follow the corrected rules",
@@ -215,9 +217,9 @@ def _examples_text(study: Study, pictures: bool) -> str:
 def _repeat_text(study: Study) -> Markup:
     return Markup(
         "Every number of this page is in <code>scores.json</code> and <code>table.csv</code> beside it. The same "
-        "files, rules (<code>{}</code>), bootstrap draws (<code>{}</code>) and seed give the same page, byte for byte. "
-        "To score one file again: <code>retinabench score FILE --rules {} --bootstrap {}</code>."
-    ).format(study.rules, study.bootstrap, study.rules, study.bootstrap)
+        "files, rules (<code>{}</code>), bootstrap draws (<code>{}</code>) and seed (<code>{}</code>) give the same page, byte for byte. "
+        "To score one file again: <code>retinabench score FILE --rules {} --bootstrap {} --seed {}</code>."
+    ).format(study.rules, study.bootstrap, study.seed, study.rules, study.bootstrap, study.seed)
 
 
 FILE_COLUMNS = {
