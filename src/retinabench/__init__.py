@@ -16,18 +16,36 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from retinabench.formats import read_predictions, write_predictions
     from retinabench.predictions import Predictions
+    from retinabench.scores.compare import compare, rank
+    from retinabench.scores.evaluate import evaluate
     from retinabench.scores.evaluation import Scores, score
     from retinabench.scores.referral import referral_curve
+    from retinabench.scores.transfer import transfer
 
 __version__ = "0.1.0"
-__all__ = ["Predictions", "Scores", "read_predictions", "referral_curve", "score", "write_predictions"]
+__all__ = [
+    "Predictions",
+    "Scores",
+    "compare",
+    "evaluate",
+    "rank",
+    "read_predictions",
+    "referral_curve",
+    "score",
+    "transfer",
+    "write_predictions",
+]
 
 _HOME = {
     "Predictions": "retinabench.predictions",
     "Scores": "retinabench.scores.evaluation",
+    "compare": "retinabench.scores.compare",
+    "evaluate": "retinabench.scores.evaluate",
+    "rank": "retinabench.scores.compare",
     "read_predictions": "retinabench.formats",
     "referral_curve": "retinabench.scores.referral",
     "score": "retinabench.scores.evaluation",
+    "transfer": "retinabench.scores.transfer",
     "write_predictions": "retinabench.formats",
 }
 

@@ -13,6 +13,7 @@ from sklearn import metrics
 from retinabench.errors import InputError
 from retinabench.scores.cases import Cases
 from retinabench.scores.referral import METRICS, curve_of, referral_curve
+from scores.shared_inputs import big, images
 
 
 def retained_weights(u, w):
@@ -51,29 +52,6 @@ def by_sklearn(metric, y, p, r):
         of = 1 if metric == "sensitivity" else 0
         return np.average((p > 0.5)[y == of] == of, weights=r[y == of]) if (y == of).any() else np.nan
     raise AssertionError(metric)
-
-
-@st.composite
-def images(draw, most=30):
-    """Small sets with every kind of tie, weight and order."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    n = draw(st.integers(1, most))
-    y = rng.integers(0, 2, n)
-    p = rng.integers(0, 9, n) / 8 if draw(st.booleans()) else rng.random(n)
-    kind = draw(st.sampled_from(["entropy", "coarse entropy", "free", "few", "constant"]))
-    u = {
-        "entropy": -np.abs(p - 0.5),
-        "coarse entropy": -np.round(np.abs(p - 0.5), 1),
-        "free": rng.random(n),
-        "few": rng.integers(0, 4, n).astype(float),
-        "constant": np.zeros(n),
-    }[kind]
-    w = {"unit": np.ones(n), "whole": rng.integers(0, 4, n).astype(float), "any": rng.random(n) * 3}[
-        draw(st.sampled_from(["unit", "whole", "any"]))
-    ]
-    if w.sum() == 0:
-        w = np.ones(n)
-    return y, p, u, w
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -121,13 +99,6 @@ def test_only_the_order_of_the_uncertainty_counts(metric, case):
     a = referral_curve(y, p, u, metric, weight=w)
     b = referral_curve(y, p, np.unique(u, return_inverse=True)[1] ** 3 - 7.0, metric, weight=w)
     np.testing.assert_allclose(a.value, b.value, atol=1e-12)
-
-
-def big(n, seed=0):
-    rng = np.random.default_rng(seed)
-    y = (rng.random(n) < 0.19).astype(int)
-    p = 1 / (1 + np.exp(-rng.normal(2 * y - 2, 1.5)))
-    return y, p, rng
 
 
 @pytest.mark.parametrize("uncertainty", ["entropy", "free", "ties"])

@@ -56,7 +56,7 @@ def brier(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) ->
 
 def accuracy_of(w: Weighted) -> float:
     """Share of right answers."""
-    return 1.0 - w.mean(w.cases.error)
+    return w.mean(~w.cases.error)
 
 
 def nll_of(w: Weighted) -> float:
@@ -141,43 +141,6 @@ def roc_curve(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None
         np.concatenate(([0.0], ranking.cumulate(w.negative) / w.negatives)),
         np.concatenate(([0.0], ranking.cumulate(w.positive) / w.positives)),
         np.concatenate(([np.inf], ranking.values)),
-    )
-
-
-@dataclass(frozen=True)
-class OperatingPoint:
-    """A threshold (positive where prob >= threshold) with its sensitivity and specificity."""
-
-    threshold: float
-    sensitivity: float
-    specificity: float
-
-
-def sensitivity_at_specificity(
-    label: ArrayLike, prob: ArrayLike, specificity: float, weight: ArrayLike | None = None
-) -> OperatingPoint:
-    """Return the point of highest sensitivity among the thresholds with at least this specificity; no interpolation."""
-    roc = roc_curve(label, prob, weight)
-    allowed = np.flatnonzero(1 - roc.false_positive_rate >= specificity - 1e-12)
-    return _point(roc, allowed[_best(roc.sensitivity[allowed], -roc.false_positive_rate[allowed])])
-
-
-def specificity_at_sensitivity(
-    label: ArrayLike, prob: ArrayLike, sensitivity: float, weight: ArrayLike | None = None
-) -> OperatingPoint:
-    """Return the point of highest specificity among the thresholds with at least this sensitivity; no interpolation."""
-    roc = roc_curve(label, prob, weight)
-    allowed = np.flatnonzero(roc.sensitivity >= sensitivity - 1e-12)
-    return _point(roc, allowed[_best(-roc.false_positive_rate[allowed], roc.sensitivity[allowed])])
-
-
-def _best(first: Floats, second: Floats) -> int:
-    return int(np.lexsort((second, first))[-1])
-
-
-def _point(roc: Roc, i: np.intp) -> OperatingPoint:
-    return OperatingPoint(
-        float(roc.threshold[i]), float(roc.sensitivity[i]), float(1 - roc.false_positive_rate[i])
     )
 
 

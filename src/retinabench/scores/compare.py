@@ -1,6 +1,6 @@
 """Is one model better than another, on the same images? Paired differences, Holm's correction, ranks.
 
->>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+>>> holm([0.01, 0.04, 0.03]).round(3).tolist()
 [0.03, 0.06, 0.06]
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,19 @@ from numpy.typing import NDArray
 
 from retinabench.errors import InputError, nearest
 from retinabench.predictions import Predictions
-from retinabench.scores import precision, referral
+from retinabench.scores import calibration, precision, referral
 from retinabench.scores.cases import EPS, Cases, Weighted
 from retinabench.scores.intervals import cluster_bootstrap, percentile_interval
+from retinabench.scores.recalibration import calibration_line_of
 from retinabench.scores.shift import balanced_weight
 from retinabench.scores.table import SCORES, Score
+from retinabench.scores.table import why_undefined as why_undefined
 from retinabench.scores.uncertainty import referral_uncertainty
 
 SCHEMA = "retinabench.scores/1"
 RULES = ("corrected", "published")
 SETS = ("in_domain", "shifted", "joint", "balanced")
+NULL_DRAWS = 200
 REFERRED = (0.0, 0.5, 0.7)
 MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
 
@@ -100,7 +103,7 @@ def score(
             file=predictions.source,
             cure="Scores are of the test split; leave the column 'split' out if all images belong to it.",
         )
-    values, name = referral_uncertainty(test, uncertainty)
+    values, name = referral_uncertainty(test, uncertainty, exact=rules == "published")
     notes = [*test.notes, f"referral is ordered by: {_spoken(name)}", *_notes(test, values, name)]
     if rules == "published":
         from retinabench.scores import published_sets
@@ -191,10 +194,21 @@ def _score_set(
             s.name: _entry(s, point[k], low[k], high[k], bootstrap, whole, curves)
             for k, s in enumerate(scores)
         },
+        "calibration": _calibration(whole, seed),
         "referral": {
             metric: {f"{r:g}": _number(curve.at(r)) for r in REFERRED} for metric, curve in curves.items()
         },
     }
+
+
+def _calibration(w: Weighted, seed: int) -> dict[str, float | None]:
+    """The calibration line, the parts of the Brier score, and the ECE that a perfectly calibrated model would show."""
+    values = {f"line_{k}": v for k, v in asdict(calibration_line_of(w)).items()}
+    values |= {f"brier_{k}": v for k, v in asdict(calibration.murphy_of(w)).items() if k != "brier"}
+    for of in ("top_label", "positive_class"):
+        band = calibration.null_band_of(w, of, replicates=NULL_DRAWS, seed=seed)
+        values |= {f"null_ece_{of}_{k}": v for k, v in zip(("mean", "low", "high"), band, strict=True)}
+    return {name: _number(value) for name, value in values.items()}
 
 
 def _area(s: Score) -> bool:
@@ -239,17 +253,3 @@ def _entry(
     elif bootstrap and not np.isfinite(low):
         entry["why"] = "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
     return entry
-
-
-def why_undefined(s: Score, w: Weighted) -> str:
-    """Say why a score has no value here, with the counts."""
-    label, error = w.cases.label, w.cases.error
-    classes = f"{int(label.sum())} positive and {int((~label).sum())} negative images"
-    needs = {
-        "classes": f"needs both classes; the set has {classes}",
-        "ten": f"needs at least {referral.MIN_CLASS:g} images of each class; the set has {classes}",
-        "positives": f"needs positive images; the set has {classes}",
-        "negatives": f"needs negative images; the set has {classes}",
-        "errors": f"needs right and wrong answers; the set has {int((~error).sum())} right and {int(error.sum())} wrong",
-    }
-    return needs.get(s.needs, "undefined on this set")

@@ -131,7 +131,7 @@ def _enter_area(w: Weighted, metric: str, value: Floats) -> tuple[NDArray[np.boo
 
 
 def _accuracy(w: Weighted) -> Floats:
-    return 1 - w.retained_error / w.points
+    return np.asarray((w.points - w.retained_error) / w.points)
 
 
 def _nll(w: Weighted) -> Floats:

@@ -15,11 +15,13 @@ Brown, Talbert and Talbert (RC-Index).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
 
-from retinabench.scores.cases import Weighted
+from retinabench.scores.cases import Cases, Weighted
 from retinabench.scores.classification import ranked_auroc
 
 Floats = NDArray[np.float64]
@@ -162,6 +164,63 @@ def coverage_at_risk(w: Weighted, risk: float) -> float:
     c, e = _distinct(*risk_curve(w))
     allowed = e[1:] <= risk * c[1:] + 1e-15
     return float(c[1:][allowed].max()) if allowed.any() else 0.0
+
+
+def class_balanced_of(w: Weighted) -> tuple[float, float]:
+    """AURC-BA and AUGRC-BA: risks averaged over the two classes, over the same coverage; NaN with one class.
+
+    AURC-BA averages E_k(c) / c_k, an emptied class counting 0 (dropping it would reward keeping only the easy class);
+    AUGRC-BA averages E_k(c) / n_k. Area by the trapezoid over distinct uncertainties. Source: fd-shifts.
+    """
+    if w.positives <= 0 or w.negatives <= 0:
+        return np.nan, np.nan
+    c = w.mass / w.total
+    keep = np.concatenate(([True], np.diff(c) > 0))
+    selective, generalised = np.zeros(len(c)), np.zeros(len(c))
+    for mass in (w.positive, w.negative):
+        held, wrong = w.block_sums(mass), w.block_sums(mass * w.cases.error)
+        selective += np.divide(wrong, held, out=np.zeros(len(c)), where=held > 0) / 2
+        generalised += wrong / (2 * held[-1])
+    c, selective, generalised = c[keep], selective[keep], generalised[keep]
+    selective[0] = selective[1]
+    aurc, augrc = (float(np.diff(c) @ (r[1:] + r[:-1]) / 2) for r in (selective, generalised))
+    return aurc, augrc
+
+
+@dataclass(frozen=True)
+class Selective:
+    """The summaries of a graded loss, such as NLL per image or the squared error of a grade.
+
+    best_aurc is that of the oracle, the smallest loss retained first; e_aurc = aurc - best_aurc.
+    """
+
+    aurc: float
+    expected_aurc: float
+    best_aurc: float
+    e_aurc: float
+    augrc: float
+    prr: float
+
+
+def selective(loss: ArrayLike, uncertainty: ArrayLike, weight: ArrayLike | None = None) -> Selective:
+    """AURC, AUGRC and PRR of any loss (N,) >= 0 under any uncertainty (N,).
+
+    For losses of 0 and 1 `best_aurc` is the limit of many images, err + (1 - err) ln(1 - err), as in `e_aurc`.
+    """
+    values = np.asarray(loss, np.float64)
+    blank = np.zeros(len(values))
+    w = Cases(blank, blank, uncertainty).weighted(weight)
+    sorted_ = values[w.cases.order]
+    aurc = aurc_of(w, sorted_)
+    if np.isin(values, (0, 1)).all():
+        best = best_aurc(w.mean(sorted_))
+    else:
+        rank = np.argsort(np.argsort(values, kind="stable"), kind="stable")
+        oracle = Cases(blank, blank, rank).weighted(weight)
+        best = aurc_of(oracle, values[oracle.cases.order])
+    return Selective(
+        aurc, expected_aurc_of(w, sorted_), best, aurc - best, augrc_of(w, sorted_), prr_of(w, sorted_)
+    )
 
 
 def _distinct(c: Floats, e: Floats) -> tuple[Floats, Floats]:

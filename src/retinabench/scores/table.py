@@ -19,7 +19,7 @@ class Score:
 
     function: weighted images -> value, NaN where undefined. direction: which way is better. version: raised by any
     change of a number. title: for tables; units are in `docs/scores.md`. needs: what makes it defined ("classes":
-    both classes; "errors": right and wrong answers; "positives", "negatives"). sets: the sets it is given for, all
+    both classes; "ten": ten images of each; "errors": right and wrong answers; "positives", "negatives"). sets: the sets it is given for, all
     where None.
     """
 
@@ -85,3 +85,17 @@ SCORES: dict[str, Score] = _all(
     Score("ood_auroc", shift.ood_auroc_of, "higher", 1, "AUROC, shifted", "domains", ("joint",)),
     Score("ood_auprc", shift.ood_auprc_of, "higher", 1, "AUPRC, shifted", "domains", ("joint",)),
 )
+
+
+def why_undefined(score: Score, w: Weighted) -> str:
+    """Say why a score has no value here, with the counts."""
+    label, error = w.cases.label, w.cases.error
+    classes = f"{int(label.sum())} positive and {int((~label).sum())} negative images"
+    needs = {
+        "classes": f"needs both classes; the set has {classes}",
+        "ten": f"needs at least {referral.MIN_CLASS:g} images of each class; the set has {classes}",
+        "positives": f"needs positive images; the set has {classes}",
+        "negatives": f"needs negative images; the set has {classes}",
+        "errors": f"needs right and wrong answers; the set has {int((~error).sum())} right and {int(error.sum())} wrong",
+    }
+    return needs.get(score.needs, "undefined on this set")

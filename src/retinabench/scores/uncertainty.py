@@ -59,13 +59,21 @@ def decompose(probs: ArrayLike) -> Uncertainty:
 
 
 UNCERTAINTIES = ("total", "epistemic", "aleatoric", "variance", "max_probability")
+DIGITS = 12
 
 
-def referral_uncertainty(predictions: Predictions, name: str = "auto") -> tuple[Floats, str]:
+def referral_uncertainty(
+    predictions: Predictions, name: str = "auto", *, exact: bool = False
+) -> tuple[Floats, str]:
     """Return the (N,) values that order the referral, the largest first, and the name of what they are.
 
     name: one of `UNCERTAINTIES`; "own", the file's column `uncertainty`; or "auto": the file's own column where it
     has one, else total. Raises `InputError` for an unknown name and for "own" without the column.
+
+    Computed values are kept to 12 significant digits (epistemic: of the total), unless `exact`: p = 0.3 and p = 0.7
+    are equally uncertain, and equal samples have no epistemic uncertainty, but in floating point their values differ
+    in the 16th digit, and an order made of rounding errors would look like information. A user's own column is
+    taken as it is.
     """
     if name == "auto":
         name = "total" if predictions.uncertainty is None else "own"
@@ -80,5 +88,16 @@ def referral_uncertainty(predictions: Predictions, name: str = "auto") -> tuple[
         return np.asarray(predictions.uncertainty, np.float64), name
     if name not in UNCERTAINTIES:
         raise InputError(f"unknown uncertainty '{name}'", cure=nearest(name, ("auto", "own", *UNCERTAINTIES)))
-    values: Floats = getattr(decompose(predictions.probs), name)
-    return values, name
+    parts = decompose(predictions.probs)
+    values: Floats = getattr(parts, name)
+    if exact:
+        return values, name
+    return _rounded(values, parts.total if name == "epistemic" else values), name
+
+
+def _rounded(values: Floats, scale: Floats) -> Floats:
+    """Keep `DIGITS` digits of each value, counted from the first digit of its scale."""
+    with np.errstate(divide="ignore"):
+        place = np.where(scale > 0, np.floor(np.log10(scale)), 0.0)
+    unit = 10.0 ** np.maximum(place - DIGITS + 1, -300)
+    return np.asarray(np.round(values / unit) * unit + 0.0)

@@ -1,0 +1,64 @@
+"""A classifier of scikit-learn writes a CSV; retinabench says whether its uncertainty can drive referral.
+
+    python examples/scikit_learn_csv.py [folder]
+
+Any tool that writes such a CSV can stand in for the first half. No image is needed: here the "images" are two dozen
+numbers per eye, drawn at random, two eyes a patient.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+
+import retinabench as rb
+
+folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
+
+# ---------------------------------------------------------------- your side: train, predict, write a table
+
+rng = np.random.default_rng(0)
+patients = 600
+patient = np.repeat(np.arange(patients), 2)
+severity = np.repeat(rng.normal(size=patients), 2) + rng.normal(0, 0.5, 2 * patients)
+features = severity[:, None] * rng.uniform(0, 1, 24) + rng.normal(0, 2, (2 * patients, 24))
+label = (severity > 0.8).astype(int)
+
+train, validation, test = (patient % 3 == k for k in range(3))  # split by patient, never by image
+model = RandomForestClassifier(200, min_samples_leaf=5, random_state=0).fit(features[train], label[train])
+
+path = folder / "predictions.csv"
+with open(path, "w") as table:
+    table.write("image_id,patient_id,label,prob,split\n")
+    for name, rows in (("validation", validation), ("test", test)):
+        prob = model.predict_proba(features[rows])[:, 1]
+        for k, p in zip(np.flatnonzero(rows), prob, strict=True):
+            table.write(f"eye{k},patient{patient[k]},{label[k]},{p},{name}\n")
+
+# ---------------------------------------------------------------------------------------------- our side
+
+predictions = rb.read_predictions(path)
+scores = rb.score(predictions, bootstrap=500).sets["in_domain"]["scores"]
+for name in ("accuracy", "auroc", "failure_auroc", "referral_accuracy_area"):
+    print(
+        f"{name:24s} {scores[name]['value']:.3f}  ({scores[name]['low']:.3f} to {scores[name]['high']:.3f})"
+    )
+
+# The command line does the same:  retinabench score predictions.csv
+
+found = rb.transfer(predictions, target="selective_risk", goal=0.15, delta=0.1, bootstrap=500)
+if found.threshold is None:
+    print("\n".join(found.notes))
+else:
+    realised = found.sets["in_domain"]
+    print(
+        f"\nRefer images of uncertainty above {found.threshold:.3f}: certified on validation that at most 15 %"
+    )
+    print("of the retained are wrong, with 90 % confidence. On the test patients:")
+    for name in ("referral_rate", "selective_risk"):
+        print(
+            f"  {name:15s} {realised[name]['value']:.3f}  ({realised[name]['low']:.3f} to {realised[name]['high']:.3f})"
+        )
+    print(f"  the guarantee: {realised['guarantee']}")
