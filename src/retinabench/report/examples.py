@@ -18,6 +18,7 @@ from retinabench.report.study import Study
 ImageSource = Callable[[str], NDArray[np.uint8] | None]
 SIDE = 300
 EACH = 6
+DARK = 20
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _card(case: SetCase, row: int, images: ImageSource | None) -> Card:
     source, width, height = data_uri(picture) if picture is not None else ("", 0, 0)
     grade = None if case.grade is None else int(case.grade[row])
     truth = "referable" if case.label[row] else "not referable"
-    truth = truth.capitalize() + (f", grade {grade}" if grade is not None else "")
+    truth = truth.capitalize() + (f", grade\u00a0{grade}" if grade is not None else "")
     wrong = not case.correct[row]
     verdict = "referable" if case.prob[row] > 0.5 else "not referable"
     unit = "" if case.uncertainty_name == "own" else " nats"
@@ -88,6 +89,15 @@ def _card(case: SetCase, row: int, images: ImageSource | None) -> Card:
         f"{case.image_id[row]}, {SETS[str(case.domain[row])]}",
         wrong,
     )
+
+
+def _trimmed(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Cut away the black rows and columns around the field of view."""
+    bright = picture.reshape(*picture.shape[:2], -1).max(axis=2) > DARK
+    rows, columns = np.flatnonzero(bright.mean(axis=1) > 0.02), np.flatnonzero(bright.mean(axis=0) > 0.02)
+    if not (rows.size and columns.size):
+        return picture
+    return picture[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
 def _rank(case: SetCase, row: int) -> str:
@@ -107,12 +117,12 @@ def _uncertainty(case: SetCase, row: int) -> str:
     value = float(case.uncertainty[row])
     if case.uncertainty_name == "own":
         return f"{value:.3g}"
-    return "below 0.001" if 0 < value < 0.0005 else plain(value, 3)
+    return "< 0.001" if 0 < value < 0.0005 else plain(value, 3)
 
 
 def data_uri(picture: NDArray[np.uint8]) -> tuple[str, int, int]:
     """Return an (H, W, 3) or (H, W) uint8 picture as a JPEG data URI at most `SIDE` pixels wide or high, and its size."""
-    image = Image.fromarray(np.ascontiguousarray(picture)).convert("RGB")
+    image = Image.fromarray(np.ascontiguousarray(_trimmed(picture))).convert("RGB")
     if max(image.size) > SIDE:
         image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     with io.BytesIO() as out:

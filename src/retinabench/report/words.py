@@ -16,8 +16,8 @@ from retinabench.report.tables import Cell, Column, Row, Sheet
 from retinabench.scores.table import SCORES
 
 TERMS = (
-    ("AUROC", "The chance that a referable picture gets a higher probability than one that is not; 0.5 is guessing, 1 is perfect."),
     ("Grades", "0 no retinopathy, 1 mild, 2 moderate, 3 severe, 4 proliferative; referable is 2 and above."),
+    ("AUROC", "The chance that a referable picture gets a higher probability than one that is not; 0.5 is guessing, 1 is perfect."),
     ("Accuracy", "The share of right answers when P(referable) above 0.5 counts as referable."),
     ("NLL", "Negative log-likelihood in nats: the mean of −ln P(the right answer). Lower is better; sure and wrong costs most."),
     ("ECE, top label", "Expected calibration error: how far confidence in the answer is from the share of right answers, over 15 bins of equal width. Above 0 even for a perfect model in finite samples."),
@@ -87,7 +87,6 @@ def _sets_table(study: Study) -> Sheet:
         Column("Pictures"),
         Column("Patients"),
         Column("Referable"),
-        Column("Share"),
     ]
     rows = []
     for name in study.sets:
@@ -99,8 +98,7 @@ def _sets_table(study: Study) -> Sheet:
         texts = [
             f"{block['images']:,}",
             f"{patients:,}" if patients else "not given",
-            f"{block['positives']:,}",
-            percent(share),
+            f"{block['positives']:,} ({percent(share)})",
         ]
         rows.append(Row(SETS[name], [Cell(Markup.escape(text)) for text in texts]))
     return Sheet("Test pictures", columns, rows)
