@@ -98,7 +98,7 @@ class Study:
     def best(self, name: str, score: str, direction: int) -> int | None:
         """Return the entry whose paired interval against every other one excludes 0 in its favour, if any."""
         known = [i for i in range(len(self.entries)) if np.isfinite(self.get(i, name, score).value)]
-        if len(known) < 2:
+        if len(known) < 2 or self.rules != "corrected":  # draws follow the corrected rules
             return None
         top = max(known, key=lambda i: direction * self.get(i, name, score).value)
         ahead = (self.difference(top, i, name, score).sign() == direction for i in known if i != top)
@@ -184,6 +184,8 @@ def _measure(study: Study, i: int, name: str, seed: int) -> None:
     values, draws = ev.drawn(study.cases[i, name], prepare, study.bootstrap, seed)
     study.draws[i, name] = values, draws
     own = dict(zip(DRAWN, ev.estimates(values, draws), strict=True))
+    if study.rules != "corrected":  # the scores of other rules come from `score` alone, without intervals
+        own = {key: own[key] for key in ev.NUMBERS}
     study.estimates.update({(i, name, key): estimate for key, estimate in own.items()})
     blocks = [found["sets"].get(name) for found in study.files[i]]
     blocks = [block for block in blocks if block is not None]

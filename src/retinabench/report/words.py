@@ -227,14 +227,19 @@ FILE_COLUMNS = {
 
 
 def _files_table(study: Study) -> Sheet:
-    rows = []
+    """Return where every file came from; columns that no file fills are left out."""
+    names, found = [], []
     for entry in study.entries:
         for predictions in entry.predictions:
             meta = {"samples": predictions.samples, **predictions.metadata}
             meta["version"] = meta.get("package_version", meta.get("version", ""))
-            texts = [str(meta.get(key, "")) for key in FILE_COLUMNS]
             source = PurePath(predictions.source).name if predictions.source else ""
-            cells = [Cell(Markup.escape(text), "text wrap") for text in [*texts, source]]
-            rows.append(Row(entry.name, cells))
-    columns = [Column("Method", True)] + [Column(label, True) for label in (*FILE_COLUMNS.values(), "File")]
-    return Sheet("Files", columns, rows)
+            names.append(entry.name)
+            found.append([*(str(meta.get(key, "")) for key in FILE_COLUMNS), source])
+    labels = (*FILE_COLUMNS.values(), "File")
+    filled = [k for k in range(len(labels)) if any(texts[k] for texts in found)]
+    rows = [
+        Row(name, [Cell(Markup.escape(texts[k]), "text wrap") for k in filled])
+        for name, texts in zip(names, found, strict=True)
+    ]
+    return Sheet("Files", [Column("Method", True), *(Column(labels[k], True) for k in filled)], rows)
