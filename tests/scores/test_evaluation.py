@@ -59,6 +59,17 @@ def test_the_json_contract():
     assert near["scores"]["accuracy"]["value"] < near["scores"]["accuracy"]["high"]
 
 
+def test_controls_are_on_the_same_axes():
+    part = rb.score(predictions(), bootstrap=0).to_dict()["sets"]["balanced"]
+    random, oracle = part["controls"]["random"], part["controls"]["oracle"]
+    accuracy, err = part["scores"]["accuracy"]["value"], 1 - part["scores"]["accuracy"]["value"]
+    assert random["referral_accuracy_area"] == pytest.approx(accuracy, abs=1e-12)
+    assert random["augrc"] == pytest.approx(err / 2, abs=1e-12)
+    assert oracle["augrc"] == pytest.approx(err**2 / 2, abs=1e-12)
+    assert random["aurc"] == pytest.approx(err, abs=1e-12)
+    assert part["retained"]["0.5"]["positives"] + part["retained"]["0.5"]["negatives"] == pytest.approx(240)
+
+
 def test_only_sets_that_exist():
     p = predictions()
     for domain in ("in_domain", "shifted"):
@@ -133,6 +144,13 @@ def test_one_image_is_enough():
     found = rb.score(rb.Predictions(["a"], [1], [0.7]), bootstrap=5).to_dict()
     assert found["sets"]["in_domain"]["scores"]["accuracy"]["value"] == 1
     json.dumps(found, allow_nan=False)
+
+
+def test_any_metadata_is_valid_json():
+    p = rb.Predictions(["a"], [1], [0.7], metadata={"lr": float("nan"), "when": np.float32(1), "x": object()})
+    found = rb.score(p, bootstrap=0).to_dict()
+    json.dumps(found, allow_nan=False)
+    assert found["metadata"]["lr"] is None
 
 
 def test_notes_say_it_aloud():

@@ -58,6 +58,12 @@ def test_draws_do_not_depend_on_the_order_of_the_rows():
     np.testing.assert_allclose(moved, draws, rtol=1e-12)
 
 
+def test_one_patient_has_no_interval():
+    draws = cluster_bootstrap(lambda w: np.array([w.sum(), 1.0]), ["a", "a"], replicates=20)
+    assert draws.shape == (20, 2)
+    assert np.isnan(percentile_interval(draws)).all()
+
+
 def test_the_variance_of_a_total_is_the_closed_form():
     """Var of the resampled total = G * population variance of the cluster totals; 4,000 draws: relative SE 2.2 %."""
     draws = cluster_bootstrap(mean_and_total, PATIENT, replicates=4000)[:, 1]

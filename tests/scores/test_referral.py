@@ -117,6 +117,28 @@ def test_auroc_at_any_count_of_an_eyepacs_sized_set(uncertainty):
         assert abs(curve.value[len(y) - retained] - truth) < 1e-12
 
 
+@pytest.mark.parametrize("uncertainty", ["entropy", "free", "ties"])
+def test_auroc_of_a_large_balanced_set(uncertainty):
+    """Fractional weights on many images: cumulated sums must not lose what the pairs add."""
+    y, p, rng = big(20_000, seed=2)
+    u = {"entropy": -np.abs(p - 0.5), "free": rng.random(len(y)), "ties": np.round(rng.random(len(y)), 2)}[
+        uncertainty
+    ]
+    w = np.where(rng.random(len(y)) < 0.07, 13.2857, 1.0)
+    cases = Cases(y, p, u)
+    weighted = cases.weighted(w)
+    value = curve_of(weighted, "auroc").value[::-1]
+    for mass in rng.choice(weighted.mass[100:], 8):
+        kept = u <= cases.uncertainty[cases.ends[np.searchsorted(weighted.mass, mass) - 1]]
+        block, fraction = weighted.locate(np.array([mass]))
+        assert fraction[0] == 1
+        truth = metrics.roc_auc_score(y[kept], p[kept], sample_weight=w[kept])
+        total, _ = cases.pairs.cumulate(weighted.weight)
+        here = total[block[0] + 1] / (w[kept] @ (y[kept] == 1) * (w[kept] @ (y[kept] == 0)))
+        assert here == pytest.approx(truth, abs=1e-12)
+    assert len(value) == round(w.sum())
+
+
 def test_area_is_the_mean_over_counts_with_ten_of_each_class():
     y, p, rng = big(300)
     curve = referral_curve(y, p, rng.random(300), "auroc")
@@ -131,6 +153,15 @@ def test_one_class_has_no_auroc_and_says_why():
     assert np.isnan(curve.value).all()
     assert np.isnan(curve.area)
     assert "3 positive and 0 negative" in curve.why
+
+
+def test_a_curve_says_where_a_class_runs_out():
+    curve = referral_curve([1, 0, 0, 0], [0.9, 0.1, 0.2, 0.3], [4.0, 1, 2, 3], "auroc")
+    assert np.isnan(curve.value[1:]).all()
+    assert "10 images" in curve.why
+    curve = referral_curve([1, 0, 0, 0], [0.9, 0.1, 0.2, 0.3], [4.0, 1, 2, 3], "sensitivity")
+    assert curve.why.startswith("undefined at 3 of 4 counts")
+    assert curve.positives.tolist() == [1, 0, 0, 0]
 
 
 def test_a_constant_uncertainty_is_the_expectation_over_random_orders():

@@ -27,6 +27,7 @@ SETS = ("in_domain", "shifted", "joint", "balanced")
 NULL_DRAWS = 200
 REFERRED = (0.0, 0.5, 0.7)
 MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
+CONTROL_CURVES = ("accuracy", "nll", "auroc")
 
 Floats = NDArray[np.float64]
 
@@ -63,7 +64,7 @@ class Scores:
             "bootstrap": self.bootstrap,
             "seed": self.seed,
             "source": self.source,
-            "metadata": json.loads(json.dumps(dict(self.metadata), default=str)),
+            "metadata": _plain(self.metadata),
             "notes": list(self.notes),
             "sets": {name: dict(values) for name, values in self.sets.items()},
         }
@@ -117,6 +118,11 @@ def score(
             for set_name, part, part_values in _sets(test, values)
         }
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), test.metadata, test.source)
+
+
+def _plain(metadata: Mapping[str, Any]) -> Any:
+    """Whatever a file said of itself, as valid JSON: NaN and infinity are None, other objects their text."""
+    return json.loads(json.dumps(dict(metadata), default=str), parse_constant=lambda _: None)
 
 
 def _spoken(name: str) -> str:
@@ -198,7 +204,29 @@ def _score_set(
         "referral": {
             metric: {f"{r:g}": _number(curve.at(r)) for r in REFERRED} for metric, curve in curves.items()
         },
+        "retained": {f"{r:g}": _classes(curves["accuracy"], r) for r in REFERRED},
+        "controls": {
+            "random": _control(cases, np.zeros(len(cases)), whole),
+            "oracle": _control(cases, cases.error, whole),
+        },
     }
+
+
+def _classes(curve: referral.Curve, referred: float) -> dict[str, float | None]:
+    """Retained images of each class (their weight) where this fraction is referred: the reason of a null."""
+    k = int(np.flatnonzero(curve.referred >= referred - 1e-9)[0]) if curve.referred[-1] >= referred else -1
+    return {
+        "positives": _number(curve.positives[k]) if k >= 0 else None,
+        "negatives": _number(curve.negatives[k]) if k >= 0 else None,
+    }
+
+
+def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], w: Weighted) -> dict[str, float | None]:
+    """Summaries of the same answers referred at random or errors first, for the same axes."""
+    other = Cases(cases.label, cases.prob, uncertainty).weighted(w.weight)
+    values = {f"referral_{metric}_area": referral.area_of(other, metric) for metric in CONTROL_CURVES}
+    values |= {name: SCORES[name](other) for name in ("rc_index", "aurc", "e_aurc", "augrc")}
+    return {name: _number(value) for name, value in values.items()}
 
 
 def _calibration(w: Weighted, seed: int) -> dict[str, float | None]:

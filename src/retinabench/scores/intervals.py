@@ -82,18 +82,21 @@ def cluster_bootstrap(
     workers, in any order, gives the same draws, and two models are compared on the same patients.
     workers: threads; more than one needs a statistic that may run in several threads at once.
 
-    Returns (R, K) float64. One weight vector per worker is alive at a time.
+    Returns (R, K) float64, NaN throughout for a single patient: every draw of him is he, which would look like certainty.
+    One weight vector per worker is alive at a time.
 
     Source: Field and Welsh, Bootstrapping clustered data, J. R. Stat. Soc. B 69:369 (2007), the randomised cluster
     bootstrap. Raises `InputError` for fewer than 1 replicate or a negative seed.
     """
     check_draws(replicates, seed)
     codes, clusters = cluster_codes(cluster)
+    if clusters == 1:
+        known = np.asarray(statistic(np.ones(len(codes))), np.float64).reshape(-1)
+        return np.full((replicates, len(known)), np.nan)
 
     def one(replicate: int) -> Floats:
-        return np.asarray(statistic(replicate_weight(codes, clusters, seed, replicate)), np.float64).reshape(
-            -1
-        )
+        weight = replicate_weight(codes, clusters, seed, replicate)
+        return np.asarray(statistic(weight), np.float64).reshape(-1)
 
     return _stacked(one, replicates, workers)
 

@@ -93,7 +93,7 @@ class _State:
         self.now[1] = 1e-300  # so that 0 / 0 is 0; lost in the first addition
         self.more = np.zeros((3, self.size))
         self.quotient = np.empty(self.size)
-        self.mixed = np.empty((3, self.size))
+        self.mixed = np.empty((2, self.size))
 
     def enter(self, last: int) -> None:
         """Let the images up to `last` enter."""
@@ -124,17 +124,19 @@ class _State:
 
     def value(self) -> float:
         """Average precision of the images entered."""
-        return self._value(self.now)
-
-    def value_between(self, fraction: float) -> float:
-        """Average precision with this fraction of what was looked ahead."""
-        np.multiply(self.more, fraction, out=self.mixed)
-        self.mixed += self.now
-        return self._value(self.mixed)
-
-    def _value(self, masses: Floats) -> float:
-        above, called, here = masses
+        above, called, here = self.now
         if not self.size or above[0] <= 0:
             return np.nan
         np.divide(above, called, out=self.quotient)
         return float(here.dot(self.quotient) / above[0])
+
+    def value_between(self, fraction: float) -> float:
+        """Average precision with this fraction of what was looked ahead."""
+        np.multiply(self.more[:2], fraction, out=self.mixed)
+        self.mixed += self.now[:2]
+        above, called = self.mixed
+        if not self.size or above[0] <= 0:
+            return np.nan
+        np.divide(above, called, out=self.quotient)
+        here = self.now[2].dot(self.quotient) + fraction * self.more[2].dot(self.quotient)
+        return float(here / above[0])

@@ -251,10 +251,10 @@ def binary_entropy(p: ArrayLike) -> NDArray[np.floating]:
     return np.asarray(-(np.where(p == 1, 0, no) + np.where(p == 0, 0, yes))).astype(p.dtype)
 
 
-def aggregate(values: ArrayLike) -> tuple[float, float]:
-    """Mean and standard error over seeds, std with ddof 0 over sqrt(n): too small by sqrt((n-1)/n)."""
+def aggregate(values: ArrayLike) -> tuple[float, float, float]:
+    """Mean, variance and standard error over seeds, all with ddof 0: too small by (n-1)/n; None is dropped."""
     v = np.asarray([x for x in np.asarray(values, object).tolist() if x is not None], np.float64)
-    return float(v.mean()), float(v.std() / np.sqrt(len(v)))
+    return float(v.mean()), float(v.var()), float(v.std() / np.sqrt(len(v)))
 
 
 def drawn_line(curves: ArrayLike, metric: str, no_oracle: bool = True) -> tuple[Floats, Floats]:

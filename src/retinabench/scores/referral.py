@@ -28,7 +28,7 @@ class Curve:
 
     referred, value: (K,), value NaN where undefined. positives, negatives: (K,) retained images of each class (their
     weight). area: the mean of the value over the counts that enter it, NaN if none. reach: the largest fraction
-    referred that enters the area. why: what is undefined, and the class counts. exact: None where every value is
+    referred that enters the area. why: what is undefined, if anything; `positives` and `negatives` count. exact: None where every value is
     exact; else (K,) whether it is, the others being interpolated.
     """
 
@@ -93,7 +93,7 @@ def curve_of(w: Weighted, metric: str) -> Curve:
     return Curve(
         metric=metric,
         rules="corrected",
-        referred=np.maximum(1 - retained[::-1], 0.0),
+        referred=np.arange(len(retained)) / len(retained),
         value=value[::-1],
         area=float(value[counts].mean()) if counts.any() else np.nan,
         positives=w.retained_positives[::-1],
@@ -118,11 +118,15 @@ def ranks_classes(metric: str) -> bool:
 
 def _enter_area(w: Weighted, metric: str, value: Floats) -> tuple[NDArray[np.bool_], str | None]:
     defined = np.isfinite(value)
+    gaps = len(defined) - int(np.count_nonzero(defined))
     if ranks_classes(metric):
         smallest = np.minimum(w.retained_positives, w.retained_negatives)
         defined &= smallest >= MIN_CLASS - 1e-9
     if defined.any():
-        return defined, None
+        return (
+            defined,
+            f"undefined at {gaps} of {len(value)} counts: a class is missing there" if gaps else None,
+        )
     least = f"at least {MIN_CLASS:g} images of each class" if ranks_classes(metric) else "images of its class"
     return defined, f"needs {least}: here {w.positives:g} positive and {w.negatives:g} negative"
 

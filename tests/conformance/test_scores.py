@@ -1,0 +1,67 @@
+"""What every score must obey, whatever it measures: a new line in `SCORES` is tested here without a new test."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from retinabench.scores.cases import Cases
+from retinabench.scores.table import SCORES
+from scores.shared_inputs import images
+
+
+def same(a, b):
+    np.testing.assert_allclose(a, b, atol=1e-11, rtol=0)
+
+
+def with_domain(case):
+    y, p, u, w = case
+    return y, p, u, np.arange(len(y)) % 3 == 0, w
+
+
+@pytest.mark.parametrize("name", SCORES)
+@settings(max_examples=40, deadline=None)
+@given(case=images(most=60))
+def test_laws(name, case):
+    score = SCORES[name]
+    y, p, u, far, w = with_domain(case)
+    value = score(Cases(y, p, u, far).weighted(w))
+    assert isinstance(value, float)
+    assert not np.isinf(value)
+
+    order = np.random.default_rng(len(y)).permutation(len(y))
+    same(score(Cases(y[order], p[order], u[order], far[order]).weighted(w[order])), value)
+
+    # only the order of the uncertainty counts
+    rank = np.unique(u, return_inverse=True)[1].astype(float)
+    same(score(Cases(y, p, rank**3 + rank, far).weighted(w)), value)
+
+    # an image without weight is not there
+    kept = w > 0
+    same(score(Cases(y[kept], p[kept], u[kept], far[kept]).weighted(w[kept])), value)
+
+    # a whole weight is so many images
+    times = np.floor(w).astype(int)
+    if times.sum():
+        again = Cases(*(np.repeat(x, times) for x in (y, p, u, far)))
+        same(score(again.weighted()), score(Cases(y, p, u, far).weighted(times)))
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("label", [[0], [1], [0, 0, 0], [1, 1, 1], [0, 1]])
+def test_small_and_one_sided_sets_give_a_number_or_nan(name, label):
+    for p in (0.0, 0.3, 0.5, 1.0):
+        n = len(label)
+        value = SCORES[name](Cases(label, np.full(n, p), np.zeros(n), np.zeros(n, bool)).weighted())
+        assert np.isnan(value) or np.isfinite(value)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_it_is_described(name):
+    function = SCORES[name].function
+    assert inspect.getdoc(getattr(function, "func", function))
+    assert f"`{name}`" in (Path(__file__).parents[2] / "docs" / "scores.md").read_text()
