@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from fake_predictions import METHODS, population, predictions
-from reading import Written, disc
 
+from report.fake_predictions import METHODS, population, predictions
+from report.reading import Written, disc
 from retinabench.report import Entry, write_report
 
 

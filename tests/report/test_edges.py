@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fake_predictions import population, predictions
-from reading import Written
 
+from report.fake_predictions import population, predictions
+from report.reading import Written
 from retinabench.errors import InputError
 from retinabench.predictions import Predictions
 from retinabench.report import Entry, write_report

@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from fake_predictions import population, predictions
-from reading import Reader, disc
 
+from report.fake_predictions import population, predictions
+from report.reading import Reader, disc
 from retinabench.predictions import Predictions
 from retinabench.report import Entry, write_report
 from retinabench.report.page import CONTENTS

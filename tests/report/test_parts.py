@@ -8,9 +8,9 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from fake_predictions import population, predictions
 from rich.console import Console
 
+from report.fake_predictions import population, predictions
 from retinabench.report import Entry, console_table
 from retinabench.report import evidence as ev
 from retinabench.report.evidence import Estimate, SetCase

@@ -159,8 +159,11 @@ def _notes(study: Study) -> list[str]:
 
 
 def _scores_note(study: Study) -> str:
-    text = "Arrows show which way is better; 95 % intervals below each number."
-    if len(study.entries) > 1:
+    text = "Arrows show which way is better"
+    text += "; 95 % intervals stand below the numbers." if study.bootstrap else "."
+    if study.rules != "corrected":
+        text += " The published protocol has no intervals; those shown belong to the corrected rules."
+    elif len(study.entries) > 1:
         text += " Bold: better than every other method by a paired interval that excludes 0; where nothing is bold, these pictures cannot name a best."
     return text + f" Grey rows: the answers of {study.entries[study.leader].name} under the two controls."
 
