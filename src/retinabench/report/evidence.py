@@ -29,8 +29,7 @@ FEWEST = 0.05
 """Share of the images below which a curve is not drawn on: a handful of images makes it jump."""
 SPECIFICITY = 0.80
 NUMBERS = (
-    "accuracy_at_50", "gain_at_50", "closed_at_50", "perfect_accuracy_at_50", "auroc_at_50", "nll_at_50",
-    "sensitivity_at_50", "specificity_at_50", "prevalence_at_50", "missed_at_50", "sensitivity_at_specificity_80",
+    "accuracy_at_50", "gain_at_50", "closed_at_50", "perfect_accuracy_at_50", "sensitivity_at_50", "specificity_at_50", "prevalence_at_50", "missed_at_50", "sensitivity_at_specificity_80",
 )  # fmt: skip
 """What `numbers` returns, in this order; each is explained on the page."""
 
@@ -71,9 +70,9 @@ class SetCase:
 
     @classmethod
     def of(cls, predictions: Predictions, name: str) -> SetCase | None:
-        """Return the test images of a set, or None where it has none."""
+        """Return the test images of a set, or None where it has none (`joint`: of both domains)."""
         part = predictions.select(domain=None if name == "joint" else name, split="test")
-        if part is None:
+        if part is None or (name == "joint" and len(np.unique(part.domain)) < 2):
             return None
         uncertainty, kind = referral_uncertainty(part)
         cluster = part.image_id if part.patient_id is None else part.patient_id
@@ -117,17 +116,17 @@ def numbers(w: Weighted) -> Floats:
     accuracy = 1 - w.retained_error[-1] / w.total
     perfect = min(1.0, accuracy * total / half)
     gain = value["accuracy"] - accuracy
-    missed = (1 - value["sensitivity"]) * w.retained_positives[half - 1] if w.retained_positives[half - 1] else 0
-    few = min(w.retained_positives[half - 1], w.retained_negatives[half - 1]) < MIN_CLASS - 1e-9
+    missed = (
+        (1 - value["sensitivity"]) * w.retained_positives[half - 1] if w.retained_positives[half - 1] else 0
+    )
     return np.array([
         value["accuracy"], gain, gain / (perfect - accuracy) if perfect > accuracy else np.nan, perfect,
-        np.nan if few else value["auroc"], value["nll"],
         value["sensitivity"], value["specificity"], value["prevalence"],
         missed / w.positives if w.positives else np.nan, float(_roc(w, np.array([1 - SPECIFICITY]))[0]),
     ])  # fmt: skip
 
 
-_NEEDED = ("accuracy", "auroc", "nll", "sensitivity", "specificity", "prevalence")
+_NEEDED = ("accuracy", "sensitivity", "specificity", "prevalence")
 
 
 def referral(w: Weighted, metric: str) -> Floats:
@@ -137,7 +136,7 @@ def referral(w: Weighted, metric: str) -> Floats:
     if metric == "auroc":
         few |= np.minimum(w.retained_positives, w.retained_negatives) < MIN_CLASS - 1e-9
     value[few] = np.nan
-    return np.interp((1 - GRID) * w.total, w.points, value, left=np.nan)
+    return np.asarray(np.interp((1 - GRID) * w.total, w.points, value, left=np.nan))
 
 
 def _roc(w: Weighted, rates: Floats) -> Floats:
@@ -154,7 +153,7 @@ def observed(case: SetCase, weight: Floats) -> Floats:
     """(BINS,) share of referable images by bin of predicted probability, NaN in an empty bin."""
     total = np.bincount(case.bins, weight, BINS)
     positive = np.bincount(case.bins, weight * case.label, BINS)
-    return np.divide(positive, total, out=np.full(BINS, np.nan), where=total > 0)
+    return np.asarray(np.divide(positive, total, out=np.full(BINS, np.nan), where=total > 0))
 
 
 def figures_of(case: SetCase) -> Callable[[Floats], Floats]:
@@ -169,7 +168,10 @@ def figures_of(case: SetCase) -> Callable[[Floats], Floats]:
 
 
 def drawn(
-    cases: Sequence[SetCase], prepare: Callable[[SetCase], Callable[[Floats], Floats]], replicates: int, seed: int
+    cases: Sequence[SetCase],
+    prepare: Callable[[SetCase], Callable[[Floats], Floats]],
+    replicates: int,
+    seed: int,
 ) -> tuple[Floats, Floats]:
     """Return a statistic (F, K) of F files and its draws (F, R, K), replicate r on the same patients in every file."""
     functions = [prepare(case) for case in cases]
@@ -189,5 +191,6 @@ def estimates(values: Floats, draws: Floats) -> list[Estimate]:
     files, mean = len(values), values.mean(axis=0)
     se = values.std(axis=0, ddof=1) / np.sqrt(files) if files > 1 else np.full(len(mean), np.nan)
     return [
-        Estimate(float(m), float(a), float(b), float(s)) for m, a, b, s in zip(mean, low, high, se, strict=True)
+        Estimate(float(m), float(a), float(b), float(s))
+        for m, a, b, s in zip(mean, low, high, se, strict=True)
     ]

@@ -18,7 +18,7 @@ from retinabench.report.study import Study
 ImageSource = Callable[[str], NDArray[np.uint8] | None]
 SIDE = 300
 EACH = 6
-GRADES = ("no retinopathy", "mild", "moderate", "severe", "proliferative")
+DARK = 20
 
 
 @dataclass(frozen=True)
@@ -72,25 +72,32 @@ def _card(case: SetCase, row: int, images: ImageSource | None) -> Card:
     picture = images(str(case.image_id[row])) if images else None
     source, width, height = data_uri(picture) if picture is not None else ("", 0, 0)
     grade = None if case.grade is None else int(case.grade[row])
-    truth = "Referable" if case.label[row] else "Not referable"
-    if grade is not None:
-        truth += f" (grade {grade}, {GRADES[grade]})"
+    truth = "referable" if case.label[row] else "not referable"
+    truth = truth.capitalize() + (f", grade\u00a0{grade}" if grade is not None else "")
     wrong = not case.correct[row]
     verdict = "referable" if case.prob[row] > 0.5 else "not referable"
     unit = "" if case.uncertainty_name == "own" else " nats"
-    digits = 3 if case.uncertainty[row] < 0.1 else 2
-    value = plain(float(case.uncertainty[row]), digits)
+    value = _uncertainty(case, row)
     return Card(
         source,
         f"Fundus photograph {case.image_id[row]}",
         width,
         height,
         truth,
-        f"Said {verdict}, {_probability(float(case.prob[row]))}{': wrong' if wrong else ''}",
+        f"{'Wrongly said' if wrong else 'Said'} {verdict}, {_probability(float(case.prob[row]))}",
         f"Uncertainty {value}{unit}, {_rank(case, row)}",
         f"{case.image_id[row]}, {SETS[str(case.domain[row])]}",
         wrong,
     )
+
+
+def _trimmed(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Cut away the black rows and columns around the field of view."""
+    bright = picture.reshape(*picture.shape[:2], -1).max(axis=2) > DARK
+    rows, columns = np.flatnonzero(bright.mean(axis=1) > 0.02), np.flatnonzero(bright.mean(axis=0) > 0.02)
+    if not (rows.size and columns.size):
+        return picture
+    return picture[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
 def _rank(case: SetCase, row: int) -> str:
@@ -102,12 +109,20 @@ def _rank(case: SetCase, row: int) -> str:
 
 def _probability(p: float) -> str:
     """Write P(referable) without claiming certainty by rounding."""
-    return "P > 0.999" if 0.9995 <= p < 1 else "P < 0.001" if 0 < p < 0.0005 else f"P = {plain(p, 3)}"
+    text = "P > 0.999" if 0.9995 <= p < 1 else "P < 0.001" if 0 < p < 0.0005 else f"P = {plain(p, 3)}"
+    return text.replace(" ", "\u00a0")
+
+
+def _uncertainty(case: SetCase, row: int) -> str:
+    value = float(case.uncertainty[row])
+    if case.uncertainty_name == "own":
+        return f"{value:.3g}"
+    return "< 0.001" if 0 < value < 0.0005 else plain(value, 3)
 
 
 def data_uri(picture: NDArray[np.uint8]) -> tuple[str, int, int]:
     """Return an (H, W, 3) or (H, W) uint8 picture as a JPEG data URI at most `SIDE` pixels wide or high, and its size."""
-    image = Image.fromarray(np.ascontiguousarray(picture)).convert("RGB")
+    image = Image.fromarray(np.ascontiguousarray(_trimmed(picture))).convert("RGB")
     if max(image.size) > SIDE:
         image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     with io.BytesIO() as out:

@@ -163,7 +163,8 @@ def _draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
             axes.fill_between(x, low, high, color=line.mark.color, alpha=0.11, linewidth=0)
     for line in lines:
         x, y, *_ = thin(line.x, line.y)
-        assert x is not None and y is not None
+        assert x is not None
+        assert y is not None
         axes.plot(x, y, color=line.mark.color, linestyle=line.mark.linestyle, zorder=3)
 
 
@@ -172,7 +173,8 @@ def _draw_controls(axes: Axes, controls: Sequence[Control], limits: tuple[float,
     ends = []
     for control in controls:
         x, y, *_ = thin(control.x, control.y)
-        assert x is not None and y is not None
+        assert x is not None
+        assert y is not None
         axes.plot(x, y, color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2)
         if (known := y[np.isfinite(y)]).size:
             share = (known[-1] - limits[0]) / (limits[1] - limits[0])

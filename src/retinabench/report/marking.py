@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from retinabench.report.evidence import Estimate
-from retinabench.report.study import Study
+if TYPE_CHECKING:
+    from retinabench.report.evidence import Estimate
+    from retinabench.report.study import Study
 
 MINUS = "−"
 

@@ -15,8 +15,8 @@ from retinabench.predictions import Predictions
 from retinabench.report import examples, panels, tables, words
 from retinabench.report.examples import ImageSource
 from retinabench.report.record import score_records
-from retinabench.report.style import swatch
 from retinabench.report.study import Entry, Progress, Study, gather
+from retinabench.report.style import swatch
 from retinabench.report.verdict import verdict
 
 CONTENTS = (

@@ -19,8 +19,8 @@ from retinabench.report.figures import (
     roc_panel,
 )
 from retinabench.report.marking import plain
-from retinabench.report.style import BAD, GOOD, to_svg
 from retinabench.report.study import Study
+from retinabench.report.style import BAD, GOOD, to_svg
 
 LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
 MOST_BANDS = 4
@@ -57,6 +57,12 @@ def _spoken(study: Study, name: str, score: str) -> str:
     return "; ".join(said)
 
 
+def _at_half(study: Study, name: str, metric: str) -> str:
+    half = len(GRID) // 2
+    found = [(e.name, study.curves.get((i, name, metric))) for i, e in enumerate(study.entries)]
+    return "; ".join(f"{who} {plain(float(band.y[half]), 3)}" for who, band in found if band is not None)
+
+
 def roc_panels(study: Study) -> list[Panel]:
     """ROC per set with the NHS standard."""
     out = []
@@ -66,9 +72,15 @@ def roc_panels(study: Study) -> list[Panel]:
             said = f"Area under the curve: {_spoken(study, name, 'auroc')}. The NHS standard lies at a false-positive rate of {NHS[0]} and a sensitivity of {NHS[1]}."
             title = f"ROC curves, {SETS[name]}"
             svg = to_svg(roc_panel(lines), f"roc-{name}", title=title, description=said)
-            out.append(Panel(SETS[name], svg))
+            out.append(Panel(SETS[name].capitalize(), svg))
         else:
-            out.append(Panel(SETS[name], Markup(""), "No ROC curve: this set has pictures of one class only."))
+            out.append(
+                Panel(
+                    SETS[name].capitalize(),
+                    Markup(""),
+                    "No ROC curve: this set has pictures of one class only.",
+                )
+            )
     return out
 
 
@@ -82,17 +94,20 @@ def referral_panels(study: Study) -> list[tuple[str, list[Panel]]]:
         panels = []
         for name in study.sets:
             if not lines[name]:
-                text = f"No {label} curve: fewer than ten pictures" + (" of either class." if metric == "auroc" else ".")
-                panels.append(Panel(SETS[name], Markup(""), text))
+                text = f"No {label} curve: fewer than ten pictures" + (
+                    " of either class." if metric == "auroc" else "."
+                )
+                panels.append(Panel(SETS[name].capitalize(), Markup(""), text))
                 continue
             figure = referral_panel(lines[name], controls[name], label=label, limits=limits)
-            half = _spoken(study, name, f"{metric}_at_50")
             svg = to_svg(
                 figure, f"referral-{metric}-{name}", title=f"{label} of the kept pictures against the share referred, {SETS[name]}",
-                description=f"With half referred: {half}.",
+                description=f"With half referred: {_at_half(study, name, metric)}.",
             )  # fmt: skip
-            panels.append(Panel(SETS[name], svg))
-        groups.append(({"accuracy": "Accuracy", "auroc": "AUROC", "nll": "NLL, lower is better"}[metric], panels))
+            panels.append(Panel(SETS[name].capitalize(), svg))
+        groups.append(
+            ({"accuracy": "Accuracy", "auroc": "AUROC", "nll": "NLL, lower is better"}[metric], panels)
+        )
     return groups
 
 
@@ -106,9 +121,12 @@ def lead_panel(study: Study) -> Panel | None:
     svg = to_svg(
         referral_panel(lines, controls, label="accuracy of what is kept", limits=limits), "lead",
         title=f"Accuracy of the kept pictures against the share referred, {SETS[name]}",
-        description=f"With half referred: {_spoken(study, name, 'accuracy_at_50')}.",
+        description=f"With half referred: {_at_half(study, name, 'accuracy')}.",
     )  # fmt: skip
-    heading = {"in_domain": "Referring the least certain", "shifted": "Referring the least certain, shifted pictures"}
+    heading = {
+        "in_domain": "Referring the least certain",
+        "shifted": "Referring the least certain, shifted pictures",
+    }
     return Panel(heading[name], svg, "")
 
 
@@ -125,7 +143,9 @@ def _controls(study: Study, name: str, metric: str) -> list[Control]:
     ]
 
 
-def _limits(metric: str, lines: dict[str, list[Line]], controls: dict[str, list[Control]]) -> tuple[float, float]:
+def _limits(
+    metric: str, lines: dict[str, list[Line]], controls: dict[str, list[Control]]
+) -> tuple[float, float]:
     """One range for all sets, so that they can be compared by eye; bands may leave it, lines may not."""
     seen = [line.y[: int(0.8 * len(GRID))] for group in lines.values() for line in group]
     seen += [control.y[:1] for group in controls.values() for control in group]
@@ -147,13 +167,21 @@ def histogram_panels(study: Study) -> list[Panel]:
         found = [(name, case) for name in sets if (case := study.first(i, name)) is not None]
         if not found:
             continue
-        spreads = [Spread(SETS[name], case.uncertainty, case.correct, case.grade) for name, case in found]
+        spreads = [
+            Spread(SETS[name].capitalize(), case.uncertainty, case.correct, case.grade)
+            for name, case in found
+        ]
         everything = np.concatenate([spread.uncertainty for spread in spreads])
         own = found[0][1].uncertainty_name == "own"
         label = "own uncertainty" if own else "entropy (nats)"
         figure = histogram_panel(spreads, reach=_reach(everything, own), label=label)
-        errors = "; ".join(f"{SETS[n]}: {int((~c.correct).sum())} of {len(c)} incorrect, their median uncertainty {_median(c.uncertainty[~c.correct])} against {_median(c.uncertainty[c.correct])} of the correct" for n, c in found)
-        svg = to_svg(figure, f"histogram-{i}", title=f"Uncertainty of {entry.name} by grade", description=errors)
+        errors = "; ".join(
+            f"{SETS[n]}: {int((~c.correct).sum())} of {len(c)} incorrect, their median uncertainty {_median(c.uncertainty[~c.correct])} against {_median(c.uncertainty[c.correct])} of the correct"
+            for n, c in found
+        )
+        svg = to_svg(
+            figure, f"histogram-{i}", title=f"Uncertainty of {entry.name} by grade", description=errors
+        )
         panels.append(Panel(entry.name, svg))
     return panels
 
@@ -185,7 +213,9 @@ def reliability_panels(study: Study) -> list[Panel]:
             x = sums[filled] / total[filled]
             points.append((color, x, band.y[filled], band.low[filled], band.high[filled]))
             counts.append(np.histogram(case.prob, np.linspace(0, 1, 21))[0].astype(float))
-            said.append(f"{SETS[name]}: predicted {case.prob.mean():.2f} on average, observed {case.label.mean():.2f}")
+            said.append(
+                f"{SETS[name]}: predicted {case.prob.mean():.2f} on average, observed {case.label.mean():.2f}"
+            )
         if points:
             svg = to_svg(
                 reliability_panel(points, counts), f"reliability-{i}",

@@ -23,8 +23,11 @@ def score_records(study: Study) -> list[dict[str, Any]]:
             record = {"entry": entry.name, **found, "report": _added(study, i, k)}
             if i == study.leader and k == 0:
                 record["controls"] = {
-                    name: dict(zip(("random referral", "oracle referral"), _controls(study, name), strict=True))
+                    name: dict(
+                        zip(("random referral", "oracle referral"), _controls(study, name), strict=True)
+                    )
                     for name in study.sets
+                    if (i, name) in study.cases
                 }
             records.append(record)
     return records

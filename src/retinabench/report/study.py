@@ -17,6 +17,8 @@ from retinabench.predictions import Predictions
 from retinabench.report import evidence as ev
 from retinabench.report.evidence import Estimate, Floats, SetCase
 from retinabench.report.style import Mark, mark
+from retinabench.scores.cases import Cases
+from retinabench.scores.intervals import percentile_interval
 from retinabench.scores.table import SCORES
 
 Progress = Callable[[str, float], None]
@@ -63,6 +65,7 @@ class Study:
     entries: list[Entry]
     rules: str
     bootstrap: int
+    seed: int
     files: list[list[dict[str, Any]]]
     sets: list[str]
     marks: list[Mark]
@@ -76,11 +79,6 @@ class Study:
     def get(self, entry: int, name: str, score: str) -> Estimate:
         """Return an estimate, undefined where there is none."""
         return self.estimates.get((entry, name, score), Estimate(np.nan))
-
-    def why(self, entry: int, name: str, score: str) -> str | None:
-        """Return the reason why a score is undefined, as the score gave it."""
-        found = self.files[entry][0]["sets"].get(name, {}).get("scores", {}).get(score, {})
-        return found.get("why")
 
     def first(self, entry: int, name: str) -> SetCase | None:
         """Return the first file of an entry on a set: the one whose pictures and histograms are shown."""
@@ -100,7 +98,7 @@ class Study:
     def best(self, name: str, score: str, direction: int) -> int | None:
         """Return the entry whose paired interval against every other one excludes 0 in its favour, if any."""
         known = [i for i in range(len(self.entries)) if np.isfinite(self.get(i, name, score).value)]
-        if len(known) < 2:
+        if len(known) < 2 or self.rules != "corrected":  # draws follow the corrected rules
             return None
         top = max(known, key=lambda i: direction * self.get(i, name, score).value)
         ahead = (self.difference(top, i, name, score).sign() == direction for i in known if i != top)
@@ -139,7 +137,7 @@ def gather(
         raise InputError(f"two methods are named '{twice}'", cure="Give every method its own name.")
     tell = progress or (lambda _text, _share: None)
     sets = _sets(entries)
-    study = Study(entries, rules, bootstrap, [], sets, [mark(i) for i in range(len(entries))])
+    study = Study(entries, rules, bootstrap, seed, [], sets, [mark(i) for i in range(len(entries))])
     for i, entry in enumerate(entries):
         tell(f"scoring {entry.name}", i / len(entries))
         study.files.append([_scores(p, rules, bootstrap, seed) for p in entry.predictions])
@@ -158,12 +156,13 @@ def gather(
 
 
 def _sets(entries: list[Entry]) -> list[str]:
-    domains = {
-        str(d) for entry in entries for p in entry.predictions for d in np.unique(p.domain[p.split == "test"])
-    }
-    if not domains:
-        raise InputError("no file has test images", column="split", cure="Report needs rows with split 'test'.")
-    return list(ev.SETS) if len(domains) > 1 else [next(iter(domains))]
+    """Return the sets of the report; `joint` where some file holds both domains."""
+    of_files = [set(p.domain[p.split == "test"].tolist()) for entry in entries for p in entry.predictions]
+    found = set().union(*of_files)
+    if not found:
+        raise InputError("no file has test images", column="split", cure="Report needs rows of split 'test'.")
+    sets = [name for name in ev.SETS if name in found]
+    return [*sets, "joint"] if any(len(domains) == 2 for domains in of_files) else sets
 
 
 def _scores(predictions: Predictions, rules: str, bootstrap: int, seed: int) -> dict[str, Any]:
@@ -185,6 +184,8 @@ def _measure(study: Study, i: int, name: str, seed: int) -> None:
     values, draws = ev.drawn(study.cases[i, name], prepare, study.bootstrap, seed)
     study.draws[i, name] = values, draws
     own = dict(zip(DRAWN, ev.estimates(values, draws), strict=True))
+    if study.rules != "corrected":  # the scores of other rules come from `score` alone, without intervals
+        own = {key: own[key] for key in ev.NUMBERS}
     study.estimates.update({(i, name, key): estimate for key, estimate in own.items()})
     blocks = [found["sets"].get(name) for found in study.files[i]]
     blocks = [block for block in blocks if block is not None]
@@ -211,9 +212,10 @@ def _draw_curves(study: Study, i: int, name: str, seed: int) -> None:
     """Fill in the curves of entry `i` on a set, with bands."""
     replicates = min(study.bootstrap, MOST_BAND_DRAWS)
     values, draws = ev.drawn(study.cases[i, name], ev.figures_of, replicates, seed)
-    low, high = ev.percentile_interval(draws.mean(axis=0))
+    low, high = percentile_interval(draws.mean(axis=0))
     start = 0
-    for key, x in (*((metric, ev.GRID) for metric in ev.METRICS), ("roc", ev.GRID), ("observed", np.arange(ev.BINS))):
+    grids: dict[str, Floats] = dict.fromkeys((*ev.METRICS, "roc"), ev.GRID)
+    for key, x in {**grids, "observed": np.arange(ev.BINS, dtype=np.float64)}.items():
         part = slice(start, start + len(x))
         start = part.stop
         study.curves[i, name, key] = Band(x, values[:, part].mean(axis=0), low[part], high[part])
@@ -226,7 +228,7 @@ def _measure_change(study: Study, i: int, seed: int) -> None:
 
     def prepare(case: SetCase) -> Callable[[Floats], Floats]:
         rows = [np.flatnonzero(case.domain == domain) for domain in ("in_domain", "shifted")]
-        parts = [ev.Cases(case.label[r], case.prob[r], case.uncertainty[r]) for r in rows]
+        parts = [Cases(case.label[r], case.prob[r], case.uncertainty[r]) for r in rows]
 
         def statistic(weight: Floats) -> Floats:
             out = []

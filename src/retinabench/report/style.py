@@ -7,15 +7,18 @@ dark pages, takes the page's font, and scales to its column.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup, escape
-from matplotlib import rc_context
+from matplotlib import rc_context, rcdefaults, rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 INK, MUTED, FAINT, PAPER = "#1d1d1b", "#6a6a66", "#dcdbd5", "#fffffe"
 GOOD, BAD, PASS = "#2c6fae", "#c8452d", "#4f7f52"
@@ -28,7 +31,7 @@ _VARIABLES = {
     INK: "ink", MUTED: "muted", FAINT: "faint", PAPER: "paper", GOOD: "good", BAD: "bad", PASS: "pass",
     **{hue: f"c{i}" for i, hue in enumerate(HUES)},
 }  # fmt: skip
-_RC = {
+_RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 11,
@@ -80,14 +83,23 @@ def mark(index: int) -> Mark:
     return Mark(index % len(HUES), (index + index // 12) % len(DASHES))
 
 
+@contextlib.contextmanager
+def house_style() -> Iterator[None]:
+    """Draw by the settings of this file alone, whatever a user's own matplotlib settings are."""
+    with rc_context():
+        rcdefaults()
+        rcParams.update(_RC)
+        yield
+
+
 def canvas(
-    width: float, height: float, rows: int = 1, columns: int = 1, **options: object
+    width: float, height: float, rows: int = 1, columns: int = 1, *, sharex: bool = False
 ) -> tuple[Figure, list[list[Axes]]]:
     """Return a figure of `width` x `height` CSS pixels and its axes by row and column."""
-    with rc_context(_RC):
-        figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02)  # type: ignore[union-attr]
-        axes = figure.subplots(rows, columns, squeeze=False, **options)  # type: ignore[arg-type]
+    with house_style():
+        layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
+        figure = Figure(figsize=(width / 72, height / 72), layout=layout)
+        axes = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
     return figure, [list(row) for row in axes]
 
 
@@ -97,7 +109,7 @@ def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup
     Every id gets the prefix `name`, which must be unique in the page: clip paths of one figure would otherwise
     cut another. `title` and `description` are what a screen reader says.
     """
-    with rc_context(_RC), io.StringIO() as out:
+    with house_style(), io.StringIO() as out:
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(out, format="svg", metadata=nothing)
         drawing = out.getvalue()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from markupsafe import Markup
-from rich.table import Table
 
-from retinabench.report.evidence import SETS, Estimate
-from retinabench.report.marking import plain, place, value
+from retinabench.report.evidence import Estimate
+from retinabench.report.marking import place, plain, value
 from retinabench.report.study import LEAD, Study
 
 
@@ -64,22 +62,33 @@ ARROWS = {1: "↑", -1: "↓"}
 
 
 def score_tables(study: Study) -> list[Sheet]:
-    """Methods by scores, one table per set, with the random and the perfect order of the leading method."""
-    columns = [Column("Method", True)] + [Column(f"{label}\u00a0{ARROWS[d]}") for label, d in SCORES.values()]
+    """Methods by scores, one table per set, with random and oracle referral of the leading method.
+
+    A score that no method has on any set (the published rules know fewer) has no column.
+    """
+    shown = {
+        score: direction
+        for score, (_, direction) in SCORES.items()
+        if any(np.isfinite(study.get(i, name, score).value) for i, name in study.cases)
+    }
+    columns = [Column("Method", True)]
+    columns += [Column(f"{SCORES[score][0]}\u00a0{ARROWS[direction]}") for score, direction in shown.items()]
     sheets = []
     for name in study.sets:
-        best = {score: study.best(name, score, d) for score, (_, d) in SCORES.items()}
+        best = {score: study.best(name, score, direction) for score, direction in shown.items()}
         rows = [
-            Row(entry.name, [_score_cell(study, i, name, score, best[score] == i) for score in SCORES])
+            Row(entry.name, [_score_cell(study, i, name, score, best[score] == i) for score in shown])
             for i, entry in enumerate(study.entries)
             if (i, name) in study.cases
         ]
-        sheets.append(Sheet(_set_title(name), columns, rows + _controls(study, name)))
+        sheets.append(Sheet(_set_title(name), columns, rows + _controls(study, name, list(shown))))
     return sheets
 
 
 def _set_title(name: str) -> str:
-    return {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint: in-domain and shifted together"}[name]
+    return {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint: in-domain and shifted together"}[
+        name
+    ]
 
 
 def _score_cell(study: Study, i: int, name: str, score: str, best: bool) -> Cell:
@@ -95,13 +104,13 @@ def _score_cell(study: Study, i: int, name: str, score: str, best: bool) -> Cell
     return Cell(Markup('{}<span class="interval">{}</span>').format(number, interval) if interval else number)
 
 
-def _controls(study: Study, name: str) -> list[Row]:
+def _controls(study: Study, name: str, shown: list[str]) -> list[Row]:
     case = study.first(study.leader, name)
     if case is None:
         return []
     random, perfect = control_scores(study, name)
     return [
-        Row(kind, [_control_cell(scores, score) for score in SCORES], control=True)
+        Row(kind, [_control_cell(scores, score) for score in shown], control=True)
         for kind, scores in (("random referral", random), ("oracle referral", perfect))
     ]
 

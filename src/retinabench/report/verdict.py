@@ -11,22 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from retinabench.report.evidence import SETS
-from retinabench.report.marking import Place, percent, told, value
+from retinabench.report.findings import ON, Finding, findings
+from retinabench.report.marking import value
+from retinabench.report.study import Study
 from retinabench.report.style import sentence_list
-from retinabench.report.study import LEAD, Study
-
-ON = {"in_domain": "in-domain", "shifted": "on the shifted pictures", "joint": "on both sets together"}
-GOAL = 0.85
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One paragraph: a lead of a few words, the sentences, and whether it is good, bad or neither."""
-
-    lead: str
-    text: Markup
-    mood: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,18 +29,22 @@ class Verdict:
 def verdict(study: Study) -> Verdict:
     """Judge a study; every sentence follows from its intervals."""
     sets = [name for name in study.sets if name != "joint"]
-    makers = (_shift, _referral, _missed, _between, _screening, _notices)
-    findings = [finding for make in makers for finding in make(study, sets)]
-    return Verdict(_answer(study, sets), findings, _caution(study))
+    return Verdict(_answer(study, sets), findings(study, sets), _caution(study))
 
 
 def _answer(study: Study, sets: list[str]) -> Markup:
     signs = {
-        name: [study.get(i, name, "gain_at_50").sign() for i in range(len(study.entries))] for name in sets
+        name: [
+            study.get(i, name, "gain_at_50").sign()
+            for i in range(len(study.entries))
+            if (i, name) in study.cases
+        ]
+        for name in sets
     }
     every = [sign for row in signs.values() for sign in row]
     lead = (
         "Better than chance, short of perfect." if all(sign == 1 for sign in every)
+        else "Misleading." if all(sign == -1 for sign in every)
         else "Misleading in part." if -1 in every
         else "Only in part." if 1 in every
         else "Not shown by these pictures."
@@ -63,7 +55,7 @@ def _answer(study: Study, sets: list[str]) -> Markup:
         text = Markup("{}, {}.").format(where, claims[sets[0]])
     else:
         text = Markup("; ").join(Markup("{}, {}").format(ON[name], claims[name]) for name in sets) + "."
-    return Markup("<b>{}</b> {}{}").format(lead, text[:1].upper() + text[1:], _way(study, signs))
+    return Markup("<b>{}</b> {}{}").format(lead, text[:1].upper() + text[1:], _way(study, sets))
 
 
 def _claim(signs: list[int]) -> str:
@@ -75,154 +67,25 @@ def _claim(signs: list[int]) -> str:
             -1: "referring what the model is least sure of is worse than referring at random",
         }[signs[0]]
     who = f"all {count} methods" if won == count else f"{won or 'none'} of {count} methods"
-    return f"referring by uncertainty beats referring at random for {who}"
+    worse = f" and is worse for {signs.count(-1)}" if -1 in signs else ""
+    return f"referring by uncertainty beats referring at random for {who}{worse}"
 
 
-def _way(study: Study, signs: dict[str, list[int]]) -> Markup:
+def _way(study: Study, sets: list[str]) -> Markup:
     """Say how far the leading method gets between random and a perfect order, where it gets anywhere."""
     i = study.leader
     ways = [
         Markup("{} {}").format(value(study, i, name, "closed_at_50", style="percent"), ON[name])
-        for name, row in signs.items()
-        if row[i] == 1 and np.isfinite(study.get(i, name, "closed_at_50").value)
+        for name in sets
+        if study.get(i, name, "gain_at_50").sign() == 1
+        and np.isfinite(study.get(i, name, "closed_at_50").value)
     ]
     if not ways:
         return Markup("")
     who = "it" if len(study.entries) == 1 else study.entries[i].name
-    return Markup(" On the way from random to a perfect order {} gets {}.").format(who, Markup(" and ").join(ways))
-
-
-def _shift(study: Study, sets: list[str]) -> list[Finding]:
-    if len(sets) < 2:
-        return []
-    i, name = study.leader, study.entries[study.leader].name
-    score, label = ("auroc", "AUROC")
-    if not all(np.isfinite(study.get(i, s, score).value) for s in sets):
-        score, label = "accuracy", "accuracy"
-    change = study.changes.get((i, score))
-    if change is None:
-        return []
-    said = Place(name, "shifted_minus_in_domain", score).whole(change, style="signed")
-    old, new = told(study, i, "in_domain", score), told(study, i, "shifted", score)
-    verb = {-1: "falls", 0: "does not change beyond chance:", 1: "rises"}[change.sign()]
-    text = Markup("On the shifted pictures the {} of {} {} from {} to {}; change {}.").format(
-        label, name, verb, old, new, said
+    return Markup(" On the way from random to a perfect order {} gets {}.").format(
+        who, Markup(" and ").join(ways)
     )
-    return [Finding("The shift.", text, "bad" if change.sign() < 0 else "")]
-
-
-def _referral(study: Study, sets: list[str]) -> list[Finding]:
-    i, name = study.leader, study.entries[study.leader].name
-    out = []
-    for on in reversed(sets):
-        gain = study.get(i, on, "gain_at_50")
-        if not np.isfinite(gain.value):
-            continue
-        verb = {1: "raises", 0: "moves", -1: "lowers"}[gain.sign()]
-        text = Markup(
-            "{}, referring the half of the pictures that {} is least sure of {} accuracy from {} to {}. Referring at "
-            "random would leave it at {}, a perfect order would bring {}. Gain over random: {}{}"
-        ).format(
-            ON[on][:1].upper() + ON[on][1:], name, verb, value(study, i, on, "accuracy"),
-            told(study, i, on, "accuracy_at_50"), value(study, i, on, "accuracy"),
-            value(study, i, on, "perfect_accuracy_at_50"), told(study, i, on, "gain_at_50", style="signed"),
-            "." if gain.sign() else ": the interval includes 0, so this may be chance.",
-        )  # fmt: skip
-        out.append(Finding("Referral." if not out else "", text, {1: "good", 0: "", -1: "bad"}[gain.sign()]))
-    return out
-
-
-def _missed(study: Study, sets: list[str]) -> list[Finding]:
-    i, on = study.leader, sets[-1]
-    case, missed = study.first(i, on), study.get(i, on, "missed_at_50")
-    if case is None or not np.isfinite(missed.value):
-        return []
-    text = Markup(
-        "{} calls {} of the {} referable {} pictures healthy and counts them among its surer half: an expert who is "
-        "given the other half never sees them."
-    ).format(
-        study.entries[i].name, told(study, i, on, "missed_at_50", style="percent"), int(case.label.sum()), SETS[on]
-    )  # fmt: skip
-    kept = study.get(i, on, "prevalence_at_50").value
-    if kept < case.label.mean():
-        text += Markup(
-            " The accuracy of the kept half hides this in part, for referral takes referable pictures away: they are "
-            "{} of all and {} of the kept half."
-        ).format(percent(float(case.label.mean())), value(study, i, on, "prevalence_at_50", style="percent"))
-    return [Finding("What it is sure of, and wrong.", text, "bad" if missed.value > 0 else "good")]
-
-
-def _between(study: Study, sets: list[str]) -> list[Finding]:
-    if len(study.entries) < 2:
-        return []
-    on, leader = study.sets[-1], study.leader
-    gaps = {i: gap for i, _, gap in study.leads()}
-    ahead = [i for i in gaps if gaps[i].sign() > 0]
-    level = [i for i in gaps if gaps[i].sign() == 0]
-    name, names = study.entries[leader].name, [entry.name for entry in study.entries]
-    parts = []
-    if ahead:
-        near = min(ahead, key=lambda i: gaps[i].value)
-        said = Place(study.lead_label(near), on, LEAD).whole(gaps[near], style="signed", digits=3)
-        parts.append(
-            Markup("{} is ahead of {}; its lead over {} is {}.").format(
-                name, sentence_list([names[i] for i in ahead]), names[near], said
-            )
-        )
-    if level:
-        parts.append(
-            Markup("These pictures cannot tell {} from {}: every interval of that difference includes 0.").format(
-                name, sentence_list([names[i] for i in level])
-            )
-        )
-    where = "Accuracy with half of the pictures referred" + (f", {ON[on]}" if len(study.sets) > 1 else "")
-    text = Markup("{}: {}").format(where, Markup(" ").join(parts))
-    return [Finding("Between methods.", text)]
-
-
-def _screening(study: Study, sets: list[str]) -> list[Finding]:
-    sentences = []
-    for on in sets:
-        got = {i: study.get(i, on, "sensitivity_at_specificity_80") for i in range(len(study.entries))}
-        known = [i for i in got if np.isfinite(got[i].value)]
-        if not known:
-            continue
-        sure = [i for i in known if got[i].low >= GOAL]
-        met = [i for i in known if got[i].value >= GOAL and i not in sure]
-        best = max(known, key=lambda i: got[i].value)
-        said = told(study, best, on, "sensitivity_at_specificity_80")
-        names = [entry.name for entry in study.entries]
-        clauses = []
-        if sure:
-            clauses.append(Markup("met with its whole interval by {}").format(sentence_list([names[i] for i in sure])))
-        if met:
-            clauses.append(Markup("met by the estimate alone for {}").format(sentence_list([names[i] for i in met])))
-        if not clauses:
-            clauses.append(Markup("not met"))
-        sentences.append(
-            Markup("{}, it is {} (at best {}, {}).").format(
-                ON[on][:1].upper() + ON[on][1:], Markup(" and ").join(clauses), said, names[best]
-            )
-        )
-    if not sentences:
-        return []
-    rule = "The NHS asks for a sensitivity of 0.85 at a specificity of 0.80 or more."
-    return [Finding("The screening standard.", Markup("{} {}").format(rule, Markup(" ").join(sentences)))]
-
-
-def _notices(study: Study, sets: list[str]) -> list[Finding]:
-    score = study.get(study.leader, "joint", "ood_auroc")
-    if len(sets) < 2 or not np.isfinite(score.value):
-        return []
-    claim = {
-        1: "is higher on shifted pictures than on in-domain ones",
-        0: "does not tell shifted pictures from in-domain ones",
-        -1: "is lower on shifted pictures than on in-domain ones: it does not see the shift coming",
-    }[score.sign(0.5)]
-    text = Markup("The uncertainty of {} {} (AUROC of shifted against in-domain {}; 0.5 is chance).").format(
-        study.entries[study.leader].name, claim, told(study, study.leader, "joint", "ood_auroc")
-    )
-    return [Finding("Does it notice the shift?", text, {1: "good", 0: "", -1: "bad"}[score.sign(0.5)])]
 
 
 def _caution(study: Study) -> Markup:

@@ -13,8 +13,10 @@ from retinabench.report.marking import percent
 from retinabench.report.panels import MOST_BANDS
 from retinabench.report.study import MOST_BAND_DRAWS, Study
 from retinabench.report.tables import Cell, Column, Row, Sheet
+from retinabench.scores.table import SCORES
 
 TERMS = (
+    ("Grades", "0 no retinopathy, 1 mild, 2 moderate, 3 severe, 4 proliferative; referable is 2 and above."),
     ("AUROC", "The chance that a referable picture gets a higher probability than one that is not; 0.5 is guessing, 1 is perfect."),
     ("Accuracy", "The share of right answers when P(referable) above 0.5 counts as referable."),
     ("NLL", "Negative log-likelihood in nats: the mean of −ln P(the right answer). Lower is better; sure and wrong costs most."),
@@ -80,7 +82,12 @@ def _standfirst(study: Study) -> str:
 
 
 def _sets_table(study: Study) -> Sheet:
-    columns = [Column("Set", True), Column("Pictures"), Column("Patients"), Column("Referable"), Column("Share")]
+    columns = [
+        Column("Set", True),
+        Column("Pictures"),
+        Column("Patients"),
+        Column("Referable"),
+    ]
     rows = []
     for name in study.sets:
         block = next((f[0]["sets"][name] for f in study.files if name in f[0]["sets"]), None)
@@ -88,7 +95,11 @@ def _sets_table(study: Study) -> Sheet:
             continue
         patients = block.get("patients")
         share = block["positives"] / block["images"]
-        texts = [f"{block['images']:,}", f"{patients:,}" if patients else "not given", f"{block['positives']:,}", percent(share)]
+        texts = [
+            f"{block['images']:,}",
+            f"{patients:,}" if patients else "not given",
+            f"{block['positives']:,} ({percent(share)})",
+        ]
         rows.append(Row(SETS[name], [Cell(Markup.escape(text)) for text in texts]))
     return Sheet("Test pictures", columns, rows)
 
@@ -100,19 +111,31 @@ def _facts(study: Study) -> list[tuple[str, str]]:
         values = sorted({str(meta[key]) for meta in known if meta.get(key) is not None})
         if values:
             facts.append((term, ", ".join(values)))
-    seeds = [f"{e.name}: {len(e.predictions)}" for e in study.entries if len(e.predictions) > 1]
+    counts = {len(entry.predictions) for entry in study.entries}
+    seeds = ", ".join(f"{entry.name}: {len(entry.predictions)}" for entry in study.entries)
     facts.append(("Methods", ", ".join(entry.name for entry in study.entries)))
-    facts.append(("Seeds", ", ".join(seeds) + " (others 1)" if seeds else "one per method"))
+    facts.append(("Seeds", f"{counts.pop()} per method" if len(counts) == 1 else seeds))
     rules = {
         "corrected": "corrected (the default)",
         "published": "published: the scores follow the released Retina Benchmark code, its faults included; figures, and numbers at half referred, follow the corrected rules",
     }
     facts.append(("Rules", rules.get(study.rules, study.rules)))
-    draws = f"95 %, {study.bootstrap:,} bootstrap draws of patients, the same draws for every method" if study.bootstrap else "none asked for"
+    draws = (
+        f"95 %, {study.bootstrap:,} bootstrap draws of patients, the same draws for every method"
+        if study.bootstrap
+        else "none asked for"
+    )
     facts.append(("Intervals", draws))
-    facts.append(("Threshold", "P(referable) > 0.5 for accuracy, sensitivity and specificity unless said otherwise"))
+    facts.append(
+        ("Threshold", "P(referable) > 0.5 for accuracy, sensitivity and specificity unless said otherwise")
+    )
     facts += [("Note", note) for note in _notes(study)]
-    facts.append(("Not assessed", "gradability, macular oedema, ethnicity and age, how human experts err, clinical outcome"))
+    facts.append(
+        (
+            "Not assessed",
+            "gradability, macular oedema, ethnicity and age, how human experts err, clinical outcome",
+        )
+    )
     return facts
 
 
@@ -126,24 +149,29 @@ def _notes(study: Study) -> list[str]:
     for found in study.files:
         for name in study.sets:
             for score, one in found[0]["sets"].get(name, {}).get("scores", {}).items():
-                if one.get("value") is None and one.get("why"):
+                if one.get("why"):
                     label = f"{SETS[name]}: {one['why']}"
-                    if score not in undefined.setdefault(label, []):
-                        undefined[label].append(score)
+                    if SCORES[score].title not in undefined.setdefault(label, []):
+                        undefined[label].append(SCORES[score].title)
     everyone = len(study.entries)
     notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in where.items()]
-    return notes + [f"undefined {label} ({', '.join(scores)})" for label, scores in undefined.items()]
+    return notes + [f"{'; '.join(scores)}, {label}" for label, scores in undefined.items()]
 
 
 def _scores_note(study: Study) -> str:
-    text = "Arrows show which way is better; 95 % intervals below each number."
-    if len(study.entries) > 1:
+    text = "Arrows show which way is better"
+    text += "; 95 % intervals stand below the numbers." if study.bootstrap else "."
+    if study.rules != "corrected":
+        text += " The published protocol has no intervals; those shown belong to the corrected rules."
+    elif len(study.entries) > 1:
         text += " Bold: better than every other method by a paired interval that excludes 0; where nothing is bold, these pictures cannot name a best."
     return text + f" Grey rows: the answers of {study.entries[study.leader].name} under the two controls."
 
 
 def _roc_text(study: Study) -> str:
-    if all(not np.isfinite(study.get(i, n, "auroc").value) for i in range(len(study.entries)) for n in study.sets):
+    if all(
+        not np.isfinite(study.get(i, n, "auroc").value) for i in range(len(study.entries)) for n in study.sets
+    ):
         return "There are pictures of one class only, so sensitivity and specificity cannot both be known."
     return (
         "A curve that enters the shaded corner meets the standard of the English screening programme (NHS): at least "
@@ -154,7 +182,11 @@ def _roc_text(study: Study) -> str:
 
 def _referral_note(study: Study) -> str:
     draws = min(study.bootstrap, MOST_BAND_DRAWS)
-    bands = f"Bands: 95 % over {draws:,} draws of patients, point by point" if draws else "No bands were asked for"
+    bands = (
+        f"Bands: 95 % over {draws:,} draws of patients, point by point"
+        if draws
+        else "No bands were asked for"
+    )
     if len(study.entries) > MOST_BANDS and draws:
         bands += f", drawn for {study.entries[study.leader].name} alone to keep the figure readable"
     return (
@@ -186,9 +218,9 @@ def _examples_text(study: Study, pictures: bool) -> str:
 def _repeat_text(study: Study) -> Markup:
     return Markup(
         "Every number of this page is in <code>scores.json</code> and <code>table.csv</code> beside it. The same "
-        "files, rules (<code>{}</code>), bootstrap draws (<code>{}</code>) and seed give the same page, byte for byte. "
-        "To score one file again: <code>retinabench score FILE --rules {} --bootstrap {}</code>."
-    ).format(study.rules, study.bootstrap, study.rules, study.bootstrap)
+        "files, rules (<code>{}</code>), bootstrap draws (<code>{}</code>) and seed (<code>{}</code>) give the same page, byte for byte. "
+        "To score one file again: <code>retinabench score FILE --rules {} --bootstrap {} --seed {}</code>."
+    ).format(study.rules, study.bootstrap, study.seed, study.rules, study.bootstrap, study.seed)
 
 
 FILE_COLUMNS = {
@@ -198,14 +230,19 @@ FILE_COLUMNS = {
 
 
 def _files_table(study: Study) -> Sheet:
-    rows = []
+    """Return where every file came from; columns that no file fills are left out."""
+    names, found = [], []
     for entry in study.entries:
         for predictions in entry.predictions:
             meta = {"samples": predictions.samples, **predictions.metadata}
             meta["version"] = meta.get("package_version", meta.get("version", ""))
-            texts = [str(meta.get(key, "")) for key in FILE_COLUMNS]
             source = PurePath(predictions.source).name if predictions.source else ""
-            cells = [Cell(Markup.escape(text), "text wrap") for text in [*texts, source]]
-            rows.append(Row(entry.name, cells))
-    columns = [Column("Method", True)] + [Column(label, True) for label in (*FILE_COLUMNS.values(), "File")]
-    return Sheet("Files", columns, rows)
+            names.append(entry.name)
+            found.append([*(str(meta.get(key, "")) for key in FILE_COLUMNS), source])
+    labels = (*FILE_COLUMNS.values(), "File")
+    filled = [k for k in range(len(labels)) if any(texts[k] for texts in found)]
+    rows = [
+        Row(name, [Cell(Markup.escape(texts[k]), "text wrap") for k in filled])
+        for name, texts in zip(names, found, strict=True)
+    ]
+    return Sheet("Files", [Column("Method", True), *(Column(labels[k], True) for k in filled)], rows)

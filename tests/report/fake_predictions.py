@@ -53,7 +53,9 @@ def predictions(
     centre = EVIDENCE[people["grade"]] + shared.normal(size=n) * hard * 1.3
     centre = centre + rng.normal(size=n) * hard * noise / np.sqrt(members) * 0.7
     spread = noise * (0.4 + knows * hard)
-    logits = sharp * (centre[:, None] + rng.normal(size=(n, samples)) * (spread[:, None] if samples > 1 else 0))
+    logits = sharp * (
+        centre[:, None] + rng.normal(size=(n, samples)) * (spread[:, None] if samples > 1 else 0)
+    )
     return Predictions(
         image_id=people["image_id"],
         label=people["label"],
@@ -61,5 +63,11 @@ def predictions(
         grade=people["grade"],
         patient_id=people["patient_id"],
         domain=people["domain"],
-        metadata={"method": method, "seed": seed, "members": members, "config_hash": f"{seed:08x}", **metadata},
+        metadata={
+            "method": method,
+            "seed": seed,
+            "members": members,
+            "config_hash": f"{seed:08x}",
+            **metadata,
+        },
     )
