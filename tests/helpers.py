@@ -17,7 +17,9 @@ PARTS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domai
          ("shifted", "validation", 16), ("shifted", "test", 24))  # fmt: skip
 
 
-def make_prepared(folder: Path, size: int = 16, seed: int = 0, parts: tuple[tuple[str, str, int], ...] = PARTS) -> Path:
+def make_prepared(
+    folder: Path, size: int = 16, seed: int = 0, parts: tuple[tuple[str, str, int], ...] = PARTS
+) -> Path:
     """Write a prepared folder whose referable pictures have a bright patch: learnable in seconds."""
     random = np.random.default_rng(seed)
     records = join([_records(domain, split, n, random) for domain, split, n in parts])

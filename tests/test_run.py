@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from helpers import TINY, make_prepared
 
+from helpers import TINY, make_prepared
 from retinabench.config import load_run
 from retinabench.data.tasks import load_task
 from retinabench.errors import InputError

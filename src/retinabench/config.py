@@ -48,11 +48,15 @@ class Frozen(BaseModel):
 
 
 class Model(Frozen):
-    """The network: a name of `MODELS`, its width (64 is the published size) and its stem."""
+    """The network: a name of `MODELS`, its width (64 is the published size), its stem and its inputs.
+
+    inputs: `standardised` channels (mean 0, deviation 1 over training pictures), or the `unit` interval as published.
+    """
 
     name: str = "resnet18"
     width: int = Field(64, ge=1)
     stem: Literal["standard", "small"] = "standard"
+    inputs: Literal["standardised", "unit"] = "standardised"
 
     @field_validator("name")
     @classmethod

@@ -132,16 +132,7 @@ def _claim(folder: Path, run: Run, task: Task, engine: Engine) -> None:
 
 def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Predictions:
     device = engine.torch_device()
-    batches = Batches(
-        data=task.data,
-        train=task.splits["train"],
-        validation=task.splits["validation"],
-        batch_size=run.optimizer.batch_size,
-        seed=run.seed,
-        augment=run.optimizer.augment,
-        device=device,
-        workers=engine.workers,
-    )
+    batches = make_batches(run, task, device, engine.workers)
     model = build_model(run.model, run.seed).to(device)
     method = METHODS[run.method.name]
     if (folder / "posterior.pt").is_file():
@@ -152,6 +143,21 @@ def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Pr
         save_tensors(folder / "posterior.pt", posterior.state())
         (folder / "best.pt").unlink(missing_ok=True)  # posterior.pt holds it now
     return predict(run, task, posterior, batches, engine.progress)
+
+
+def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0) -> Batches:
+    """Return the batches of a run: its task's rows with its own settings."""
+    return Batches(
+        data=task.data,
+        train=task.splits["train"],
+        validation=task.splits["validation"],
+        batch_size=run.optimizer.batch_size,
+        seed=run.seed,
+        augment=run.optimizer.augment,
+        standardise=run.model.inputs == "standardised",
+        device=device,
+        workers=workers,
+    )
 
 
 def predict(

@@ -10,11 +10,10 @@ import torch
 
 from helpers import TINY, make_prepared
 from retinabench.config import load_run
-from retinabench.data.loader import Batches
 from retinabench.data.tasks import load_task
 from retinabench.formats import read_predictions
 from retinabench.methods import METHODS, ensemble
-from retinabench.run import Engine, execute, load_posterior, predict
+from retinabench.run import Engine, execute, load_posterior, make_batches, predict
 from retinabench.scores.classification import auroc
 
 SINGLE = [name for name in METHODS if name != "ensemble"]
@@ -85,9 +84,7 @@ def test_a_loaded_posterior_predicts_the_same_bits(finished, name):
     loaded, posterior = load_posterior(folder)
     assert loaded == run
     task = load_task(run.data, run.task)
-    batches = Batches(
-        task.data, task.splits["train"], task.splits["validation"], 16, run.seed, False, torch.device("cpu")
-    )
+    batches = make_batches(run, task, torch.device("cpu"))
     again = predict(run, task, posterior, batches)
     assert np.array_equal(again.probs, read_predictions(folder / "predictions.parquet").probs)
 

@@ -41,6 +41,12 @@ def test_order_and_augmentation_depend_on_seed_and_epoch_alone(data, augment):
     assert not torch.equal(first, collect(batches(data, augment=augment, seed=1), 3)[0])
 
 
+def test_standardised_channels_have_mean_0_and_deviation_1_over_the_training_pictures(data):
+    images, _ = collect(batches(data, standardise=True), 0)
+    assert torch.allclose(images.mean(dim=(0, 2, 3)), torch.zeros(3), atol=1e-4)
+    assert torch.allclose(images.std(dim=(0, 2, 3)), torch.ones(3), atol=1e-3)
+
+
 def test_workers_change_nothing(data):
     assert torch.equal(
         collect(batches(data, augment=True), 0)[0], collect(batches(data, augment=True, workers=1), 0)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,13 +15,16 @@ from torch.utils.data import DataLoader, Dataset
 from retinabench.data.records import Prepared
 from retinabench.seeds import numpy_generator, torch_generator
 
+STATISTICS_PICTURES = 512
+
 
 @dataclass(frozen=True, eq=False)
 class Batches:
     """The training and validation rows of a task, in batches on a device.
 
-    Pictures travel as uint8 and become float32 in [0, 1], (B, 3, H, W), on the device; labels are float32 (B,).
-    `workers` processes read ahead where the disk is slow (0: none).
+    Pictures travel as uint8 and become float32 (B, 3, H, W) on the device: in [0, 1], or with `standardise` each channel
+    less its mean and divided by its deviation over training pictures. Labels are float32 (B,). `workers` processes
+    read ahead where the disk is slow (0: none).
     """
 
     data: Prepared
@@ -29,6 +33,7 @@ class Batches:
     batch_size: int
     seed: int
     augment: bool
+    standardise: bool
     device: torch.device
     workers: int = 0
 
@@ -36,6 +41,15 @@ class Batches:
     def steps(self) -> int:
         """Batches per epoch; the last, smaller one counts."""
         return len(_chunks(self.train, self.batch_size))
+
+    @cached_property
+    def statistics(self) -> tuple[Tensor, Tensor]:
+        """Mean and deviation (1, 3, 1, 1) of the channels in [0, 1], over evenly spaced training pictures."""
+        rows = self.train[:: -(-len(self.train) // STATISTICS_PICTURES)]
+        pixels = self.data.images(rows).reshape(-1, 3).astype(np.float64) / 255
+        mean, deviation = (torch.tensor(v, dtype=torch.float32) for v in (pixels.mean(0), pixels.std(0)))
+        shape = (1, 3, 1, 1)
+        return mean.reshape(shape).to(self.device), deviation.clamp_min(1e-6).reshape(shape).to(self.device)
 
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the shuffled batches of one epoch: pictures (B, 3, H, W), labels (B,)."""
@@ -67,6 +81,9 @@ class Batches:
             pictures = pictures.to(self.device, non_blocking=True)
             # The permuted pictures are in channels-last layout as they are, the faster one on both kinds of device.
             images = pictures.permute(0, 3, 1, 2).to(torch.float32).div_(255)
+            if self.standardise:
+                mean, deviation = self.statistics
+                images = images.sub_(mean).div_(deviation)
             yield images, labels.to(self.device, non_blocking=True)
 
 
