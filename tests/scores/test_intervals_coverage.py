@@ -32,11 +32,13 @@ def test_patients_cover_and_images_do_not(simulation):
 
 
 @pytest.mark.slow
-def test_all_intervals_cover_between_93_and_97_percent(simulation):
-    """1,000 studies, those of the table in the docs: the SE of a coverage of 95 % is 0.7 %."""
-    table = simulation.coverage(1000, replicates=400)
-    for (_, method), (share, *_) in table.items():
-        if method in ("patient percentile", "patient BCa", "patient Obuchowski"):
+def test_intervals_cover_as_the_docs_say(simulation):
+    """1,000 studies of 500 patients, those of the table in the docs: the SE of a coverage of 95 % is 0.7 %."""
+    table = simulation.coverage(1000, replicates=299, bca=True)
+    for (name, method), (share, *_) in table.items():
+        if method.startswith("image"):
+            assert share < 0.85
+        elif name == "referral_auroc_area":
+            assert share >= 0.91  # short of nominal at this size, and the docs say so
+        else:
             assert 0.93 <= share <= 0.97
-        elif method.startswith("image"):
-            assert share < 0.93
