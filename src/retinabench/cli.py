@@ -12,6 +12,8 @@ import typer
 from retinabench.errors import InputError, WorkError
 from retinabench.progress import QUIET, Bars, Progress
 
+SHELL_INTERRUPTED = 130  # what newer versions of typer turn Ctrl-C into
+
 app = typer.Typer(
     help="Tells whether a deep model knows when it does not know, on screening photographs of the retina.",
     no_args_is_help=True,
@@ -51,6 +53,8 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; every error becomes one line on standard error."""
     try:
         code = app(arguments, prog_name="retinabench", standalone_mode=False)
+        if code == SHELL_INTERRUPTED:
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except InputError as error:
         return _fail(str(error), 2)

@@ -125,9 +125,10 @@ def report_files(
     """Write a report about files; seeds of one method and configuration stand together."""
     from retinabench.report.page import write_report
 
-    predictions = [read_predictions(file) for file in find_files(paths)]
+    files = find_files(paths)
+    predictions = [read_predictions(file) for file in files]
     entries: dict[str, list[Predictions]] = {}
-    for name, one in zip(_names(find_files(paths), predictions), predictions, strict=True):
+    for name, one in zip(_names(files, predictions), predictions, strict=True):
         entries.setdefault(name, []).append(one)
     pictures: Prepared | None = open_prepared(data) if data is not None else None
     extra = {"title": title} if title else {}
@@ -156,12 +157,16 @@ def shares(advance: Any) -> Any:
 
 
 def _names(files: Sequence[Path], predictions: Sequence[Predictions]) -> list[str]:
-    """Name each file by its method, told apart where two runs differ in more than the seed."""
+    """Name each file: runs by their method, told apart where they differ in more than the seed; others by file."""
+    titles = [str(one.metadata.get("title", "")) for one in predictions]
+    settings = [str(one.metadata.get("setting", "")) for one in predictions]
     names = []
-    for file, one in zip(files, predictions, strict=True):
-        run = str(one.metadata.get("run", ""))
-        name = run.partition(" seed ")[0] if run else file.stem
-        names.append(name)
+    for file, title, setting in zip(files, titles, settings, strict=True):
+        shared = {other for other, same in zip(settings, titles, strict=True) if same == title}
+        alone = sum(other.stem == file.stem for other in files) == 1
+        names.append(
+            (f"{title} ({setting})" if len(shared) > 1 else title) or (file.stem if alone else str(file))
+        )
     return names
 
 

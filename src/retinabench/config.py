@@ -23,7 +23,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -96,7 +96,12 @@ class Optimizer(Frozen):
 
 
 class Method(Frozen):
-    """What every method's configuration has: its name, and how many posterior samples it predicts with."""
+    """What every method's configuration has: its name, and how many posterior samples it predicts with.
+
+    `title` is what readers call the method; without one it is its name.
+    """
+
+    title: ClassVar[str] = ""
 
     name: str
     samples: int = Field(1, ge=1)
@@ -132,6 +137,10 @@ class Run(Frozen):
         """Return the canonical JSON of all that decides the numbers; `fingerprint` stands for the data."""
         content = self.model_dump(mode="json") | {"data": fingerprint, "protocol": PROTOCOL}
         return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+    def setting(self, fingerprint: str) -> str:
+        """Return 12 digits that runs share when they differ in nothing but the seed."""
+        return self.model_copy(update={"seed": 0}).hash(fingerprint)
 
     def hash(self, fingerprint: str) -> str:
         """Return the first 12 digits of the identity's SHA-256."""

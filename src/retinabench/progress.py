@@ -44,14 +44,21 @@ class Bars:
         """Open a bar that stays on the screen when done."""
         from rich import progress
 
+        class Clock(progress.ProgressColumn):
+            """`0:12 left`, and when done `in 0:40`."""
+
+            def render(self, task: progress.Task) -> str:
+                """Return the text of the column."""
+                if task.finished:
+                    return f"in {_minutes(task.finished_time or 0)}"
+                return "" if task.time_remaining is None else f"{_minutes(task.time_remaining)} left"
+
         bar = progress.Progress(
-            progress.TextColumn("{task.description:<44}"),
-            progress.BarColumn(bar_width=24),
+            progress.TextColumn("{task.description:<32}"),
+            progress.BarColumn(bar_width=12),
             progress.MofNCompleteColumn(),
-            progress.TextColumn(f"{unit:<6}"),
-            progress.TimeElapsedColumn(),
-            progress.TextColumn("left"),
-            progress.TimeRemainingColumn(),
+            progress.TextColumn(unit),
+            Clock(),
             console=self._console,
         )
         with bar:
@@ -61,6 +68,10 @@ class Bars:
     def say(self, line: str) -> None:
         """Print one line to standard error."""
         self._console.print(line, markup=False)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 QUIET = Quiet()

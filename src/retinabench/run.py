@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from retinabench import __version__
-from retinabench.config import Run
+from retinabench.config import Method, Run
 from retinabench.data.loader import Batches
 from retinabench.data.tasks import Task, load_task
 from retinabench.errors import InputError
@@ -65,7 +65,7 @@ def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:
     task = load_task(run.data, run.task)
     folder = run_folder(run, out, task)
     if (folder / "done").is_file():
-        engine.progress.say(f"{describe(run)}: done before, in {folder}")
+        engine.progress.say(f"{title(run.method)}, seed {run.seed}: done before")
         return folder
     if isinstance(run.method, ensemble.Config):
         members = [
@@ -96,6 +96,13 @@ def describe(run: Run) -> str:
         else method.name
     )
     return f"{name} {run.model.name} seed {run.seed}"
+
+
+def title(method: Method) -> str:
+    """Return what readers call a method: `ensemble of 3 MC dropout`."""
+    if isinstance(method, ensemble.Config):
+        return f"ensemble of {method.members} {title(method.member)}"
+    return method.title or method.name
 
 
 def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
@@ -138,7 +145,7 @@ def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Pr
     if (folder / "posterior.pt").is_file():
         posterior = method.load(model, run, load_tensors(folder / "posterior.pt"))
     else:
-        journal = Journal(folder, engine.progress, f"Training {describe(run)}")
+        journal = Journal(folder, engine.progress, f"Training {title(run.method)}, seed {run.seed}")
         posterior = method.fit(model, batches, run, journal)
         save_tensors(folder / "posterior.pt", posterior.state())
         (folder / "best.pt").unlink(missing_ok=True)  # posterior.pt holds it now
@@ -168,7 +175,9 @@ def predict(
     rows = np.concatenate([task.splits[split] for split in splits])
     generator = torch_generator(batches.device, run.seed, "predict")
     probs = []
-    with progress.track(f"Predicting {describe(run)}", len(rows), unit="images") as advance:
+    with progress.track(
+        f"Predicting {title(run.method)}, seed {run.seed}", len(rows), unit="images"
+    ) as advance:
         for images, _ in batches.rows(rows, PREDICT_BATCH):
             probs.append(posterior.predict(images, run.method.samples, generator)[..., 1].T.cpu().numpy())
             advance(len(images))
@@ -190,6 +199,8 @@ def predict(
 def _metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
     return {
         "method": run.method.name,
+        "title": title(run.method),
+        "setting": run.setting(task.data.fingerprint),
         "run": describe(run),
         "task": run.task,
         "model": run.model.name,

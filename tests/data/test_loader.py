@@ -12,10 +12,9 @@ def data(tmp_path_factory):
     return open_prepared(make_prepared(tmp_path_factory.mktemp("loader") / "data"))
 
 
-def batches(data, rows=64, size=16, seed=0, augment=False, workers=0):
-    return Batches(
-        data, np.arange(rows), np.arange(64, 88), size, seed, augment, torch.device("cpu"), workers
-    )
+def batches(data, rows=64, size=16, seed=0, augment=False, workers=0, standardise=False):
+    train, validation = np.arange(rows), np.arange(64, 88)
+    return Batches(data, train, validation, size, seed, augment, standardise, torch.device("cpu"), workers)
 
 
 def collect(loader, epoch):

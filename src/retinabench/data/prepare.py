@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,8 @@ def _run(jobs: list[Job], workers: int) -> Iterator[int]:
         yield from map(make_shard, jobs)
         return
     # A forked child would inherit the locks of the parent's threads.
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with _one_thread_each(), ProcessPoolExecutor(workers, mp_context=spawn) as pool:
         futures: list[Future[int]] = [pool.submit(make_shard, job) for job in jobs]
         try:
             for future in as_completed(futures):
@@ -131,6 +133,22 @@ def _run(jobs: list[Job], workers: int) -> Iterator[int]:
         finally:
             for future in futures:
                 future.cancel()
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let children start with one thread for linear algebra: the processes already share the cores."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def make_shard(job: Job) -> int:

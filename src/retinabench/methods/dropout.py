@@ -25,6 +25,8 @@ from retinabench.models.stochastic import add_dropout, use_generator
 class Config(config.Method):
     """rate: share of activations dropped at each site. samples: forward passes per prediction."""
 
+    title = "MC dropout"
+
     name: Literal["dropout"] = "dropout"
     rate: float = Field(0.1, ge=0, lt=1)
     samples: int = Field(5, ge=1)

@@ -22,6 +22,8 @@ from retinabench.methods.training import train
 class Config(config.Method):
     """MAP has no hyper-parameters beyond the optimiser's."""
 
+    title = "MAP"
+
     name: Literal["map"] = "map"
     samples: Literal[1] = 1
 
