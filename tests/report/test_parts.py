@@ -157,12 +157,14 @@ def test_pictures_lose_their_black_border():
 
 
 def test_console_table(written):
-    console = Console(width=200, record=True, file=io.StringIO())
+    console = Console(width=80, record=True, file=io.StringIO())
     console.print(console_table(written.records))
     console.print(console_table([{**written.records[0], "entry": "[red]x[/red]"}]))
     text = console.export_text()
     auroc = written.records[0]["sets"]["shifted"]["scores"]["auroc"]
-    assert f"{auroc['value']:.3f} [{auroc['low']:.3f}, {auroc['high']:.3f}]" in text
+    assert f"{auroc['value']:.3f}" in text
+    assert f"{auroc['low']:.3f}–{auroc['high']:.3f}" in text
+    assert "…" not in text
     assert "±" in text
     assert "oracle referral" in text
     assert "[red]x[/red]" in text
