@@ -1,7 +1,7 @@
 """The synthetic retinas as a data set: which drawn pictures form which split.
 
 The pictures and their truth come from `data/synthetic`; this file only lays out a study like Country Shift. For
-`images` training pictures: validation images/8, test 3*images/8 by the in-domain camera; validation images/16, test
+`images` training pictures: validation images/4, test 3*images/8 by the in-domain camera; validation images/8, test
 images/4 by the shifted camera. Fellow eyes stay together: every part is an even number of pictures.
 """
 
@@ -18,9 +18,9 @@ from retinabench.errors import InputError
 
 PARTS = (
     ("in_domain", "train", 1.0),
-    ("in_domain", "validation", 1 / 8),
+    ("in_domain", "validation", 1 / 4),
     ("in_domain", "test", 3 / 8),
-    ("shifted", "validation", 1 / 16),
+    ("shifted", "validation", 1 / 8),
     ("shifted", "test", 1 / 4),
 )
 
