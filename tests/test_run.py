@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import retinabench as rb
 from helpers import TINY, make_prepared
 from retinabench.config import load_run
 from retinabench.data.tasks import load_task
@@ -41,3 +42,20 @@ def test_moving_the_data_moves_no_run(tmp_path):
     runs = [load_run(None, TINY, data=str(make_prepared(tmp_path / name))) for name in ("here", "there")]
     one = execute(runs[0], tmp_path / "runs", Engine("cpu"))
     assert execute(runs[1], tmp_path / "runs", Engine("cpu")) == one
+
+
+def test_the_classic_interface_scores_a_task(tmp_path):
+    task = rb.load_task(make_prepared(tmp_path / "data"))
+
+    def estimator(images):
+        assert images.dtype == np.float32
+        mean = images[:, 4:9, 4:9].mean(axis=(1, 2, 3))
+        return mean, mean * (1 - mean)
+
+    scores = rb.evaluate(estimator, task["test", "shifted_test"], bootstrap=20).to_dict()
+    assert scores["sets"]["in_domain"]["images"] == 32
+    assert scores["sets"]["shifted"]["images"] == 24
+    # The bright patch is the label.
+    assert scores["sets"]["joint"]["scores"]["auroc"]["value"] == 1.0
+    with pytest.raises(InputError, match="Did you mean 'test'"):
+        task["tset"]

@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from retinabench.data.tasks import load_task
     from retinabench.formats import read_predictions, write_predictions
     from retinabench.predictions import Predictions
     from retinabench.scores.compare import compare
@@ -29,6 +30,7 @@ __all__ = [
     "Scores",
     "compare",
     "evaluate",
+    "load_task",
     "rank",
     "read_predictions",
     "referral_curve",
@@ -42,6 +44,7 @@ _HOME = {
     "Scores": "retinabench.scores.evaluation",
     "compare": "retinabench.scores.compare",
     "evaluate": "retinabench.scores.evaluate",
+    "load_task": "retinabench.data.tasks",
     "rank": "retinabench.scores.leaderboard",
     "read_predictions": "retinabench.formats",
     "referral_curve": "retinabench.scores.referral",

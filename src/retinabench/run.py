@@ -171,27 +171,23 @@ def predict(
     run: Run, task: Task, posterior: Posterior, batches: Batches, progress: Progress = QUIET
 ) -> Predictions:
     """Predict every split but the training one, with the run's number of samples."""
-    splits = [split for split in PREDICTED if split in task.splits]
-    rows = np.concatenate([task.splits[split] for split in splits])
+    part = task[tuple(split for split in PREDICTED if split in task.splits)]
     generator = torch_generator(batches.device, run.seed, "predict")
     probs = []
     with progress.track(
-        f"Predicting {title(run.method)}, seed {run.seed}", len(rows), unit="images"
+        f"Predicting {title(run.method)}, seed {run.seed}", len(part), unit="images"
     ) as advance:
-        for images, _ in batches.rows(rows, PREDICT_BATCH):
+        for images, _ in batches.rows(part.rows, PREDICT_BATCH):
             probs.append(posterior.predict(images, run.method.samples, generator)[..., 1].T.cpu().numpy())
             advance(len(images))
-    records = task.records.take(rows)
-    # The task's split, not the data set's own: a held-out validation split comes from training rows.
-    of_row = np.repeat(splits, [len(task.splits[split]) for split in splits])
     return Predictions(
-        image_id=records.image_id,
-        label=records.label,
+        image_id=part.image_id,
+        label=part.label,
         probs=np.concatenate(probs),
-        grade=records.grade,
-        patient_id=records.patient_id,
-        domain=np.where(np.char.startswith(of_row, "shifted"), "shifted", "in_domain"),
-        split=np.where(np.char.endswith(of_row, "validation"), "validation", "test"),
+        grade=part.grade,
+        patient_id=part.patient_id,
+        domain=part.domain,
+        split=part.split,
         metadata=_metadata(run, task, members=1),
     )
 

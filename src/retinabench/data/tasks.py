@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,36 @@ HOLD_OUT = 0.2  # of the training patients, where a data set has no validation s
 
 
 @dataclass(frozen=True, eq=False)
+class Part:
+    """Some splits of a task, as `rb.evaluate` takes them: labels, and pictures in batches; every column (N,)."""
+
+    data: Prepared
+    rows: Rows
+    domain: NDArray[np.str_]
+    split: NDArray[np.str_]
+    batch_size: int = 64
+
+    def __getattr__(self, column: str) -> NDArray[Any]:
+        """Return image_id, label, grade or patient_id."""
+        if column not in ("image_id", "label", "grade", "patient_id"):
+            raise AttributeError(column)
+        return np.asarray(getattr(self.data.records, column)[self.rows])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batches(self) -> Iterator[NDArray[np.uint8]]:
+        """Yield pictures (B, H, W, 3) in order."""
+        for start in range(0, len(self.rows), self.batch_size):
+            yield self.data.images(self.rows[start : start + self.batch_size])
+
+
+@dataclass(frozen=True, eq=False)
 class Task:
-    """A prepared data set, divided. `splits` maps every name of `SPLITS` that exists to its rows."""
+    """A prepared data set, divided. `splits` maps every name of `SPLITS` that exists to its rows.
+
+    `task["test"]` or `task["test", "shifted_test"]` gives labels and pictures, for `rb.evaluate`.
+    """
 
     name: str
     data: Prepared
@@ -30,6 +59,23 @@ class Task:
     def records(self) -> Records:
         """All rows of the data set."""
         return self.data.records
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> Part:
+        """Return one split or several; raises `InputError` for one that the task does not have."""
+        names = (names,) if isinstance(names, str) else names
+        for name in names:
+            if name not in self.splits:
+                raise InputError(
+                    f"the task '{self.name}' has no split '{name}'", cure=nearest(name, self.splits)
+                )
+        # The task's split, not the data set's own: a held-out validation split comes from training rows.
+        of_row = np.repeat(names, [len(self.splits[name]) for name in names])
+        return Part(
+            data=self.data,
+            rows=np.concatenate([self.splits[name] for name in names]),
+            domain=np.where(np.char.startswith(of_row, "shifted"), "shifted", "in_domain"),
+            split=np.char.replace(of_row, "shifted_", ""),
+        )
 
 
 def load_task(folder: str | Path, name: str = "country_shift") -> Task:
