@@ -267,7 +267,47 @@ def test_training_without_torch_says_how_to_install_it(tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("verb", ["demo", "prepare", "train", "score", "report", "inspect"])
+def write_study(path, seed):
+    """Validation and test on both cameras; the model errs where it is unsure, and more by the shifted camera."""
+    random = np.random.default_rng(seed)
+    lines = ["image_id,patient_id,label,prob,domain,split"]
+    for number in range(1200):
+        domain, split = ("in_domain", "shifted")[number % 2], ("validation", "test")[number // 2 % 2]
+        label = random.random() < 0.3
+        logit = (3 if label else -3) + random.normal(0, 1.5 if domain == "in_domain" else 4)
+        lines.append(f"i{number},p{number},{label:d},{1 / (1 + np.exp(-logit)):.6f},{domain},{split}")
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def test_compare_and_transfer_as_a_screening_team_meets_them(tmp_path, capsys):
+    file = write_study(tmp_path / "ours.csv", 0)
+    lines = (tmp_path / "ours.csv").read_text().splitlines()
+    worse = [lines[0]] + [",".join([*line.split(",")[:3], "0.3", *line.split(",")[4:]]) for line in lines[1:]]
+    (tmp_path / "theirs.csv").write_text("\n".join(worse))
+    out = str(tmp_path / "c.json")
+    assert run(["compare", file, str(tmp_path / "theirs.csv"), "--json", out, "-q"]) == 0
+    auroc = json.loads((tmp_path / "c.json").read_text())["sets"]["in_domain"]["scores"]["auroc"]
+    assert auroc["b"] == 0.5
+    assert auroc["difference"] == pytest.approx(auroc["a"] - 0.5)
+    assert auroc["better"] == "a"
+    assert "In-domain" in capsys.readouterr().out
+
+    arguments = ["transfer", file, "--goal", "0.05", "--confidence", "0.9", "--bootstrap", "50", "-q"]
+    assert run([*arguments, "--json", str(tmp_path / "t.json")]) == 0
+    found = json.loads((tmp_path / "t.json").read_text())
+    assert found["sets"]["shifted"]["guarantee"] == "void"
+    assert found["sets"]["in_domain"]["guarantee"] != "void"
+    assert "certified" in capsys.readouterr().out
+    assert run(["transfer", file, "--goal", "0.0001", "--confidence", "0.99", "--bootstrap", "0", "-q"]) == 0
+    assert "No threshold" in capsys.readouterr().out
+    assert run(["transfer", file, "--confidence", "95", "-q"]) == 2
+    assert "0.95" in one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    "verb", ["demo", "prepare", "train", "score", "compare", "transfer", "report", "inspect"]
+)
 def test_every_verb_s_help_has_an_example(verb, capsys):
     assert run([verb, "--help"]) == 0
     assert f"Example: retinabench {verb}" in capsys.readouterr().out

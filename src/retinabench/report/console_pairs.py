@@ -5,69 +5,80 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from retinabench.report.marking import plain
 
-SETS = {"in_domain": "in-domain", "shifted": "shifted", "joint": "joint", "balanced": "balanced"}
+SETS = {
+    "in_domain": "In-domain",
+    "shifted": "Shifted",
+    "joint": "Joint",
+    "balanced": "Balanced",
+    "validation": "Validation",
+}
 
 
 def comparison_table(found: Mapping[str, Any]) -> Table:
     """Return the table of `Comparison.to_dict()`: every score of every set, a, b, a - b with its interval."""
-    caption = f"a = {found['a']}\nb = {found['b']}\n* better after Holm's correction over the scores of a set"
-    table = Table(caption=escape(caption), caption_justify="left", header_style="bold")
-    for title in ("set", "score"):
-        table.add_column(title)
+    caption = f"a = {found['a']}\nb = {found['b']}\nbetter: after Holm's correction over the scores of a set"
+    table = _table(escape(caption))
+    table.add_column("", overflow="fold")
     for title in ("a", "b", "a - b", "p (Holm)", "better"):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
     for key, one in found["sets"].items():
+        table.add_row(f"[bold]{SETS.get(key, key)}[/bold]", *[""] * 5)
         for name, entry in one["scores"].items():
-            table.add_row(SETS.get(key, key), name, *_cells(entry))
+            difference = _estimate(entry, "difference", signed=True)
+            p = _number(entry.get("p_holm"))
+            better = entry.get("better") or ""
+            table.add_row(name, _number(entry.get("a")), _number(entry.get("b")), difference, p, better)
         table.add_section()
     return table
 
 
-def _cells(entry: Mapping[str, Any]) -> list[str]:
-    better = entry.get("better")
-    interval = ""
-    if entry.get("low") is not None and entry.get("high") is not None:
-        interval = f" [{plain(entry['low'], 3, signed=True)}, {plain(entry['high'], 3, signed=True)}]"
-    difference = entry.get("difference")
-    return [
-        _number(entry.get("a")),
-        _number(entry.get("b")),
-        "–" if difference is None else escape(plain(difference, 3, signed=True) + interval),
-        _number(entry.get("p_holm")),
-        f"{better} *" if better else "",
-    ]
-
-
 def transfer_table(found: Mapping[str, Any]) -> Table:
-    """Return the table of `Transfer.to_dict()`: what the frozen threshold does on each set."""
-    table = Table(header_style="bold")
-    table.add_column("set")
-    for title in ("images", "referred", "error among the answered", "resembles validation", "guarantee"):
-        table.add_column(title, justify="right")
+    """Return the table of `Transfer.to_dict()`: the frozen threshold, and what it does on each set."""
+    table = _table(escape(_threshold(found)))
+    table.add_column("", no_wrap=True)
+    for title in ("images", "referred", "error of\nthe answered", "resembles\nvalidation", "guarantee"):
+        table.add_column(title, justify="right", no_wrap=True)
     for key, one in found["sets"].items():
         alike = one.get("resemblance")
         table.add_row(
             SETS.get(key, key),
             f"{one['images']:,}",
-            _estimate(one["referral_rate"]),
-            _estimate(one["selective_risk"]),
+            _estimate(one["referral_rate"], "value"),
+            _estimate(one["selective_risk"], "value"),
             "" if alike is None else ("no" if alike["void"] else "not refuted"),
             one.get("guarantee", ""),
         )
     return table
 
 
-def _estimate(entry: Mapping[str, Any]) -> str:
-    value, low, high = (entry.get(key) for key in ("value", "low", "high"))
-    if low is None or high is None:
+def _threshold(found: Mapping[str, Any]) -> str:
+    """Say what was frozen, or that nothing could be."""
+    threshold, certificate = found["threshold"], found["certificate"]
+    if threshold is None:
+        return f"No threshold: {(certificate or found['choice'])['why']}"
+    everyone = isinstance(threshold, str)  # infinity, as JSON can hold it
+    said = "answer every image" if everyone else f"refer above an uncertainty of {plain(threshold, 4)}"
+    return f"Frozen on validation: {said}" + (", certified" if certificate else "")
+
+
+def _table(caption: str) -> Table:
+    return Table(
+        caption=caption, caption_justify="left", header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+
+
+def _estimate(entry: Mapping[str, Any], name: str, *, signed: bool = False) -> str:
+    value, low, high = (entry.get(key) for key in (name, "low", "high"))
+    if value is None or low is None or high is None:
         return _number(value)
-    interval = escape(f"[{plain(low, 3)}, {plain(high, 3)}]")
-    return f"{_number(value)} [dim]{interval}[/dim]"
+    ends = f"{plain(low, 3, signed=signed)} … {plain(high, 3, signed=signed)}"
+    return f"{plain(value, 3, signed=signed)}\n[dim]{ends}[/dim]"
 
 
 def _number(value: float | None) -> str:
