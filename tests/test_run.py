@@ -59,3 +59,18 @@ def test_the_classic_interface_scores_a_task(tmp_path):
     assert scores["sets"]["joint"]["scores"]["auroc"]["value"] == 1.0
     with pytest.raises(InputError, match="Did you mean 'test'"):
         task["tset"]
+
+
+@pytest.mark.parametrize("method", ["map", "dropout"])
+def test_bfloat16_learns_and_predicts_in_full_precision(tmp_path, method):
+    run = load_run(
+        None,
+        [*TINY, f"method={method}", "optimizer.precision=bfloat16"],
+        data=str(make_prepared(tmp_path / "data")),
+    )
+    test = read_predictions(execute(run, tmp_path / "runs", Engine("cpu")) / "predictions.parquet").select(
+        split="test"
+    )
+    assert rb.score(test, bootstrap=0).sets["joint"]["scores"]["auroc"]["value"] > 0.9
+    # bfloat16 holds 8 significant bits; the sigmoid is taken in float32.
+    assert len(np.unique(test.prob)) > 20

@@ -25,7 +25,7 @@ from retinabench.data.tasks import Task, load_task
 from retinabench.errors import InputError
 from retinabench.formats import read_predictions, write_predictions
 from retinabench.methods import METHODS, ensemble
-from retinabench.methods.base import Posterior
+from retinabench.methods.base import Posterior, precision
 from retinabench.methods.journal import Journal, load_tensors, save_tensors
 from retinabench.models import build_model
 from retinabench.predictions import Predictions
@@ -178,7 +178,9 @@ def predict(
         f"Predicting {title(run.method)}, seed {run.seed}", len(part), unit="images"
     ) as advance:
         for images, _ in batches.rows(part.rows, PREDICT_BATCH):
-            probs.append(posterior.predict(images, run.method.samples, generator)[..., 1].T.cpu().numpy())
+            with precision(run, batches.device):
+                drawn = posterior.predict(images, run.method.samples, generator)
+            probs.append(drawn[..., 1].T.cpu().numpy())
             advance(len(images))
     return Predictions(
         image_id=part.image_id,

@@ -59,9 +59,9 @@ def class_probabilities(logits: Tensor) -> Tensor:
     return torch.cat([1 - referable, referable], dim=1)
 
 
-def device_of(model: nn.Module) -> torch.device:
-    """Return where the model's first parameter lives."""
-    return next(model.parameters()).device
+def precision(run: Run, device: torch.device) -> torch.autocast:
+    """Return the context in which the run's networks compute; losses and probabilities stay in float32."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=run.optimizer.precision == "bfloat16")
 
 
 def network_state(model: nn.Module) -> State:

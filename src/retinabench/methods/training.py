@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from retinabench.config import Optimizer, Run
 from retinabench.data.loader import Batches
 from retinabench.errors import WorkError
-from retinabench.methods.base import Posterior, State, network_state
+from retinabench.methods.base import Posterior, State, network_state, precision
 from retinabench.methods.journal import Journal
 from retinabench.methods.losses import cross_entropy
 from retinabench.methods.schedules import learning_rate
@@ -53,7 +53,7 @@ def train(
         for epoch in range(start, config.epochs):
             began = time.perf_counter()
             use_generator(model, torch_generator(batches.device, run.seed, "noise", epoch))
-            loss = _epoch(model, batches, config, optimizer, epoch, penalty, advance)
+            loss = _epoch(model, batches, run, optimizer, epoch, penalty, advance)
             scores = _validate(posterior, batches, run, epoch)
             criterion = {"auroc": scores["auroc"], "nll": -scores["nll"], "last": float(epoch)}[config.select]
             if criterion > best:
@@ -94,20 +94,21 @@ def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer
 def _epoch(
     model: nn.Module,
     batches: Batches,
-    config: Optimizer,
+    run: Run,
     optimizer: torch.optim.Optimizer,
     epoch: int,
     penalty: Callable[[], Tensor] | None,
     advance: Callable[[int], None],
 ) -> float:
     """Take one step per batch; return the mean loss over the epoch's images."""
+    config = run.optimizer
     model.train()
     total = torch.zeros((), dtype=torch.float64, device=batches.device)
     step = epoch * batches.steps
     for images, labels in batches.epoch(epoch):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, batches.steps, config)
-        with torch.autocast(batches.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
+        with precision(run, batches.device):
             logits = model(images)
         loss = cross_entropy(logits, labels, config.reweight)
         if penalty is not None:
@@ -132,7 +133,9 @@ def _validate(posterior: Posterior, batches: Batches, run: Run, epoch: int) -> d
     generator = torch_generator(batches.device, run.seed, "validate", epoch)
     means, labels = [], []
     for images, truth in batches.held_out():
-        means.append(posterior.predict(images, run.method.samples, generator)[..., 1].mean(dim=0).cpu())
+        with precision(run, batches.device):
+            probs = posterior.predict(images, run.method.samples, generator)
+        means.append(probs[..., 1].mean(dim=0).cpu())
         labels.append(truth.cpu())
     prob = torch.cat(means).double().numpy()
     label = torch.cat(labels).numpy().astype(np.int8)
