@@ -176,18 +176,21 @@ def test_train_score_report_inspect(prepared, tmp_path, capsys):
         assert says in capsys.readouterr().out
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder_is_one_line(prepared, tmp_path, capsys):
-    (tmp_path / "locked").mkdir(mode=0o500)
-    assert run(["train", "--data", str(prepared), "--out", str(tmp_path / "locked"), "-q", *TINY]) == 2
-    assert "read-only" in one_line(capsys)
-
-
 def test_an_output_below_a_file_is_one_line(prepared, tmp_path, capsys):
     (tmp_path / "file").write_text("x")
     assert run(["train", "--data", str(prepared), "--out", str(tmp_path / "file"), "-q", *TINY]) == 2
     assert "file" in one_line(capsys)
     assert (tmp_path / "file").read_text() == "x"
+
+
+def test_a_read_only_disk_is_one_line(prepared, tmp_path, capsys, monkeypatch):
+    def read_only(*_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "fsync", read_only)
+    assert run(["train", "--data", str(prepared), "--out", str(tmp_path), "-q", *TINY]) == 2
+    assert "read-only" in one_line(capsys)
+    assert not list(tmp_path.glob("*/*"))
 
 
 def test_a_full_disk_is_one_line_and_the_command_continues(prepared, tmp_path, capsys, monkeypatch):

@@ -43,13 +43,20 @@ class Batches:
         return len(_chunks(self.train, self.batch_size))
 
     @cached_property
-    def statistics(self) -> tuple[Tensor, Tensor]:
+    def statistics(self) -> tuple[Tensor, ...]:
         """Mean and deviation (1, 3, 1, 1) of the channels in [0, 1], over evenly spaced training pictures."""
         rows = self.train[:: -(-len(self.train) // STATISTICS_PICTURES)]
-        pixels = self.data.images(rows).reshape(-1, 3).astype(np.float64) / 255
-        mean, deviation = (torch.tensor(v, dtype=torch.float32) for v in (pixels.mean(0), pixels.std(0)))
-        shape = (1, 3, 1, 1)
-        return mean.reshape(shape).to(self.device), deviation.clamp_min(1e-6).reshape(shape).to(self.device)
+        counts = np.zeros((3, 256))  # a histogram is exact and needs no copy in floating point
+        for chunk in _chunks(rows, 32):
+            pictures = self.data.images(chunk)
+            counts += [np.bincount(pictures[..., channel].ravel(), minlength=256) for channel in range(3)]
+        share, value = counts / counts.sum(axis=1, keepdims=True), np.arange(256) / 255
+        mean = share @ value
+        deviation = np.sqrt(share @ value**2 - mean**2).clip(min=1e-6)
+        return tuple(
+            torch.tensor(v, dtype=torch.float32, device=self.device).reshape(1, 3, 1, 1)
+            for v in (mean, deviation)
+        )
 
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the shuffled batches of one epoch: pictures (B, 3, H, W), labels (B,)."""
