@@ -195,12 +195,6 @@ def test_scoring_needs_neither_torch_nor_scikit_learn():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_threads_do_not_change_numbers():
-    p = predictions()
-    a, b = (rb.score(p, bootstrap=12, workers=n).to_dict() for n in (1, 3))
-    assert a == b
-
-
 def test_unknown_arguments():
     p = predictions()
     with pytest.raises(InputError, match="corrected"):

@@ -58,7 +58,6 @@ def compare(
     sets: Sequence[str] | None = None,
     uncertainty: str = "auto",
     level: float = 0.95,
-    workers: int = 1,
 ) -> Comparison:
     """Paired, patient-clustered differences a - b of every score.
 
@@ -91,7 +90,6 @@ def compare(
         uncertainty=uncertainty,
         bootstrap=bootstrap,
         seed=seed,
-        workers=workers,
     )
     found = {one.name: {**counts(one), "scores": _differences(one, level)} for one in paired}
     return Comparison(*names, rules, bootstrap, seed, level, found, notes)

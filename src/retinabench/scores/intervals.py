@@ -12,8 +12,7 @@ draws *clusters* (patients) with replacement and hands a statistic the multiplic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,6 @@ def cluster_bootstrap(
     *,
     replicates: int = 1000,
     seed: int = 0,
-    workers: int = 1,
 ) -> Floats:
     """Draws of a statistic over patients resampled with replacement (the nonparametric cluster bootstrap).
 
@@ -78,12 +76,11 @@ def cluster_bootstrap(
     ---------
     statistic: weight (N,) float64 -> (K,) float64, NaN where undefined. Weights are whole numbers >= 0.
     cluster: (N,) patient of every image, of any type that can be compared.
-    replicates: R. seed: a whole number >= 0; replicate r depends on (seed, r) only, so that any number of
-    workers, in any order, gives the same draws, and two models are compared on the same patients.
-    workers: threads; more than one needs a statistic that may run in several threads at once.
+    replicates: R. seed: a whole number >= 0; replicate r depends on (seed, r) only: more replicates leave the first
+    ones as they are, and two models are compared on the same patients.
 
     Returns (R, K) float64, NaN throughout for a single patient: every draw of him is he, which would look like certainty.
-    One weight vector per worker is alive at a time.
+    One weight vector is alive at a time.
 
     Source: Field and Welsh, Bootstrapping clustered data, J. R. Stat. Soc. B 69:369 (2007), the randomised cluster
     bootstrap. Raises `InputError` for fewer than 1 replicate or a negative seed.
@@ -98,7 +95,7 @@ def cluster_bootstrap(
         weight = replicate_weight(codes, clusters, seed, replicate)
         return np.asarray(statistic(weight), np.float64).reshape(-1)
 
-    return _stacked(one, replicates, workers)
+    return _stacked(one, replicates)
 
 
 def cluster_jackknife(
@@ -121,7 +118,7 @@ def cluster_jackknife(
         weight = (of_image != left_out).astype(np.float64)
         return np.asarray(statistic(weight), np.float64).reshape(-1)
 
-    return _stacked(one, number, 1)
+    return _stacked(one, number)
 
 
 def check_draws(replicates: int, seed: int) -> None:
@@ -134,22 +131,9 @@ def check_draws(replicates: int, seed: int) -> None:
         raise InputError(f"the seed is {seed}", cure="A seed is a whole number >= 0.")
 
 
-def _stacked(one: Callable[[int], Floats], count: int, workers: int) -> Floats:
-    """(count, K): `one` of 0 … count-1, written into one array."""
-    first = one(0)
-    out = np.empty((count, len(first)))
-    out[0] = first
-
-    def run(numbers: Iterable[int]) -> None:
-        for number in numbers:
-            out[number] = one(number)
-
-    if workers <= 1:
-        run(range(1, count))
-    else:
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(run, [range(1 + k, count, workers) for k in range(workers)]))
-    return out
+def _stacked(one: Callable[[int], Floats], count: int) -> Floats:
+    """(count, K): `one` of 0 … count-1."""
+    return np.stack([one(number) for number in range(count)])
 
 
 # -------------------------------------------------------------------------------------------------- intervals

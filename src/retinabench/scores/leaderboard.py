@@ -55,7 +55,6 @@ def rank(
     sets: Sequence[str] | None = None,
     uncertainty: str = "auto",
     level: float = 0.95,
-    workers: int = 1,
 ) -> Leaderboard:
     """Rank models on the same images: values, intervals, how often each is first, and all pairs with Holm's correction.
 
@@ -73,7 +72,6 @@ def rank(
         uncertainty=uncertainty,
         bootstrap=bootstrap,
         seed=seed,
-        workers=workers,
     )
     table = {
         one.name: {

@@ -102,7 +102,6 @@ def paired_sets(
     uncertainty: str = "auto",
     bootstrap: int = 1000,
     seed: int = 0,
-    workers: int = 1,
 ) -> list[PairedSet]:
     """Score aligned models on every set that exists, with draws on the same patients.
 
@@ -122,7 +121,7 @@ def paired_sets(
         patients = (each.part.patient_id for each in images)
         patient = next((ids for ids in patients if ids is not None), None)
         evaluators = [_Evaluator(each, chosen) for each in images]
-        found.append(_paired_set(one, chosen, evaluators, patient, bootstrap, seed, workers))
+        found.append(_paired_set(one, chosen, evaluators, patient, bootstrap, seed))
     return found
 
 
@@ -133,7 +132,6 @@ def _paired_set(
     patient: NDArray[np.str_] | None,
     bootstrap: int,
     seed: int,
-    workers: int,
 ) -> PairedSet:
     def statistic(weight: Floats) -> Floats:
         return np.concatenate([evaluator(weight) for evaluator in evaluators])
@@ -141,7 +139,7 @@ def _paired_set(
     draws = np.empty((0, len(evaluators) * len(chosen)))
     if bootstrap:
         cluster = images.part.image_id if patient is None else patient
-        draws = cluster_bootstrap(statistic, cluster, replicates=bootstrap, seed=seed, workers=workers)
+        draws = cluster_bootstrap(statistic, cluster, replicates=bootstrap, seed=seed)
     return PairedSet(
         images.name,
         len(images.part),

@@ -43,7 +43,7 @@ class ImageSet:
         both = balanced_weight(self.shifted, weight)
         return None if np.isnan(both[0]) else self.cases.weighted(both)
 
-    def draws(self, bootstrap: int, seed: int, workers: int) -> Floats:
+    def draws(self, bootstrap: int, seed: int) -> Floats:
         """(R, K) scores of patient replicates; AUPRC over referral at a few counts only, see `coarse_area`."""
 
         def statistic(weight: Floats) -> Floats:
@@ -54,7 +54,7 @@ class ImageSet:
                 [precision.coarse_area(w, referral.MIN_CLASS) if _coarse(s) else s(w) for s in self.scores]
             )
 
-        return cluster_bootstrap(statistic, self.cluster, replicates=bootstrap, seed=seed, workers=workers)
+        return cluster_bootstrap(statistic, self.cluster, replicates=bootstrap, seed=seed)
 
 
 def image_sets(test: Predictions, uncertainty: Floats) -> list[ImageSet]:
@@ -69,7 +69,7 @@ def image_sets(test: Predictions, uncertainty: Floats) -> list[ImageSet]:
     return found
 
 
-def describe(images: ImageSet, bootstrap: int, seed: int, level: float, workers: int) -> dict[str, Any]:
+def describe(images: ImageSet, bootstrap: int, seed: int, level: float) -> dict[str, Any]:
     """Everything that `score` says of one set, as in its JSON."""
     whole = images.weigh()
     assert whole is not None
@@ -77,7 +77,7 @@ def describe(images: ImageSet, bootstrap: int, seed: int, level: float, workers:
     point = np.array([curves[_metric(s)].area if _area(s) else s(whole) for s in images.scores])
     low = high = np.full(len(point), np.nan)
     if bootstrap:
-        draws = images.draws(bootstrap, seed, workers)
+        draws = images.draws(bootstrap, seed)
         for k, s in enumerate(images.scores):
             if _coarse(
                 s
