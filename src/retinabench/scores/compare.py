@@ -17,7 +17,7 @@ from retinabench.errors import InputError, nearest
 from retinabench.predictions import Predictions
 from retinabench.scores.evaluation import RULES
 from retinabench.scores.intervals import MAX_UNDEFINED, percentile_interval
-from retinabench.scores.paired import PairedSet, align, paired_sets
+from retinabench.scores.paired import PairedSet, align, check_names, paired_sets
 from retinabench.scores.table import Score, why_undefined
 from retinabench.scores.uncertainty import referral_uncertainty
 
@@ -75,6 +75,7 @@ def compare(
         raise InputError(f"unknown rules '{rules}'", cure=nearest(rules, RULES))
     if bootstrap < 0:
         raise InputError(f"{bootstrap} bootstrap replicates", cure="Ask for 0 (no intervals) or more.")
+    check_names(scores, sets)
     first, second = align([a, b])
     names = a.source or "a", b.source or "b"
     notes = notes_on([first, second], names, uncertainty)
@@ -167,7 +168,7 @@ def _published(
     from retinabench.scores import published_sets
 
     one, two = (
-        published_sets.score_sets(model, referral_uncertainty(model, uncertainty)[0], seed)
+        published_sets.score_sets(model, referral_uncertainty(model, uncertainty, exact=True)[0], seed)
         for model in (a, b)
     )
     table: dict[str, Any] = {}
@@ -181,7 +182,14 @@ def _published(
                 continue
             x, y = entry["value"], two[name]["scores"][score]["value"]
             known = x is not None and y is not None
-            table[name]["scores"][score] = {"a": x, "b": y, "difference": x - y if known else None}
+            table[name]["scores"][score] = {
+                "a": x,
+                "b": y,
+                "difference": x - y if known else None,
+                **dict.fromkeys(("low", "high", "p", "p_holm", "better")),
+                "version": entry["version"],
+                **({} if known else {"why": "one class only"}),
+            }
     return table
 
 

@@ -107,10 +107,7 @@ def paired_sets(
 
     scores, sets: names to restrict the work to, None for all. uncertainty: as in `score`, per model.
     """
-    for known, asked in ((SCORES, scores), (SETS, sets)):
-        for name in asked or ():
-            if name not in known:
-                raise InputError(f"unknown name '{name}'", cure=nearest(name, known))
+    check_names(scores, sets)
     values = [referral_uncertainty(model, uncertainty)[0] for model in models]
     found = []
     for images in zip(*map(image_sets, models, values), strict=True):
@@ -123,6 +120,14 @@ def paired_sets(
         evaluators = [_Evaluator(each, chosen) for each in images]
         found.append(_paired_set(one, chosen, evaluators, patient, bootstrap, seed))
     return found
+
+
+def check_names(scores: Sequence[str] | None, sets: Sequence[str] | None) -> None:
+    """Raise `InputError` for a score or a set that does not exist."""
+    for known, asked in ((SCORES, scores), (SETS, sets)):
+        for name in asked or ():
+            if name not in known:
+                raise InputError(f"unknown name '{name}'", cure=nearest(name, known))
 
 
 def _paired_set(
