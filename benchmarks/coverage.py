@@ -26,9 +26,8 @@ from retinabench.scores.intervals import (
     cluster_bootstrap,
     cluster_jackknife,
     percentile_interval,
-    wilson,
 )
-from retinabench.scores.operating import clustered_proportion
+from retinabench.scores.proportions import clustered_proportion, wilson
 from retinabench.scores.table import SCORES
 
 NAMES = ("accuracy", "auroc", "nll", "referral_accuracy_area", "referral_auroc_area")

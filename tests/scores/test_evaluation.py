@@ -207,7 +207,7 @@ def test_the_table_is_complete():
     assert set(SCORES) == {*CONTRACT, "ood_auroc", "ood_auprc"}
     for name, s in SCORES.items():
         assert s.name == name
-        assert s.direction in ("higher", "lower", "neither")
+        assert s.direction in ("higher", "lower")
         assert s.version >= 1
         assert s.title
     for metric in ("accuracy", "nll", "auroc", "auprc"):

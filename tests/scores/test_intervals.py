@@ -14,14 +14,13 @@ from conftest import shared_path
 from retinabench.errors import InputError
 from retinabench.scores.intervals import (
     bca_interval,
-    clopper_pearson,
     cluster_bootstrap,
     cluster_codes,
     cluster_jackknife,
     percentile_interval,
     replicate_weight,
-    wilson,
 )
+from retinabench.scores.proportions import clopper_pearson, wilson
 
 RNG = np.random.default_rng(11)
 PATIENT = np.repeat([f"p{k:03d}" for k in range(150)], RNG.integers(1, 4, 150))

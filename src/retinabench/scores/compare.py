@@ -152,7 +152,7 @@ def _differences(one: PairedSet, level: float) -> dict[str, Any]:
 
 
 def _better(score: Score, difference: float, p: float, alpha: float) -> str | None:
-    if score.direction == "neither" or not p < alpha or difference == 0:
+    if not p < alpha or difference == 0:
         return None
     return "a" if (difference > 0) == (score.direction == "higher") else "b"
 

@@ -103,9 +103,7 @@ def score(
         notes.append("the published protocol has no intervals")
         bootstrap = 0
     else:
-        sets = {
-            images.name: describe(images, bootstrap, seed, level) for images in image_sets(test, values)
-        }
+        sets = {images.name: describe(images, bootstrap, seed, level) for images in image_sets(test, values)}
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), test.metadata, test.source)
 
 

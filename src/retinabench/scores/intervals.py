@@ -1,4 +1,4 @@
-"""Intervals by resampling patients, and exact intervals of a proportion.
+"""Intervals by resampling patients.
 
 Two eyes of one patient fail together: an interval that resamples images is too narrow. Everything here therefore
 draws *clusters* (patients) with replacement and hands a statistic the multiplicity of every image as a weight.
@@ -13,7 +13,6 @@ draws *clusters* (patients) with replacement and hands a statistic the multiplic
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -206,42 +205,3 @@ def _quantiles(columns: Floats, tails: Floats, level: float, shape: tuple[int, .
         if len(known) and len(known) >= (1 - MAX_UNDEFINED) * len(column) and np.isfinite(tails[k]).all():
             ends[k] = np.quantile(known, tails[k], method="weibull")
     return ends[:, 0].reshape(shape), ends[:, 1].reshape(shape)
-
-
-# ------------------------------------------------------------------------------------------------ proportions
-
-
-def wilson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
-    """Wilson score interval of a proportion, for independent trials: (low, high), NaN where there are no trials.
-
-    With p = k/n and z = Phi^-1((1+level)/2): (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
-    Source: Wilson, J. Am. Stat. Assoc. 22:209 (1927). Close to nominal on average, may fall below it for some p.
-    """
-    k, n = _counts(successes, trials)
-    z = stats.norm.ppf((1 + level) / 2)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        p = k / n
-        centre, half = p + z**2 / (2 * n), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-        low, high = (centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)
-    # At k = 0 and k = n the ends are 0 and 1 exactly; rounding would miss them by 1e-17.
-    return np.where(k == 0, 0.0 * low, low)[()], np.where(k == n, 1.0 + 0.0 * high, high)[()]
-
-
-def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
-    """Clopper-Pearson interval of a proportion: (low, high), covers at least `level` for independent trials.
-
-    low = Beta^-1((1-level)/2; k, n-k+1), high = Beta^-1((1+level)/2; k+1, n-k); NaN where there are no trials.
-    Source: Clopper and Pearson, Biometrika 26:404 (1934). The regulatory habit; wider than needed on average.
-    """
-    k, n = _counts(successes, trials)
-    tail = (1 - level) / 2
-    low = np.where(k == 0, 0.0, stats.beta.ppf(tail, np.maximum(k, 1), n - k + 1))
-    high = np.where(k == n, 1.0, stats.beta.ppf(1 - tail, k + 1, np.maximum(n - k, 1)))
-    return np.where(n > 0, low, np.nan)[()], np.where(n > 0, high, np.nan)[()]
-
-
-def _counts(successes: ArrayLike, trials: ArrayLike) -> tuple[Floats, Floats]:
-    k, n = np.broadcast_arrays(np.asarray(successes, np.float64), np.asarray(trials, np.float64))
-    if np.any(k < 0) or np.any(k > n):
-        raise InputError("a count of successes lies outside 0 … trials")
-    return k, n
