@@ -162,6 +162,7 @@ def test_one_class_is_undefined_with_a_reason():
     one = rb.Predictions(["x"], [1], [0.3])
     alone = compare(one, one, bootstrap=5).sets["in_domain"]["scores"]["accuracy"]
     assert (alone["difference"], alone["low"], alone["p"]) == (0, None, None)
+    assert alone["why"] == "no interval: there is a single patient"
 
 
 def test_other_images_or_labels_are_refused():

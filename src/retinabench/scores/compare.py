@@ -18,6 +18,7 @@ from retinabench.predictions import Predictions
 from retinabench.scores.evaluation import RULES
 from retinabench.scores.intervals import MAX_UNDEFINED, percentile_interval
 from retinabench.scores.paired import PairedSet, align, check_names, paired_sets
+from retinabench.scores.sets import why_no_interval
 from retinabench.scores.table import Score, why_undefined
 from retinabench.scores.uncertainty import referral_uncertainty
 
@@ -146,7 +147,7 @@ def _differences(one: PairedSet, level: float) -> dict[str, Any]:
         if undefined:
             entry["why"] = f"{'ab'[undefined[0]]}: {why_undefined(score, one.whole[undefined[0]])}"
         elif len(draws) and not np.isfinite(low[k]):
-            entry["why"] = "no interval: undefined in more than 5 % of the bootstrap replicates"
+            entry["why"] = why_no_interval(one.images if one.patients is None else one.patients)
         out[score.name] = entry
     return out
 

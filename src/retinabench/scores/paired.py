@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from retinabench.errors import InputError, nearest
 from retinabench.predictions import Predictions
-from retinabench.scores import precision, referral
 from retinabench.scores.cases import Weighted
 from retinabench.scores.intervals import cluster_bootstrap
-from retinabench.scores.sets import SETS, ImageSet, image_sets
+from retinabench.scores.sets import SETS, Evaluator, ImageSet, image_sets
 from retinabench.scores.table import SCORES, Score
 from retinabench.scores.uncertainty import referral_uncertainty
 
@@ -117,7 +116,7 @@ def paired_sets(
             continue
         patients = (each.part.patient_id for each in images)
         patient = next((ids for ids in patients if ids is not None), None)
-        evaluators = [_Evaluator(each, chosen) for each in images]
+        evaluators = [Evaluator(each, chosen) for each in images]
         found.append(_paired_set(one, chosen, evaluators, patient, bootstrap, seed))
     return found
 
@@ -133,7 +132,7 @@ def check_names(scores: Sequence[str] | None, sets: Sequence[str] | None) -> Non
 def _paired_set(
     images: ImageSet,
     chosen: tuple[Score, ...],
-    evaluators: list[_Evaluator],
+    evaluators: list[Evaluator],
     patient: NDArray[np.str_] | None,
     bootstrap: int,
     seed: int,
@@ -155,32 +154,3 @@ def _paired_set(
         draws.reshape(-1, len(evaluators), len(chosen)),
         tuple(evaluator.whole for evaluator in evaluators),
     )
-
-
-class _Evaluator:
-    """The chosen scores of one model on one set: `point` (K,), and (K,) for any weight (N,) of the images."""
-
-    def __init__(self, images: ImageSet, scores: tuple[Score, ...]) -> None:
-        self.images, self.scores = images, scores
-        whole = images.weigh()
-        assert whole is not None  # a balanced set is made only where both domains are there
-        self.whole = whole
-        self.point = np.array([score(whole) for score in scores])
-        # AUPRC over referral is slow: replicates see it at a few counts, and are moved by what those miss.
-        coarse = [k for k, score in enumerate(scores) if score.name == "referral_auprc_area"]
-        self.offset = {k: self.point[k] - self._coarse(whole) for k in coarse}
-
-    def __call__(self, weight: Floats) -> Floats:
-        weighted = self.images.weigh(weight)
-        if weighted is None:
-            return np.full(len(self.scores), np.nan)
-        return np.array(
-            [
-                self._coarse(weighted) + self.offset[k] if k in self.offset else score(weighted)
-                for k, score in enumerate(self.scores)
-            ]
-        )
-
-    @staticmethod
-    def _coarse(weighted: Weighted) -> float:
-        return precision.coarse_area(weighted, referral.MIN_CLASS)
