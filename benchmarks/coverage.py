@@ -5,7 +5,9 @@
 Each study has 500 patients (--patients) with 1 to 4 photographs. Severity and how hard a patient is to read are shared by all of a
 patient's photographs. The truth is the score of the population, from 3.2 million patients (for the areas: at the number of
 images of the study, because fewer than 10 images of a class stay out of an area). Printed: the share of the studies whose
-interval holds the truth, with its standard error, and the mean width.
+interval holds the truth, with its standard error, the shares whose interval lies wholly above and wholly below it, and the mean
+width. Then, per score, whether the truth is the mean of the estimates (in standard deviations of an estimate), and the mean
+standard deviation of the bootstrap over that of the estimates.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,9 +26,8 @@ from retinabench.scores.intervals import (
     cluster_bootstrap,
     cluster_jackknife,
     percentile_interval,
-    wilson,
 )
-from retinabench.scores.operating import clustered_proportion
+from retinabench.scores.proportions import clustered_proportion, wilson
 from retinabench.scores.table import SCORES
 
 NAMES = ("accuracy", "auroc", "nll", "referral_accuracy_area", "referral_auroc_area")
@@ -61,7 +63,8 @@ def truth(names, of_study=PATIENTS, populations=8, patients=400_000):
 
 
 def study(number, names, replicates, bca, patients):
-    """{method: (K, 2)} intervals of one simulated study; NaN where a method does not apply to a score."""
+    """{method: (K, 2)} intervals of one simulated study, NaN where a method does not apply to a score; and (K, 2) of the
+    estimates and their standard deviations over the draws."""
     label, prob, uncertainty, patient = images(np.random.default_rng([7, number]), patients)
     statistic = scorer(label, prob, uncertainty, names)
     draws = cluster_bootstrap(statistic, patient, replicates=replicates, seed=number)
@@ -70,9 +73,9 @@ def study(number, names, replicates, bca, patients):
         "patient percentile": np.transpose(percentile_interval(draws)),
         "image percentile": np.transpose(percentile_interval(naive)),
     }
+    point = statistic(np.ones(len(label)))
     if bca:
-        knife = cluster_jackknife(statistic, patient)
-        found["patient BCa"] = np.transpose(bca_interval(draws, statistic(np.ones(len(label))), knife))
+        found["patient BCa"] = np.transpose(bca_interval(draws, point, cluster_jackknife(statistic, patient)))
     right = (prob > 0.5) == label
     closed = {
         "accuracy": {
@@ -89,11 +92,29 @@ def study(number, names, replicates, bca, patients):
             found[method] = np.full((len(names), 2), np.nan)
             if name in names:
                 found[method][names.index(name)] = ends
-    return found
+    return found, np.transpose([point, np.nanstd(draws, axis=0, ddof=1)])
+
+
+class Coverage(NamedTuple):
+    """Share of intervals that hold the truth, its standard error, shares wholly above and below it, mean width, undefined."""
+
+    share: float
+    error: float
+    above: float
+    below: float
+    width: float
+    undefined: int
+
+
+class Estimate(NamedTuple):
+    """(mean estimate - truth) / SD of the estimates, and mean SD of the bootstrap draws / SD of the estimates."""
+
+    bias: float
+    spread: float
 
 
 def coverage(studies, names=NAMES, replicates=300, bca=False, processes=1, patients=PATIENTS, populations=8):
-    """{(score, method): (coverage, its standard error, mean width, undefined intervals)}."""
+    """Two tables: of every (score, method) and of every score, see `Coverage` and `Estimate`."""
     true = truth(names, patients, populations)
     one = partial(study, names=names, replicates=replicates, bca=bca, patients=patients)
     if processes > 1:
@@ -103,16 +124,21 @@ def coverage(studies, names=NAMES, replicates=300, bca=False, processes=1, patie
         found = [one(number) for number in range(studies)]
     table = {}
     for k, name in enumerate(names):
-        for method in found[0]:
-            ends = np.array([intervals[method][k] for intervals in found])
+        for method in found[0][0]:
+            ends = np.array([intervals[method][k] for intervals, _ in found])
             known = np.isfinite(ends).all(axis=1)
             if not known.any():
                 continue
             low, high = ends[known].T
-            share = float(np.mean((low <= true[k]) & (true[k] <= high)))
+            above, below = float(np.mean(true[k] < low)), float(np.mean(true[k] > high))
+            share = 1 - above - below
             error = float(np.sqrt(max(share * (1 - share), 1e-9) / known.sum()))
-            table[name, method] = share, error, float(np.mean(high - low)), int((~known).sum())
-    return table
+            width = float(np.mean(high - low))
+            table[name, method] = Coverage(share, error, above, below, width, int((~known).sum()))
+    point, spread = np.moveaxis([estimate for _, estimate in found], 2, 0)
+    sd = point.std(axis=0, ddof=1)
+    bias, ratio = (point.mean(axis=0) - true) / sd, spread.mean(axis=0) / sd
+    return table, {name: Estimate(*pair) for name, *pair in zip(names, bias, ratio, strict=True)}
 
 
 def main():
@@ -125,16 +151,21 @@ def main():
     parser.add_argument("--bca", action="store_true")
     parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
-    table = coverage(
+    table, estimates = coverage(
         options.studies, NAMES, options.replicates, options.bca, options.processes, options.patients
     )
     print(
         f"{options.studies} studies, {options.patients} patients, {options.replicates} replicates; nominal 95 %\n"
     )
-    print("| score | interval | coverage % | standard error | mean width |\n|---|---|---|---|---|")
-    for (name, method), (share, error, width, undefined) in table.items():
-        note = f" ({undefined} undefined)" if undefined else ""
-        print(f"| {name} | {method}{note} | {100 * share:.1f} | {100 * error:.1f} | {width:.4f} |")
+    print("| score | interval | coverage % | standard error | above % | below % | mean width |")
+    print("|---|---|---|---|---|---|---|")
+    for (name, method), one in table.items():
+        note = f" ({one.undefined} undefined)" if one.undefined else ""
+        shares = " | ".join(f"{100 * value:.1f}" for value in (one.share, one.error, one.above, one.below))
+        print(f"| {name} | {method}{note} | {shares} | {one.width:.4f} |")
+    print("\n| score | (mean estimate - truth) / SD | SD of the bootstrap / SD |\n|---|---|---|")
+    for name, one in estimates.items():
+        print(f"| {name} | {one.bias:+.3f} | {one.spread:.3f} |")
 
 
 if __name__ == "__main__":

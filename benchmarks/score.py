@@ -67,7 +67,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=42_670)
     parser.add_argument("--replicates", type=int, default=100)
-    parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     predictions = eyepacs_like(options.images)
     y, p, split = predictions.label.astype(int), predictions.prob, decompose(predictions.probs)
@@ -77,7 +76,7 @@ def main() -> None:
         "epistemic": split.epistemic,
         "epistemic, 4 digits (ties)": np.round(split.epistemic, 4),
     }
-    print(f"{n} images, {y.sum()} positive; one thread unless said")
+    print(f"{n} images, {y.sum()} positive; one core")
     for name, u in orders.items():
         print(f"\nreferral by {name}: {len(np.unique(u))} distinct values")
         together = 0.0
@@ -101,21 +100,19 @@ def main() -> None:
 
         four(np.ones(n))
         start = time.perf_counter()
-        draws = cluster_bootstrap(
-            four, predictions.patient_id, replicates=options.replicates, workers=options.workers
-        )
+        draws = cluster_bootstrap(four, predictions.patient_id, replicates=options.replicates)
         seconds = time.perf_counter() - start
         low, high = percentile_interval(draws)
         print(
             f"\n{options.replicates} patient replicates of accuracy, AUROC and both referral areas, by {name}, "
-            f"{options.workers} thread(s): {seconds:.1f} s; 1,000 take {1000 * seconds / options.replicates:.0f} s"
+            f"one core: {seconds:.1f} s; 1,000 take {1000 * seconds / options.replicates:.0f} s"
         )
         print(f"  AUROC {auroc_of(cases.weighted()):.4f} ({low[1]:.4f} to {high[1]:.4f})")
 
     seconds, _ = timed(lambda: score(predictions, bootstrap=0), 1)
     print(f"\nscore() of all names without intervals: {seconds:.2f} s")
     start = time.perf_counter()
-    score(predictions, bootstrap=options.replicates, workers=options.workers)
+    score(predictions, bootstrap=options.replicates)
     print(f"score() with {options.replicates} replicates of all names: {time.perf_counter() - start:.1f} s")
     print(f"largest memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
 

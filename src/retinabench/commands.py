@@ -51,7 +51,7 @@ def score_files(
     found = []
     with progress.track("Scoring", len(files), unit="files") as advance:
         for one, name in zip(predictions, _names(files, predictions), strict=True):
-            scores = score(one, rules, bootstrap, seed, uncertainty, workers=2)
+            scores = score(one, rules, bootstrap, seed, uncertainty)
             found.append(scores.to_dict() | {"entry": name})
             advance(1)
     if json_out is not None:
@@ -76,7 +76,7 @@ def compare_files(
 
     first, second = (read_predictions(file) for file in find_files([a, b]))
     with progress.track("Comparing", 1, unit="pair") as advance:
-        found = compare(first, second, rules, bootstrap, seed, uncertainty=uncertainty, workers=2).to_dict()
+        found = compare(first, second, rules, bootstrap, seed, uncertainty=uncertainty).to_dict()
         advance(1)
     if json_out is not None:
         write_json(json_out, found)

@@ -13,12 +13,11 @@ from conftest import shared_path
 from retinabench.errors import InputError
 from retinabench.scores.clinic import (
     READINGS,
-    Goal,
-    judge_goals,
     patient_level,
     referral_view_intervals,
     referral_views,
 )
+from retinabench.scores.goals import Goal, judge_goals
 from retinabench.scores.operating import TwoByTwo, two_by_two
 from retinabench.scores.utility import net_benefit, predictive_value_intervals, predictive_values
 

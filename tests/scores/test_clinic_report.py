@@ -9,8 +9,9 @@ import pytest
 
 import retinabench as rb
 from retinabench.errors import InputError
-from retinabench.scores.clinic import judge_goals, patient_level, referral_views
+from retinabench.scores.clinic import patient_level, referral_views
 from retinabench.scores.clinic_report import clinic
+from retinabench.scores.goals import judge_goals
 from retinabench.scores.operating import sensitivity_at_specificity, two_by_two
 from retinabench.scores.utility import net_benefit, predictive_values
 

@@ -128,6 +128,27 @@ def test_published_rules_have_values_only():
     entry = found.sets["in_domain"]["scores"]["accuracy"]
     assert entry["difference"] == pytest.approx(entry["a"] - entry["b"])
     assert "no intervals" in found.notes[-1]
+    corrected = compare(a, b, bootstrap=0).sets["in_domain"]["scores"]["accuracy"]
+    assert entry.keys() == corrected.keys()
+    with pytest.raises(InputError, match="Did you mean 'auroc'"):
+        compare(a, b, rules="published", scores=["aurok"])
+
+
+def test_published_rules_order_the_referral_as_the_released_code_does():
+    """p and 1 - p differ in the last bit there: rounding them to ties, as the corrected rules do, is another order."""
+    rng = np.random.default_rng(0)
+    p = np.repeat(rng.random(100), 2)
+    p[1::2] = 1 - p[1::2]
+    a = rb.Predictions([f"i{k}" for k in range(200)], rng.random(200) < p, p)
+    score = rb.score(a, rules="published")
+    for name, entry in compare(a, a, rules="published").sets["in_domain"]["scores"].items():
+        assert entry["a"] == entry["b"] == score.value(name)
+
+
+def test_published_one_class_says_why():
+    a = rb.Predictions(["x", "y"], [0, 0], [0.1, 0.2])
+    entry = compare(a, a, rules="published").sets["in_domain"]["scores"]["auroc"]
+    assert (entry["difference"], entry["why"]) == (None, "one class only")
 
 
 def test_one_class_is_undefined_with_a_reason():
@@ -141,6 +162,7 @@ def test_one_class_is_undefined_with_a_reason():
     one = rb.Predictions(["x"], [1], [0.3])
     alone = compare(one, one, bootstrap=5).sets["in_domain"]["scores"]["accuracy"]
     assert (alone["difference"], alone["low"], alone["p"]) == (0, None, None)
+    assert alone["why"] == "no interval: there is a single patient"
 
 
 def test_other_images_or_labels_are_refused():

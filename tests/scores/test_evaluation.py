@@ -195,12 +195,6 @@ def test_scoring_needs_neither_torch_nor_scikit_learn():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_threads_do_not_change_numbers():
-    p = predictions()
-    a, b = (rb.score(p, bootstrap=12, workers=n).to_dict() for n in (1, 3))
-    assert a == b
-
-
 def test_unknown_arguments():
     p = predictions()
     with pytest.raises(InputError, match="corrected"):
@@ -213,7 +207,7 @@ def test_the_table_is_complete():
     assert set(SCORES) == {*CONTRACT, "ood_auroc", "ood_auprc"}
     for name, s in SCORES.items():
         assert s.name == name
-        assert s.direction in ("higher", "lower", "neither")
+        assert s.direction in ("higher", "lower")
         assert s.version >= 1
         assert s.title
     for metric in ("accuracy", "nll", "auroc", "auprc"):

@@ -13,15 +13,14 @@ from sklearn.metrics import roc_curve
 
 from conftest import shared_path
 from retinabench.errors import InputError
-from retinabench.scores.intervals import clopper_pearson
 from retinabench.scores.operating import (
     TwoByTwo,
-    clustered_proportion,
     operating_points,
     sensitivity_at_specificity,
     specificity_at_sensitivity,
     two_by_two,
 )
+from retinabench.scores.proportions import clopper_pearson, clustered_proportion
 
 
 def n400():

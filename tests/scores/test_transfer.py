@@ -13,7 +13,8 @@ from scipy import stats
 import retinabench as rb
 from retinabench.errors import InputError
 from retinabench.scores.guarantee import certify_threshold, resemblance
-from retinabench.scores.transfer import choose_threshold, realised, transfer
+from retinabench.scores.threshold import choose_threshold
+from retinabench.scores.transfer import realised, transfer
 
 CASES = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 6)), min_size=1, max_size=30)
 

@@ -16,8 +16,6 @@ from retinabench.scores.cases import Cases, Ranking, Weighted
 
 Floats = NDArray[np.float64]
 
-NHS_POINT = (0.20, 0.85)  # false positive rate and sensitivity: 80 % specificity, 85 % sensitivity
-
 
 def _weighted(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None) -> Weighted:
     return Cases(label, prob).weighted(weight)
@@ -77,11 +75,6 @@ def sensitivity_of(w: Weighted, threshold: float = 0.5) -> float:
 def specificity_of(w: Weighted, threshold: float = 0.5) -> float:
     """Share of negative images that are negative by the model; NaN without negatives."""
     return _ratio(float(w.negative @ (w.cases.prob <= threshold)), w.negatives)
-
-
-def prevalence_of(w: Weighted) -> float:
-    """Share of positive images."""
-    return w.positives / w.total
 
 
 def auroc_of(w: Weighted) -> float:

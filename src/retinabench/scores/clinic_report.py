@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from retinabench.errors import InputError
 from retinabench.predictions import Predictions
-from retinabench.scores.clinic import GOALS, Verdict, judge_goals, patient_level, referral_view_intervals
+from retinabench.scores.clinic import patient_level, referral_view_intervals
+from retinabench.scores.goals import GOALS, Verdict, judge_goals
 from retinabench.scores.operating import (
     OperatingPoint,
     TwoByTwo,

@@ -17,7 +17,8 @@ from retinabench.errors import InputError, nearest
 from retinabench.predictions import Predictions
 from retinabench.scores.evaluation import RULES
 from retinabench.scores.intervals import MAX_UNDEFINED, percentile_interval
-from retinabench.scores.paired import PairedSet, align, paired_sets
+from retinabench.scores.paired import PairedSet, align, check_names, paired_sets
+from retinabench.scores.sets import why_no_interval
 from retinabench.scores.table import Score, why_undefined
 from retinabench.scores.uncertainty import referral_uncertainty
 
@@ -58,7 +59,6 @@ def compare(
     sets: Sequence[str] | None = None,
     uncertainty: str = "auto",
     level: float = 0.95,
-    workers: int = 1,
 ) -> Comparison:
     """Paired, patient-clustered differences a - b of every score.
 
@@ -76,6 +76,7 @@ def compare(
         raise InputError(f"unknown rules '{rules}'", cure=nearest(rules, RULES))
     if bootstrap < 0:
         raise InputError(f"{bootstrap} bootstrap replicates", cure="Ask for 0 (no intervals) or more.")
+    check_names(scores, sets)
     first, second = align([a, b])
     names = a.source or "a", b.source or "b"
     notes = notes_on([first, second], names, uncertainty)
@@ -91,7 +92,6 @@ def compare(
         uncertainty=uncertainty,
         bootstrap=bootstrap,
         seed=seed,
-        workers=workers,
     )
     found = {one.name: {**counts(one), "scores": _differences(one, level)} for one in paired}
     return Comparison(*names, rules, bootstrap, seed, level, found, notes)
@@ -147,13 +147,13 @@ def _differences(one: PairedSet, level: float) -> dict[str, Any]:
         if undefined:
             entry["why"] = f"{'ab'[undefined[0]]}: {why_undefined(score, one.whole[undefined[0]])}"
         elif len(draws) and not np.isfinite(low[k]):
-            entry["why"] = "no interval: undefined in more than 5 % of the bootstrap replicates"
+            entry["why"] = why_no_interval(one.images if one.patients is None else one.patients)
         out[score.name] = entry
     return out
 
 
 def _better(score: Score, difference: float, p: float, alpha: float) -> str | None:
-    if score.direction == "neither" or not p < alpha or difference == 0:
+    if not p < alpha or difference == 0:
         return None
     return "a" if (difference > 0) == (score.direction == "higher") else "b"
 
@@ -169,7 +169,7 @@ def _published(
     from retinabench.scores import published_sets
 
     one, two = (
-        published_sets.score_sets(model, referral_uncertainty(model, uncertainty)[0], seed)
+        published_sets.score_sets(model, referral_uncertainty(model, uncertainty, exact=True)[0], seed)
         for model in (a, b)
     )
     table: dict[str, Any] = {}
@@ -183,7 +183,14 @@ def _published(
                 continue
             x, y = entry["value"], two[name]["scores"][score]["value"]
             known = x is not None and y is not None
-            table[name]["scores"][score] = {"a": x, "b": y, "difference": x - y if known else None}
+            table[name]["scores"][score] = {
+                "a": x,
+                "b": y,
+                "difference": x - y if known else None,
+                **dict.fromkeys(("low", "high", "p", "p_holm", "better")),
+                "version": entry["version"],
+                **({} if known else {"why": "one class only"}),
+            }
     return table
 
 

@@ -69,7 +69,6 @@ def score(
     uncertainty: str = "auto",
     *,
     level: float = 0.95,
-    workers: int = 1,
 ) -> Scores:
     """Score the test split of a predictions file.
 
@@ -79,7 +78,7 @@ def score(
     bootstrap: replicates over patients for percentile intervals; 0 for none. seed: of the bootstrap (corrected) or of
     the random duplication of shifted images (published). uncertainty: what orders the referral, one of "auto" (the
     file's own column where it has one, else total), "own", "total", "epistemic", "aleatoric", "variance",
-    "max_probability". level: of the intervals. workers: threads of the bootstrap; the numbers do not depend on it.
+    "max_probability". level: of the intervals.
 
     The sets: `in_domain`, `shifted`, `joint` (both, image by image) and `balanced` (both with the same mass, by exact
     weights). Raises `InputError` where there is no test split or an argument is not known.
@@ -104,10 +103,7 @@ def score(
         notes.append("the published protocol has no intervals")
         bootstrap = 0
     else:
-        sets = {
-            images.name: describe(images, bootstrap, seed, level, workers)
-            for images in image_sets(test, values)
-        }
+        sets = {images.name: describe(images, bootstrap, seed, level) for images in image_sets(test, values)}
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), test.metadata, test.source)
 
 

@@ -31,7 +31,7 @@ from scipy import stats
 
 from retinabench.errors import InputError
 from retinabench.scores.intervals import cluster_codes
-from retinabench.scores.operating import binary
+from retinabench.scores.proportions import binary
 
 Floats = NDArray[np.float64]
 STEPS = 100  # candidate thresholds: percentiles of the planning part's uncertainty
@@ -208,7 +208,8 @@ def resemblance(
     codes_b, patients_b = cluster_codes(np.arange(len(b)) if patient_b is None else patient_b)
     values, codes = np.concatenate([a, b]), np.concatenate([codes_a, codes_b + patients_a])
     order = np.argsort(values, kind="stable")
-    ends = np.flatnonzero(np.append(np.diff(values[order]) != 0, True))
+    ranked = values[order]
+    ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
     codes = codes[order]
     in_a = np.arange(patients_a + patients_b) < patients_a
     rng = np.random.default_rng([seed, 0x5117])

@@ -1,4 +1,4 @@
-"""Intervals by resampling patients, and exact intervals of a proportion.
+"""Intervals by resampling patients.
 
 Two eyes of one patient fail together: an interval that resamples images is too narrow. Everything here therefore
 draws *clusters* (patients) with replacement and hands a statistic the multiplicity of every image as a weight.
@@ -12,9 +12,7 @@ draws *clusters* (patients) with replacement and hands a statistic the multiplic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,7 +68,6 @@ def cluster_bootstrap(
     *,
     replicates: int = 1000,
     seed: int = 0,
-    workers: int = 1,
 ) -> Floats:
     """Draws of a statistic over patients resampled with replacement (the nonparametric cluster bootstrap).
 
@@ -78,12 +75,11 @@ def cluster_bootstrap(
     ---------
     statistic: weight (N,) float64 -> (K,) float64, NaN where undefined. Weights are whole numbers >= 0.
     cluster: (N,) patient of every image, of any type that can be compared.
-    replicates: R. seed: a whole number >= 0; replicate r depends on (seed, r) only, so that any number of
-    workers, in any order, gives the same draws, and two models are compared on the same patients.
-    workers: threads; more than one needs a statistic that may run in several threads at once.
+    replicates: R. seed: a whole number >= 0; replicate r depends on (seed, r) only: more replicates leave the first
+    ones as they are, and two models are compared on the same patients.
 
     Returns (R, K) float64, NaN throughout for a single patient: every draw of him is he, which would look like certainty.
-    One weight vector per worker is alive at a time.
+    One weight vector is alive at a time.
 
     Source: Field and Welsh, Bootstrapping clustered data, J. R. Stat. Soc. B 69:369 (2007), the randomised cluster
     bootstrap. Raises `InputError` for fewer than 1 replicate or a negative seed.
@@ -98,7 +94,7 @@ def cluster_bootstrap(
         weight = replicate_weight(codes, clusters, seed, replicate)
         return np.asarray(statistic(weight), np.float64).reshape(-1)
 
-    return _stacked(one, replicates, workers)
+    return _stacked(one, replicates)
 
 
 def cluster_jackknife(
@@ -121,7 +117,7 @@ def cluster_jackknife(
         weight = (of_image != left_out).astype(np.float64)
         return np.asarray(statistic(weight), np.float64).reshape(-1)
 
-    return _stacked(one, number, 1)
+    return _stacked(one, number)
 
 
 def check_draws(replicates: int, seed: int) -> None:
@@ -134,22 +130,9 @@ def check_draws(replicates: int, seed: int) -> None:
         raise InputError(f"the seed is {seed}", cure="A seed is a whole number >= 0.")
 
 
-def _stacked(one: Callable[[int], Floats], count: int, workers: int) -> Floats:
-    """(count, K): `one` of 0 … count-1, written into one array."""
-    first = one(0)
-    out = np.empty((count, len(first)))
-    out[0] = first
-
-    def run(numbers: Iterable[int]) -> None:
-        for number in numbers:
-            out[number] = one(number)
-
-    if workers <= 1:
-        run(range(1, count))
-    else:
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(run, [range(1 + k, count, workers) for k in range(workers)]))
-    return out
+def _stacked(one: Callable[[int], Floats], count: int) -> Floats:
+    """(count, K): `one` of 0 … count-1."""
+    return np.stack([one(number) for number in range(count)])
 
 
 # -------------------------------------------------------------------------------------------------- intervals
@@ -222,42 +205,3 @@ def _quantiles(columns: Floats, tails: Floats, level: float, shape: tuple[int, .
         if len(known) and len(known) >= (1 - MAX_UNDEFINED) * len(column) and np.isfinite(tails[k]).all():
             ends[k] = np.quantile(known, tails[k], method="weibull")
     return ends[:, 0].reshape(shape), ends[:, 1].reshape(shape)
-
-
-# ------------------------------------------------------------------------------------------------ proportions
-
-
-def wilson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
-    """Wilson score interval of a proportion, for independent trials: (low, high), NaN where there are no trials.
-
-    With p = k/n and z = Phi^-1((1+level)/2): (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
-    Source: Wilson, J. Am. Stat. Assoc. 22:209 (1927). Close to nominal on average, may fall below it for some p.
-    """
-    k, n = _counts(successes, trials)
-    z = stats.norm.ppf((1 + level) / 2)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        p = k / n
-        centre, half = p + z**2 / (2 * n), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-        low, high = (centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)
-    # At k = 0 and k = n the ends are 0 and 1 exactly; rounding would miss them by 1e-17.
-    return np.where(k == 0, 0.0 * low, low)[()], np.where(k == n, 1.0 + 0.0 * high, high)[()]
-
-
-def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
-    """Clopper-Pearson interval of a proportion: (low, high), covers at least `level` for independent trials.
-
-    low = Beta^-1((1-level)/2; k, n-k+1), high = Beta^-1((1+level)/2; k+1, n-k); NaN where there are no trials.
-    Source: Clopper and Pearson, Biometrika 26:404 (1934). The regulatory habit; wider than needed on average.
-    """
-    k, n = _counts(successes, trials)
-    tail = (1 - level) / 2
-    low = np.where(k == 0, 0.0, stats.beta.ppf(tail, np.maximum(k, 1), n - k + 1))
-    high = np.where(k == n, 1.0, stats.beta.ppf(1 - tail, k + 1, np.maximum(n - k, 1)))
-    return np.where(n > 0, low, np.nan)[()], np.where(n > 0, high, np.nan)[()]
-
-
-def _counts(successes: ArrayLike, trials: ArrayLike) -> tuple[Floats, Floats]:
-    k, n = np.broadcast_arrays(np.asarray(successes, np.float64), np.asarray(trials, np.float64))
-    if np.any(k < 0) or np.any(k > n):
-        raise InputError("a count of successes lies outside 0 … trials")
-    return k, n

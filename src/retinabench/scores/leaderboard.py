@@ -55,12 +55,11 @@ def rank(
     sets: Sequence[str] | None = None,
     uncertainty: str = "auto",
     level: float = 0.95,
-    workers: int = 1,
 ) -> Leaderboard:
     """Rank models on the same images: values, intervals, how often each is first, and all pairs with Holm's correction.
 
     models: {name: predictions}, two or more. The patients of a replicate are the same for all models. Holm's correction
-    runs over the pairs of one score on one set. A score without a better direction (such as prevalence) is not ranked.
+    runs over the pairs of one score on one set.
     """
     if len(models) < 2:
         raise InputError(f"{len(models)} model to rank", cure="Name two or more.")
@@ -73,7 +72,6 @@ def rank(
         uncertainty=uncertainty,
         bootstrap=bootstrap,
         seed=seed,
-        workers=workers,
     )
     table = {
         one.name: {
@@ -81,7 +79,6 @@ def rank(
             "scores": {
                 score.name: _ranked(names, score, one.point[:, k], one.draws[:, :, k], level)
                 for k, score in enumerate(one.scores)
-                if score.direction != "neither"
             },
         }
         for one in paired

@@ -10,16 +10,14 @@ has no sensitivity.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from retinabench.errors import InputError
-from retinabench.scores.intervals import clopper_pearson, cluster_codes, wilson
+from retinabench.scores.proportions import binary, clopper_pearson, wilson
 
 Floats = NDArray[np.float64]
 PROPORTIONS = ("sensitivity", "specificity", "ppv", "npv", "accuracy", "prevalence", "positive_rate")
@@ -127,14 +125,17 @@ def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats,
     if p.shape != y.shape or not np.isfinite(p).all():
         raise InputError(f"needed are {len(y)} finite numbers, one per label", column="prob")
     order = np.argsort(-p, kind="stable")
-    last = np.flatnonzero(np.append(np.diff(p[order]) != 0, True))  # the end of every block of equal values
+    ranked = p[order]
+    last = np.flatnonzero(
+        np.append(ranked[1:] != ranked[:-1], True)
+    )  # the end of every block of equal values
     tp, said = np.cumsum(y[order])[last], last + 1
     positives, negatives = int(y.sum()), int((~y).sum())
     with np.errstate(invalid="ignore"):
         sensitivity = np.append(0, tp) / np.float64(positives)
         # Counted, not subtracted: 1 - 0.2 is not 0.8 to the last bit, and a goal of 0.8 would be missed.
         specificity = np.append(negatives, negatives - (said - tp)) / np.float64(negatives)
-    return np.append(np.inf, p[order][last]), sensitivity, specificity
+    return np.append(np.inf, ranked[last]), sensitivity, specificity
 
 
 def sensitivity_at_specificity(label: ArrayLike, prob: ArrayLike, specificity: float) -> OperatingPoint:
@@ -151,47 +152,6 @@ def specificity_at_sensitivity(label: ArrayLike, prob: ArrayLike, sensitivity: f
     """The point of greatest specificity among those with at least `sensitivity`; see `sensitivity_at_specificity`."""
     threshold, sens, spec = operating_points(label, prob)
     return _best(threshold, sens, spec, sens >= sensitivity, spec)
-
-
-def clustered_proportion(
-    success: ArrayLike,
-    eligible: ArrayLike,
-    cluster: ArrayLike | Sequence[Hashable],
-    level: float = 0.95,
-) -> tuple[float, float, float]:
-    """Proportion of successes among eligible images, with an exact-type interval that heeds patients: (value, low, high).
-
-    success, eligible: (N,) bool; cluster: (N,) patients. The Clopper-Pearson limits at the effective sample size
-    n / max(1, design effect), with the linearised variance of the ratio p = sum y_i / sum m_i over G patients,
-    G/(G-1) sum (y_i - p m_i)^2 / (sum m_i)^2, and t in place of z degrees of freedom (G - 1). Where p is 0 or 1 the
-    data hold no variance: the effective size is then the number of patients, as if their images were copies.
-
-    Source: Korn and Graubard, Confidence intervals for proportions with small expected number of positive counts
-    estimated from survey data, Survey Methodology 24:193 (1998).
-    """
-    codes, _ = cluster_codes(cluster)
-    hit, of = binary(success, "success"), binary(eligible, "eligible")
-    n = int(of.sum())
-    if n == 0:
-        return float("nan"), float("nan"), float("nan")
-    p = float((hit & of).sum()) / n
-    patients = len(np.unique(codes[of]))
-    effective = float(patients)
-    if 0 < p < 1 and patients > 1:
-        residual = np.bincount(codes[of], hit[of] - p)
-        variance = patients / (patients - 1) * float(residual @ residual) / n**2
-        t, z = stats.t.ppf((1 + level) / 2, patients - 1), stats.norm.ppf((1 + level) / 2)
-        effective = min(float(n), p * (1 - p) / variance) * float(z / t) ** 2 if variance > 0 else float(n)
-    low, high = clopper_pearson(p * effective, effective, level)
-    return p, float(low), float(high)
-
-
-def binary(values: ArrayLike, name: str) -> NDArray[np.bool_]:
-    """(N,) bool of zeros and ones; anything else raises `InputError`."""
-    array = np.asarray(values)
-    if array.ndim != 1 or not np.isin(array, (0, 1)).all():
-        raise InputError("must be (N,) zeros and ones", column=name)
-    return array.astype(bool)
 
 
 def _best(

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from retinabench.errors import InputError, nearest
 from retinabench.predictions import Predictions
-from retinabench.scores import precision, referral
 from retinabench.scores.cases import Weighted
 from retinabench.scores.intervals import cluster_bootstrap
-from retinabench.scores.sets import SETS, ImageSet, image_sets
+from retinabench.scores.sets import SETS, Evaluator, ImageSet, image_sets
 from retinabench.scores.table import SCORES, Score
 from retinabench.scores.uncertainty import referral_uncertainty
 
@@ -102,16 +101,12 @@ def paired_sets(
     uncertainty: str = "auto",
     bootstrap: int = 1000,
     seed: int = 0,
-    workers: int = 1,
 ) -> list[PairedSet]:
     """Score aligned models on every set that exists, with draws on the same patients.
 
     scores, sets: names to restrict the work to, None for all. uncertainty: as in `score`, per model.
     """
-    for known, asked in ((SCORES, scores), (SETS, sets)):
-        for name in asked or ():
-            if name not in known:
-                raise InputError(f"unknown name '{name}'", cure=nearest(name, known))
+    check_names(scores, sets)
     values = [referral_uncertainty(model, uncertainty)[0] for model in models]
     found = []
     for images in zip(*map(image_sets, models, values), strict=True):
@@ -121,19 +116,26 @@ def paired_sets(
             continue
         patients = (each.part.patient_id for each in images)
         patient = next((ids for ids in patients if ids is not None), None)
-        evaluators = [_Evaluator(each, chosen) for each in images]
-        found.append(_paired_set(one, chosen, evaluators, patient, bootstrap, seed, workers))
+        evaluators = [Evaluator(each, chosen) for each in images]
+        found.append(_paired_set(one, chosen, evaluators, patient, bootstrap, seed))
     return found
+
+
+def check_names(scores: Sequence[str] | None, sets: Sequence[str] | None) -> None:
+    """Raise `InputError` for a score or a set that does not exist."""
+    for known, asked in ((SCORES, scores), (SETS, sets)):
+        for name in asked or ():
+            if name not in known:
+                raise InputError(f"unknown name '{name}'", cure=nearest(name, known))
 
 
 def _paired_set(
     images: ImageSet,
     chosen: tuple[Score, ...],
-    evaluators: list[_Evaluator],
+    evaluators: list[Evaluator],
     patient: NDArray[np.str_] | None,
     bootstrap: int,
     seed: int,
-    workers: int,
 ) -> PairedSet:
     def statistic(weight: Floats) -> Floats:
         return np.concatenate([evaluator(weight) for evaluator in evaluators])
@@ -141,7 +143,7 @@ def _paired_set(
     draws = np.empty((0, len(evaluators) * len(chosen)))
     if bootstrap:
         cluster = images.part.image_id if patient is None else patient
-        draws = cluster_bootstrap(statistic, cluster, replicates=bootstrap, seed=seed, workers=workers)
+        draws = cluster_bootstrap(statistic, cluster, replicates=bootstrap, seed=seed)
     return PairedSet(
         images.name,
         len(images.part),
@@ -152,32 +154,3 @@ def _paired_set(
         draws.reshape(-1, len(evaluators), len(chosen)),
         tuple(evaluator.whole for evaluator in evaluators),
     )
-
-
-class _Evaluator:
-    """The chosen scores of one model on one set: `point` (K,), and (K,) for any weight (N,) of the images."""
-
-    def __init__(self, images: ImageSet, scores: tuple[Score, ...]) -> None:
-        self.images, self.scores = images, scores
-        whole = images.weigh()
-        assert whole is not None  # a balanced set is made only where both domains are there
-        self.whole = whole
-        self.point = np.array([score(whole) for score in scores])
-        # AUPRC over referral is slow: replicates see it at a few counts, and are moved by what those miss.
-        coarse = [k for k, score in enumerate(scores) if score.name == "referral_auprc_area"]
-        self.offset = {k: self.point[k] - self._coarse(whole) for k in coarse}
-
-    def __call__(self, weight: Floats) -> Floats:
-        weighted = self.images.weigh(weight)
-        if weighted is None:
-            return np.full(len(self.scores), np.nan)
-        return np.array(
-            [
-                self._coarse(weighted) + self.offset[k] if k in self.offset else score(weighted)
-                for k, score in enumerate(self.scores)
-            ]
-        )
-
-    @staticmethod
-    def _coarse(weighted: Weighted) -> float:
-        return precision.coarse_area(weighted, referral.MIN_CLASS)

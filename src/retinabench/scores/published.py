@@ -156,7 +156,8 @@ def _counts(label: ArrayLike, score: ArrayLike) -> tuple[Floats, Floats]:
     """Positives and negatives at or above every distinct score, from the highest."""
     y, s = np.asarray(label) == 1, np.asarray(score)
     order = np.argsort(-s, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(s[order])), len(s) - 1) if len(s) else np.empty(0, np.intp)
+    ranked = s[order]
+    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))[: len(s)]
     hit = np.cumsum(y[order], dtype=np.float64)[last]
     return hit, last + 1 - hit
 

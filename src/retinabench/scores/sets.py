@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -43,18 +43,38 @@ class ImageSet:
         both = balanced_weight(self.shifted, weight)
         return None if np.isnan(both[0]) else self.cases.weighted(both)
 
-    def draws(self, bootstrap: int, seed: int, workers: int) -> Floats:
-        """(R, K) scores of patient replicates; AUPRC over referral at a few counts only, see `coarse_area`."""
+    @property
+    def whole(self) -> Weighted:
+        """Every image once (balanced: both domains with the same mass)."""
+        whole = self.weigh()
+        assert whole is not None  # a balanced set is made only where both domains are there
+        return whole
 
-        def statistic(weight: Floats) -> Floats:
-            w = self.weigh(weight)
-            if w is None:
-                return np.full(len(self.scores), np.nan)
-            return np.array(
-                [precision.coarse_area(w, referral.MIN_CLASS) if _coarse(s) else s(w) for s in self.scores]
-            )
 
-        return cluster_bootstrap(statistic, self.cluster, replicates=bootstrap, seed=seed, workers=workers)
+class Evaluator:
+    """Scores of one set: `point` (K,), and (K,) for any weight (N,) of the images, such as that of a replicate.
+
+    AUPRC over referral is slow: replicates see it at a few counts, moved by what those miss on the whole set.
+    """
+
+    def __init__(self, images: ImageSet, scores: Sequence[Score], point: Floats | None = None) -> None:
+        self.images, self.scores, self.whole = images, scores, images.whole
+        self.point = np.array([s(self.whole) for s in scores]) if point is None else point
+        coarse = [k for k, s in enumerate(scores) if s.name == "referral_auprc_area"]
+        self.offset = {k: self.point[k] - _coarse(self.whole) for k in coarse}
+
+    def __call__(self, weight: Floats) -> Floats:
+        """(K,) scores of weighted images, NaN where undefined."""
+        w = self.images.weigh(weight)
+        if w is None:
+            return np.full(len(self.scores), np.nan)
+        return np.array(
+            [_coarse(w) + self.offset[k] if k in self.offset else s(w) for k, s in enumerate(self.scores)]
+        )
+
+
+def _coarse(w: Weighted) -> float:
+    return precision.coarse_area(w, referral.MIN_CLASS)
 
 
 def image_sets(test: Predictions, uncertainty: Floats) -> list[ImageSet]:
@@ -69,22 +89,17 @@ def image_sets(test: Predictions, uncertainty: Floats) -> list[ImageSet]:
     return found
 
 
-def describe(images: ImageSet, bootstrap: int, seed: int, level: float, workers: int) -> dict[str, Any]:
+def describe(images: ImageSet, bootstrap: int, seed: int, level: float) -> dict[str, Any]:
     """Everything that `score` says of one set, as in its JSON."""
-    whole = images.weigh()
-    assert whole is not None
+    whole = images.whole
     curves = {metric: referral.curve_of(whole, metric) for metric in MAIN_CURVES}
     point = np.array([curves[_metric(s)].area if _area(s) else s(whole) for s in images.scores])
     low = high = np.full(len(point), np.nan)
     if bootstrap:
-        draws = images.draws(bootstrap, seed, workers)
-        for k, s in enumerate(images.scores):
-            if _coarse(
-                s
-            ):  # what counts is the distance of a replicate from the whole, both at the same few counts
-                draws[:, k] += point[k] - precision.coarse_area(whole, referral.MIN_CLASS)
+        statistic = Evaluator(images, images.scores, point)
+        draws = cluster_bootstrap(statistic, images.cluster, replicates=bootstrap, seed=seed)
         low, high = percentile_interval(draws, level)
-    no_interval = "" if not bootstrap else _no_interval(images)
+    no_interval = why_no_interval(len(np.unique(images.cluster))) if bootstrap else ""
     part, cases = images.part, images.cases
     return {
         "images": len(part),
@@ -106,8 +121,9 @@ def describe(images: ImageSet, bootstrap: int, seed: int, level: float, workers:
     }
 
 
-def _no_interval(images: ImageSet) -> str:
-    if len(np.unique(images.cluster)) < 2:
+def why_no_interval(patients: int) -> str:
+    """Say why a defined score of so many patients has no interval."""
+    if patients < 2:
         return "no interval: there is a single patient"
     return "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
 
@@ -141,10 +157,6 @@ def _calibration(w: Weighted, seed: int) -> dict[str, float | None]:
 
 def _area(s: Score) -> bool:
     return s.name.startswith("referral_")
-
-
-def _coarse(s: Score) -> bool:
-    return s.name == "referral_auprc_area"
 
 
 def _metric(s: Score) -> str:

@@ -10,7 +10,7 @@ from typing import Literal
 from retinabench.scores import calibration, classification, referral, shift, summaries
 from retinabench.scores.cases import Weighted
 
-Direction = Literal["higher", "lower", "neither"]
+Direction = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from retinabench.errors import InputError
-from retinabench.scores.operating import TwoByTwo, binary
+from retinabench.scores.operating import TwoByTwo
+from retinabench.scores.proportions import binary
 
 Floats = NDArray[np.float64]
 THRESHOLDS = np.round(np.arange(0.05, 0.501, 0.01), 2)
