@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -122,3 +123,25 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="no space left on the disk"):
         prepare("synthetic", tmp_path / "full", **SETTINGS)
     assert list((tmp_path / "full").iterdir()) == []
+
+
+def test_ctrl_c_is_one_line_also_with_workers_and_the_command_continues(whole, tmp_path):
+    """The terminal interrupts the whole group of processes at once."""
+    command = [sys.executable, "-m", "retinabench.cli", "prepare", "synthetic", "--size", "24", "--images", "160",
+               "--workers", "2", "--out", str(tmp_path / "out"), "--quiet"]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "out").glob("images-*.npy")) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    if process.returncode:  # it may have finished in the same moment
+        assert process.returncode == 1
+        assert len(errors.splitlines()) == 1, errors
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+    assert same_pictures(whole, tmp_path / "out")
+
+
+def same_pictures(one, two):
+    names = [path.name for path in one.glob("images-*.npy")]
+    return all(filecmp.cmp(one / name, two / name, shallow=False) for name in names)

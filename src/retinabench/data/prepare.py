@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -121,7 +122,9 @@ def _run(jobs: list[Job], workers: int) -> Iterator[int]:
         return
     # A forked child would inherit the locks of the parent's threads.
     spawn = multiprocessing.get_context("spawn")
-    with _one_thread_each(), ProcessPoolExecutor(workers, mp_context=spawn) as pool:
+    # Ctrl-C reaches the whole group of processes; only the parent shall speak of it.
+    pool = ProcessPoolExecutor(workers, spawn, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    with _one_thread_each(), pool:
         futures: list[Future[int]] = [pool.submit(make_shard, job) for job in jobs]
         try:
             for future in as_completed(futures):
