@@ -10,7 +10,7 @@ CSV and NPZ. The columns:
 | `prob`        | number in [0, 1]         | P(referable), **or**                                                  |
 | `probs`       | S numbers in [0, 1]      | one per posterior sample; in CSV `prob_0 … prob_{S-1}`                |
 | `grade`       | 0 … 4, optional          | severity on the international scale                                   |
-| `patient_id`  | text, optional           | intervals are clustered by it; missing: every image is its own cluster |
+| `patient_id`  | text, optional           | intervals are clustered by it, one id is one person in every domain; missing: every image is its own cluster |
 | `domain`      | optional                 | `in_domain` (default) or `shifted`                                    |
 | `split`       | optional                 | `validation` or `test` (default)                                      |
 | `uncertainty` | finite number, optional  | a score of your own: the largest is referred first                    |
