@@ -9,7 +9,9 @@ import pytest
 
 import retinabench as rb
 from retinabench.cli import run
+from retinabench.errors import InputError
 from retinabench.scores.clinic_report import clinic
+from retinabench.scores.shift import grade_table, uncertainty_histograms
 
 N = 30
 LABEL = np.arange(N) % 2
@@ -101,3 +103,40 @@ def test_only_validation_rows_are_refused_in_one_line(tmp_path, capsys):
         assert run(["score", str(file), "--rules", rules, "-q"]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert "holds no image of the test split" in line
+
+
+@pytest.mark.parametrize("rules", ["corrected", "published"])
+@pytest.mark.parametrize(
+    ("label", "prob", "uncertainty"),
+    [
+        ([0, 1], [0.2, 0.3], [1, 2, 3]),
+        ([0, 1, 1], [0.2, 0.3], [1, 2]),
+        ([], [], []),
+        ([0, 1], [0.2, np.nan], [1, 2]),
+        ([0, 1], [0.2, 0.3], [1, np.inf]),
+        ([0, 2], [0.2, 0.3], [1, 2]),
+        ([0, 1], [-3.0, 4.0], [1, 2]),
+        ([[0, 1]], [[0.2, 0.3]], [[1, 2]]),
+    ],
+)
+def test_a_curve_of_wrong_arrays_is_refused(label, prob, uncertainty, rules):
+    for metric in ("accuracy", "nll", "auroc", "auprc"):
+        with pytest.raises(InputError):
+            rb.referral_curve(label, prob, uncertainty, metric, rules=rules)
+
+
+def test_wrong_numbers_are_refused():
+    p, graded = FILES["all splits and domains"], table(grade=LABEL * 2)
+    for wrong, says in (
+        (lambda: rb.score(p, bootstrap=0, seed=-1), "seed"),
+        (lambda: rb.compare(p, p, bootstrap=0, seed=-1), "seed"),
+        (lambda: rb.score(p, "published", seed=2**32), "4294967295"),
+        (lambda: rb.compare(p, p, "published", seed=2**32), "4294967295"),
+        (lambda: rb.transfer(p, bootstrap=0), "replicates"),
+        (lambda: rb.transfer(p, seed=-1), "seed"),
+        (lambda: rb.transfer(p, "referral_rate", 0.5, reader=(2, 0.5)), "reader"),
+        (lambda: grade_table(graded, [0.1, 0.2], 0.5), "30 finite"),
+        (lambda: uncertainty_histograms(graded, np.full(N, np.inf)), "30 finite"),
+    ):
+        with pytest.raises(InputError, match=says):
+            wrong()

@@ -6,12 +6,14 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from sklearn.metrics import auc, precision_recall_curve, roc_auc_score
 
 from conftest import shared_path
 from retinabench.predictions import Predictions
 from retinabench.scores import published, published_figures
 from retinabench.scores.evaluation import score
-from scores.shared_inputs import answers, cases_of
+from scores.shared_inputs import answers, cases_of, images
 
 CASES = ("n50", "n200_imbal10", "n500_ties", "n300_tail_one_class_correct", "n400_all_positive")
 METRICS = ("accuracy", "nll", "auroc", "auprc")
@@ -223,3 +225,39 @@ def test_recorded_areas(name, metric, kind, oracle):
         return  # recorded under scikit-learn 1.9, where the released code gives NaN
     found = published.referral_curve(*cases_of(name), metric, oracle=oracle).area
     assert found == pytest.approx(truth, abs=5e-4 if name == "n400_tied" else 1e-12)
+
+
+@given(images(most=150))
+@settings(deadline=None, max_examples=30)
+def test_any_vector_by_the_steps_of_the_released_code(case):
+    """Not recorded: curves from their definition, one retained set after the other, with scikit-learn's scores."""
+    y, p, u, _ = case
+    order, n = published.order_of(u), len(y)
+    y, p = y[order], p[order]
+    loss = -np.log(np.where(y == 1, np.clip(p, 1e-15, 1 - 1e-15), 1 - np.clip(p, 1e-15, 1 - 1e-15)))
+    expected = {"accuracy": [], "nll": [], "auroc": [], "auprc": []}
+    for kept in range(n, -1, -1):
+        expected["accuracy"].append(np.mean((p > 0.5)[:kept] == y[:kept]) if kept else 1.0)
+        expected["nll"].append(loss[:kept].mean() if kept else 0.0)
+    for metric in ("auroc", "auprc"):
+        values, lucky = [1.0], True
+        for k in range(1, 101):
+            labels, probs = y[: int(k / 100 * n)], p[: int(k / 100 * n)]
+            lucky &= k < 100 and len(set(labels)) == 1 and all((probs > 0.5) == labels)
+            values.append(1.0 if lucky else by_scikit_learn(metric, labels, probs))
+        expected[metric] = values[::-1]
+    for metric, values in expected.items():
+        curve = published.referral_curve(y, p, np.arange(n), metric)
+        np.testing.assert_allclose(curve.value, values, rtol=0, atol=1e-12)
+
+
+def by_scikit_learn(metric, labels, probs):
+    """AUROC of one class counts 0; the area under precision and recall has values by decree where a class is missing."""
+    if not len(labels):
+        return 0.0
+    if metric == "auroc":
+        return roc_auc_score(labels, probs) if len(set(labels)) == 2 else 0.0
+    if not labels.any():
+        return 0.5
+    precision, recall, _ = precision_recall_curve(labels, probs)
+    return auc(recall, precision)

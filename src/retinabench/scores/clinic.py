@@ -85,6 +85,8 @@ def referral_views(
         binary(values, name)
         for values, name in ((label, "label"), (positive, "positive"), (referred, "referred"))
     )
+    if not all(0 <= rate <= 1 for rate in reader):
+        raise InputError(f"the reader's sensitivity and specificity are {reader}", cure="Both lie in [0, 1].")
     if not len(y) == len(said) == len(sent):
         raise InputError(f"{len(said)} calls and {len(sent)} referrals for {len(y)} labels")
     w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.errors import InputError, nearest
 from retinabench.predictions import Predictions
 from retinabench.scores.evaluation import RULES
-from retinabench.scores.intervals import MAX_UNDEFINED, percentile_interval
+from retinabench.scores.intervals import MAX_UNDEFINED, check_seed, percentile_interval
 from retinabench.scores.paired import PairedSet, align, check_names, paired_sets
 from retinabench.scores.sets import why_no_interval
 from retinabench.scores.table import Score, why_undefined
@@ -77,6 +77,7 @@ def compare(
     if bootstrap < 0:
         raise InputError(f"{bootstrap} bootstrap replicates", cure="Ask for 0 (no intervals) or more.")
     check_names(scores, sets)
+    check_seed(seed)
     first, second = align([a, b])
     names = a.source or "a", b.source or "b"
     notes = notes_on([first, second], names, uncertainty)

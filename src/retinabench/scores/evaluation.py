@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from retinabench.errors import InputError, nearest
 from retinabench.predictions import Predictions
 from retinabench.scores.cases import EPS
+from retinabench.scores.intervals import check_seed
 from retinabench.scores.sets import describe, image_sets
 from retinabench.scores.table import why_undefined as why_undefined
 from retinabench.scores.uncertainty import referral_uncertainty
@@ -87,6 +88,7 @@ def score(
         raise InputError(f"unknown rules '{rules}'", cure=nearest(rules, RULES))
     if bootstrap < 0:
         raise InputError(f"{bootstrap} bootstrap replicates", cure="Ask for 0 (no intervals) or more.")
+    check_seed(seed)
     test = predictions.select(split="test")
     if test is None:
         raise InputError(

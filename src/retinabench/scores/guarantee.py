@@ -32,6 +32,7 @@ from scipy import stats
 from retinabench.errors import InputError
 from retinabench.scores.intervals import cluster_codes
 from retinabench.scores.proportions import binary
+from retinabench.scores.uncertainty import uncertainties
 
 Floats = NDArray[np.float64]
 STEPS = 100  # candidate thresholds: percentiles of the planning part's uncertainty
@@ -151,14 +152,6 @@ def _refusal(first: Tested, max_risk: float, delta: float) -> str:
             f"{found}; even without an error {least} are needed for a risk of {max_risk:g} at {1 - delta:g}"
         )
     return f"{found}: a risk of at most {max_risk:g} is not shown with confidence {1 - delta:g}"
-
-
-def uncertainties(values: ArrayLike, n: int) -> Floats:
-    """(N,) finite uncertainties, else `InputError`."""
-    u = np.asarray(values, np.float64)
-    if u.shape != (n,) or not np.isfinite(u).all():
-        raise InputError(f"needed are {n} finite numbers, one per image", column="uncertainty")
-    return u
 
 
 # ---------------------------------------------------------------------------------------------- has it shifted?

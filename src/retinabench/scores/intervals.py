@@ -126,6 +126,11 @@ def check_draws(replicates: int, seed: int) -> None:
         raise InputError(
             f"{replicates} bootstrap replicates", cure="Ask for 1 or more; 1,000 is the default."
         )
+    check_seed(seed)
+
+
+def check_seed(seed: int) -> None:
+    """Raise `InputError` for a negative seed."""
     if seed < 0:
         raise InputError(f"the seed is {seed}", cure="A seed is a whole number >= 0.")
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.errors import InputError
 from retinabench.predictions import Predictions
 from retinabench.scores import published
 from retinabench.scores.referral import Curve
@@ -19,7 +20,11 @@ Floats = NDArray[np.float64]
 
 
 def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, Any]:
-    """Sets and scores as `score` gives them; `seed` draws the balanced set."""
+    """Sets and scores as `score` gives them; `seed`, below 2^32, draws the balanced set."""
+    if not 0 <= seed < 2**32:
+        raise InputError(
+            f"the seed is {seed}", cure="The published rules draw by NumPy's old generator: 0 to 4294967295."
+        )
     shifted = test.domain == "shifted"
     sets = {
         name: _one(test.take(rows), uncertainty[rows])

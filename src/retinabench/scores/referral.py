@@ -77,6 +77,7 @@ def referral_curve(
 
         if weight is not None:
             raise InputError("the published rules know no weights", cure="Use rules='corrected'.")
+        Cases(label, prob, uncertainty)  # the same inputs are refused
         return published.referral_curve(label, prob, uncertainty, metric)
     if rules != "corrected":
         raise InputError(f"unknown rules '{rules}'", cure=nearest(rules, ("corrected", "published")))

@@ -11,6 +11,7 @@ from retinabench.errors import InputError
 from retinabench.predictions import Predictions
 from retinabench.scores.cases import Weighted
 from retinabench.scores.classification import ranked_auroc, ranked_average_precision
+from retinabench.scores.uncertainty import uncertainties
 
 Floats = NDArray[np.float64]
 
@@ -73,7 +74,7 @@ def grade_table(predictions: Predictions, uncertainty: ArrayLike, threshold: flo
         raise InputError(
             "is missing", file=predictions.source, column="grade", cure="The table needs grades 0 to 4."
         )
-    u = np.asarray(uncertainty, np.float64)
+    u = uncertainties(uncertainty, len(predictions))
     called, referred = predictions.prob > 0.5, u > threshold
     rows = []
     for grade in np.unique(predictions.grade).tolist():
@@ -132,7 +133,7 @@ def uncertainty_histograms(
         raise InputError(
             "is missing", file=predictions.source, column="grade", cure="The histograms are by grade."
         )
-    u = np.asarray(uncertainty, np.float64)
+    u = uncertainties(uncertainty, len(predictions))
     right = (predictions.prob > 0.5) == (predictions.label == 1)
     edges = np.linspace(min(0.0, float(u.min())), max(float(u.max()), float(np.log(2))), bins + 1)
     out = []

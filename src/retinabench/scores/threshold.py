@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.errors import InputError, nearest
-from retinabench.scores.guarantee import uncertainties
 from retinabench.scores.proportions import binary
+from retinabench.scores.uncertainty import uncertainties
 
 TARGETS = ("accuracy", "selective_risk", "sensitivity", "referral_rate")
 

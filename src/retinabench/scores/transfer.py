@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.errors import InputError
 from retinabench.predictions import Predictions
 from retinabench.scores.clinic import referral_view_intervals
-from retinabench.scores.guarantee import Certificate, certify_threshold, resemblance, uncertainties
-from retinabench.scores.intervals import cluster_bootstrap, percentile_interval
+from retinabench.scores.guarantee import Certificate, certify_threshold, resemblance
+from retinabench.scores.intervals import check_draws, cluster_bootstrap, percentile_interval
 from retinabench.scores.proportions import binary
 from retinabench.scores.threshold import Choice, choose_threshold
-from retinabench.scores.uncertainty import referral_uncertainty
+from retinabench.scores.uncertainty import referral_uncertainty, uncertainties
 
 Floats = NDArray[np.float64]
 SCHEMA = "retinabench.transfer/1"
@@ -126,6 +126,7 @@ def transfer(
 
     Raises `InputError` without validation or test images, and where a patient is in both: a guarantee is about new ones.
     """
+    check_draws(bootstrap, seed)
     if delta is not None and target not in ("selective_risk", "accuracy"):
         raise InputError(
             f"'{target}' cannot be guaranteed", cure="Use the target selective_risk or accuracy."

@@ -101,3 +101,11 @@ def _rounded(values: Floats, scale: Floats) -> Floats:
         place = np.where(scale > 0, np.floor(np.log10(scale)), 0.0)
     unit = 10.0 ** np.maximum(place - DIGITS + 1, -300)
     return np.asarray(np.round(values / unit) * unit + 0.0)
+
+
+def uncertainties(values: ArrayLike, n: int) -> Floats:
+    """(N,) finite uncertainties, else `InputError`."""
+    u = np.asarray(values, np.float64)
+    if u.shape != (n,) or not np.isfinite(u).all():
+        raise InputError(f"needed are {n} finite numbers, one per image", column="uncertainty")
+    return u
