@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
     from retinabench.formats import read_predictions, write_predictions
     from retinabench.predictions import Predictions
+    from retinabench.scores.clinic_report import clinic
     from retinabench.scores.compare import compare
     from retinabench.scores.evaluate import evaluate
     from retinabench.scores.evaluation import Scores, score
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Predictions",
     "Scores",
+    "clinic",
     "compare",
     "evaluate",
     "load_task",
@@ -42,6 +44,7 @@ __all__ = [
 _HOME = {
     "Predictions": "retinabench.predictions",
     "Scores": "retinabench.scores.evaluation",
+    "clinic": "retinabench.scores.clinic_report",
     "compare": "retinabench.scores.compare",
     "evaluate": "retinabench.scores.evaluate",
     "load_task": "retinabench.data.tasks",
