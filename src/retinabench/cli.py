@@ -222,7 +222,9 @@ def transfer(
         float | None,
         typer.Option("--confidence", help="Guarantee the risk with this confidence, or refuse: 0.95."),
     ] = None,
-    bootstrap: Bootstrap = 1000,
+    bootstrap: Annotated[
+        int, typer.Option("--bootstrap", min=1, help="Replicates for the intervals.")
+    ] = 1000,
     uncertainty: UncertaintyOption = "auto",
     json: JsonOption = None,
     seed: Seed = 0,
