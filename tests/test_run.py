@@ -1,5 +1,7 @@
 """What a run writes, where its data set has an odd shape."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from retinabench.data.tasks import load_task
 from retinabench.errors import InputError
 from retinabench.formats import read_predictions
 from retinabench.run import Engine, execute
+from retinabench.scores.classification import nll
 
 
 def test_a_held_out_validation_split_is_called_validation(tmp_path):
@@ -74,3 +77,21 @@ def test_bfloat16_learns_and_predicts_in_full_precision(tmp_path, method):
     assert rb.score(test, bootstrap=0).sets["joint"]["scores"]["auroc"]["value"] > 0.9
     # bfloat16 holds 8 significant bits; the sigmoid is taken in float32.
     assert len(np.unique(test.prob)) > 20
+
+
+@pytest.mark.parametrize(("select", "best"), [("auroc", max), ("nll", min), ("last", None)])
+def test_the_chosen_epoch_predicts_and_was_judged_on_the_whole_validation_split(tmp_path, select, best):
+    words = [*TINY, "optimizer.epochs=5", f"optimizer.select={select}"]
+    folder = execute(
+        load_run(None, words, data=str(make_prepared(tmp_path / "data"))), tmp_path, Engine("cpu")
+    )
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    validation = read_predictions(folder / "predictions.parquet").select(
+        domain="in_domain", split="validation"
+    )
+    assert len(validation) == 24
+    found = nll(validation.label, validation.prob)
+    values = [row[f"validation_{select}"] for row in rows] if best else []
+    chosen = values.index(best(values)) if best else len(rows) - 1
+    # The network's float32; a window or a share of the split would differ in the first digits.
+    assert found == pytest.approx(rows[chosen]["validation_nll"], rel=1e-5)

@@ -12,10 +12,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -166,8 +165,3 @@ def write_shard(path: Path, pictures: NDArray[np.uint8]) -> None:
     sink = io.BytesIO()
     np.save(sink, np.ascontiguousarray(pictures), allow_pickle=False)
     write_bytes(path, sink.getvalue())
-
-
-def settings_text(settings: Mapping[str, Any]) -> str:
-    """Return settings as canonical JSON: equal settings give equal text."""
-    return json.dumps(settings, sort_keys=True, separators=(",", ":"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from retinabench.config import Optimizer, Run
 from retinabench.data.loader import Batches
@@ -22,8 +22,6 @@ from retinabench.models.stochastic import use_generator
 from retinabench.scores.classification import auroc, nll
 from retinabench.seeds import torch_generator
 
-Loss = Callable[[Tensor, Tensor, int], Tensor]
-
 
 def train(
     model: nn.Module,
@@ -31,11 +29,10 @@ def train(
     run: Run,
     journal: Journal,
     posterior: Posterior,
-    penalty: Callable[[], Tensor] | None = None,
 ) -> State:
     """Train `model` for the run's epochs and return the chosen weights, which `model` then holds too.
 
-    The loss is the (reweighted) cross-entropy plus `penalty()` where a method has one. After each epoch `posterior`
+    The loss is the (reweighted) cross-entropy. After each epoch `posterior`
     predicts the validation split, and the epoch is checkpointed: a killed training continues from there, and ends
     with the same bits on a CPU, since the order of the pictures and all noise depend on seed and epoch alone.
 
@@ -53,7 +50,7 @@ def train(
         for epoch in range(start, config.epochs):
             began = time.perf_counter()
             use_generator(model, torch_generator(batches.device, run.seed, "noise", epoch))
-            loss = _epoch(model, batches, run, optimizer, epoch, penalty, advance)
+            loss = _epoch(model, batches, run, optimizer, epoch, advance)
             scores = _validate(posterior, batches, run, epoch)
             criterion = {"auroc": scores["auroc"], "nll": -scores["nll"], "last": float(epoch)}[config.select]
             if criterion > best:
@@ -97,7 +94,6 @@ def _epoch(
     run: Run,
     optimizer: torch.optim.Optimizer,
     epoch: int,
-    penalty: Callable[[], Tensor] | None,
     advance: Callable[[int], None],
 ) -> float:
     """Take one step per batch; return the mean loss over the epoch's images."""
@@ -111,8 +107,6 @@ def _epoch(
         with precision(run, batches.device):
             logits = model(images)
         loss = cross_entropy(logits, labels, config.reweight)
-        if penalty is not None:
-            loss = loss + penalty()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]  # missing in torch's stubs
         optimizer.step()
