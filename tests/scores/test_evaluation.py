@@ -241,3 +241,17 @@ def test_the_table_is_complete():
         assert s.title
     for metric in ("accuracy", "nll", "auroc", "auprc"):
         assert metric in referral.METRICS
+
+
+def test_a_moved_coarse_area_never_passes_1():
+    """With an exact value of 1, half of the moved replicates would lie above it."""
+    rng = np.random.default_rng(0)
+    label = (rng.random(300) < 0.3).astype(int)
+    prob = 1 / (1 + np.exp(-(2 * label - 1 + rng.normal(0, 1.5, 300))))
+    test = rb.Predictions([f"i{k}" for k in range(300)], label, prob)
+    evaluator = Evaluator(image_sets(test, prob * (1 - prob))[0], [SCORES["referral_auprc_area"]], np.ones(1))
+    draws = np.array(
+        [evaluator(rng.multinomial(300, np.full(300, 1 / 300)).astype(float))[0] for _ in range(40)]
+    )
+    assert draws.max() == 1
+    assert draws.min() < 1

@@ -69,7 +69,11 @@ class Evaluator:
         if w is None:
             return np.full(len(self.scores), np.nan)
         return np.array(
-            [_coarse(w) + self.offset[k] if k in self.offset else s(w) for k, s in enumerate(self.scores)]
+            # Moved to the exact value, a coarse area of nearly 1 would pass it.
+            [
+                np.clip(_coarse(w) + self.offset[k], 0.0, 1.0) if k in self.offset else s(w)
+                for k, s in enumerate(self.scores)
+            ]
         )
 
 
