@@ -118,7 +118,8 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
             f"holds no finished training ({Path(error.filename).name} is missing)", file=folder
         ) from None
     model = build_model(run.model, run.seed).to(device)
-    posterior: Posterior = METHODS[run.method.name].load(model, run, state)
+    posterior: Posterior = METHODS[run.method.name].build(model, run)
+    posterior.restore(state)
     return run, posterior
 
 
@@ -143,7 +144,8 @@ def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Pr
     model = build_model(run.model, run.seed).to(device)
     method = METHODS[run.method.name]
     if (folder / "posterior.pt").is_file():
-        posterior = method.load(model, run, load_tensors(folder / "posterior.pt"))
+        posterior = method.build(model, run)
+        posterior.restore(load_tensors(folder / "posterior.pt"))
     else:
         journal = Journal(folder, engine.progress, f"Training {title(run.method)}, seed {run.seed}")
         posterior = method.fit(model, batches, run, journal)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.data import drawn, idrid
-from retinabench.data.images import read_square
+from retinabench.data.images import Recipe, picture
 from retinabench.data.records import Records
 from retinabench.errors import InputError, nearest
 
@@ -20,11 +20,16 @@ class Dataset:
     """How a data set is read: its rows, and one picture (size, size, 3) by its `source`."""
 
     records: Callable[..., Records]
-    read: Callable[[str, Path | None, int], NDArray[np.uint8]]
+    read: Callable[[str, Path | None, Recipe], NDArray[np.uint8]]
 
 
-def _photograph(source: str, root: Path | None, size: int) -> NDArray[np.uint8]:
-    return read_square((root or Path()) / source, size)
+def _photograph(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
+    path = (root or Path()) / source
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError("does not exist", file=path) from None
+    return picture(data, recipe, str(path))
 
 
 DATASETS: dict[str, Dataset] = {

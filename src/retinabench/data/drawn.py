@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.data import synthetic
+from retinabench.data.images import Recipe
 from retinabench.data.records import Records, join
 from retinabench.errors import InputError
 
@@ -59,7 +60,9 @@ def _part(domain: str, split: str, indices: range, seed: int) -> Records:
     )
 
 
-def read(source: str, root: Path | None, size: int) -> NDArray[np.uint8]:
+def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
     """Draw one picture (size, size, 3)."""
     seed, population, index = source.split(":")
-    return synthetic.draw(int(index), size=size, seed=int(seed), population=population, masks=False).image
+    return synthetic.draw(
+        int(index), size=recipe.size, seed=int(seed), population=population, masks=False
+    ).image

@@ -1,8 +1,9 @@
-"""From a photograph file to a square picture of the retina: decode, crop to the field of view, resize."""
+"""From the bytes of a photograph to a square picture of the retina: decode, preprocess, resize."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import io
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,26 +14,32 @@ from retinabench.errors import InputError
 Image.MAX_IMAGE_PIXELS = 200_000_000  # the largest fundus cameras stay below 50 megapixels
 
 
-def read_square(path: Path, size: int) -> NDArray[np.uint8]:
-    """Read a photograph as (size, size, 3) RGB: the retina's disc fills the square, black around it.
+@dataclass(frozen=True)
+class Recipe:
+    """How a photograph becomes a picture: everything that decides its pixels. size: side in pixels."""
+
+    size: int
+
+
+def picture(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
+    """Turn the bytes of the photograph `name` into (size, size, 3) RGB: the disc fills the square, black around it.
 
     The field of view is what is brighter than a tenth of the middle row's mean (Graham's rule, applied to columns and
     rows); where it cannot be found the whole picture is used. Decoding is scaled (JPEG) where that saves time.
 
-    Raises `InputError` where the file is missing, no picture, or broken off.
+    Raises `InputError` where the bytes are no picture, or broken off.
     """
+    size = recipe.size
     try:
-        with Image.open(path) as picture:
-            picture.draft("RGB", (2 * size, 2 * size))
-            rgb = ImageOps.exif_transpose(picture).convert("RGB")
-    except FileNotFoundError:
-        raise InputError("does not exist", file=path) from None
+        with Image.open(io.BytesIO(data)) as opened:
+            opened.draft("RGB", (2 * size, 2 * size))
+            rgb = ImageOps.exif_transpose(opened).convert("RGB")
     except UnidentifiedImageError:
         raise InputError(
-            "is not a picture that can be read", file=path, cure="Replace or remove it."
+            "is not a picture that can be read", file=name, cure="Replace or remove it."
         ) from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"is a broken picture ({error})", file=path, cure="Replace or remove it.") from None
+        raise InputError(f"is a broken picture ({error})", file=name, cure="Replace or remove it.") from None
     left, top, right, bottom = field_of_view(np.asarray(rgb))
     side = max(right - left, bottom - top)
     centre_x, centre_y = (left + right) / 2, (top + bottom) / 2

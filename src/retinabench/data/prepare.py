@@ -21,6 +21,7 @@ import numpy as np
 
 from retinabench import __version__
 from retinabench.data import find_dataset
+from retinabench.data.images import Recipe
 from retinabench.data.records import Prepared, Records, fingerprint, open_prepared, write_shard
 from retinabench.errors import InputError, WorkError
 from retinabench.progress import QUIET, Progress
@@ -158,5 +159,5 @@ def make_shard(job: Job) -> int:
     """Read or draw the pictures of one shard and write it; return how many they are."""
     name, sources, root, size, path = job
     read = find_dataset(name).read
-    write_shard(path, np.stack([read(source, root, size) for source in sources]))
+    write_shard(path, np.stack([read(source, root, Recipe(size)) for source in sources]))
     return len(sources)

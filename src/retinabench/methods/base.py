@@ -3,8 +3,10 @@
 A method is a module with three names:
 
     Config                                             its hyper-parameters, a frozen `config.Method`
-    fit(model, batches, run, journal) -> Posterior     train; continue from the journal where it left off
-    load(model, run, state) -> Posterior               the posterior again, from its saved tensors
+    build(model, run) -> Posterior                     the posterior around a fresh network: layers swapped, untrained
+    fit(model, batches, run, journal) -> Posterior     build and train; continue from the journal where it left off
+
+A finished posterior comes back by `build` and `restore`.
 
 and one line in `METHODS`. Letters: S posterior samples, B batch, C classes (2: not referable, referable).
 Randomness: every draw comes from a stream of `seeds.py` named after its purpose, derived from `run.seed`.
@@ -33,7 +35,16 @@ class Posterior(Protocol):
         """Return probabilities (S, B, C) of images (B, 3, H, W); a method without noise returns S = 1."""
 
     def state(self) -> State:
-        """Return the tensors from which `load` makes this posterior again."""
+        """Return every tensor that `predict` needs, detached and in host memory."""
+
+    def restore(self, state: State) -> None:
+        """Take over what `state` of a posterior of the same build returned."""
+
+
+class NetworkPosterior(Posterior, Protocol):
+    """A posterior around one network that gradient descent trains."""
+
+    model: nn.Module
 
 
 class Method(Protocol):
@@ -43,11 +54,11 @@ class Method(Protocol):
     def Config(self) -> type[MethodConfig]:  # noqa: N802
         """The class of its hyper-parameters."""
 
-    def fit(self, model: nn.Module, batches: Batches, run: Run, journal: Journal) -> Posterior:
-        """Train `model` on `batches`."""
+    def build(self, model: nn.Module, run: Run) -> Posterior:
+        """Return the untrained posterior; `model` is changed in place."""
 
-    def load(self, model: nn.Module, run: Run, state: State) -> Posterior:
-        """Return the posterior whose `state` was saved."""
+    def fit(self, model: nn.Module, batches: Batches, run: Run, journal: Journal) -> Posterior:
+        """Build the posterior and train it on `batches`."""
 
 
 def class_probabilities(logits: Tensor) -> Tensor:

@@ -49,16 +49,16 @@ class DropoutPosterior:
         """The network's tensors; the masks are not learnt."""
         return network_state(self.model)
 
+    def restore(self, state: State) -> None:
+        """Take over saved tensors."""
+        self.model.load_state_dict(state)
+
+
+def build(model: nn.Module, run: Run) -> DropoutPosterior:
+    """Put dropout into the network."""
+    return DropoutPosterior(add_dropout(model, as_config(run, Config).rate))
+
 
 def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> DropoutPosterior:
-    """Put dropout into the network, train it and return it."""
-    posterior = DropoutPosterior(add_dropout(model, as_config(run, Config).rate))
-    train(model, batches, run, journal, posterior)
-    return posterior
-
-
-def load(model: nn.Module, run: Run, state: State) -> DropoutPosterior:
-    """Return the posterior with saved weights."""
-    add_dropout(model, as_config(run, Config).rate)
-    model.load_state_dict(state)
-    return DropoutPosterior(model)
+    """Put dropout into the network and train it."""
+    return train(build(model, run), batches, run, journal)

@@ -44,15 +44,16 @@ class PointPosterior:
         """The network's tensors."""
         return network_state(self.model)
 
+    def restore(self, state: State) -> None:
+        """Take over saved tensors."""
+        self.model.load_state_dict(state)
+
+
+def build(model: nn.Module, run: Run) -> PointPosterior:
+    """Return the network as it is."""
+    return PointPosterior(model)
+
 
 def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> PointPosterior:
     """Train and return the network."""
-    posterior = PointPosterior(model)
-    train(model, batches, run, journal, posterior)
-    return posterior
-
-
-def load(model: nn.Module, run: Run, state: State) -> PointPosterior:
-    """Return the posterior with saved weights."""
-    model.load_state_dict(state)
-    return PointPosterior(model)
+    return train(build(model, run), batches, run, journal)

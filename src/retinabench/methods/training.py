@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from retinabench.config import Optimizer, Run
 from retinabench.data.loader import Batches
 from retinabench.errors import WorkError
-from retinabench.methods.base import Posterior, State, network_state, precision
+from retinabench.methods.base import NetworkPosterior, Posterior, network_state, precision
 from retinabench.methods.journal import Journal
 from retinabench.methods.losses import cross_entropy
 from retinabench.methods.schedules import learning_rate
@@ -22,53 +22,92 @@ from retinabench.models.stochastic import use_generator
 from retinabench.scores.classification import auroc, nll
 from retinabench.seeds import torch_generator
 
+Objective = Callable[[Tensor, Tensor, int], dict[str, Tensor]]
+Trained = TypeVar("Trained", bound=NetworkPosterior)
+
+
+class Stateful(Protocol):
+    """What a method accumulates beside the network, such as SWAG's moments: saved and resumed with the epoch."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return tensors and numbers, nested in dicts and lists."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what `state_dict` returned."""
+
 
 def train(
-    model: nn.Module,
+    posterior: Trained,
     batches: Batches,
     run: Run,
     journal: Journal,
-    posterior: Posterior,
-) -> State:
-    """Train `model` for the run's epochs and return the chosen weights, which `model` then holds too.
+    *,
+    objective: Objective | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    after_epoch: Callable[[int], None] | None = None,
+    extra: Stateful | None = None,
+) -> Trained:
+    """Train the network of `posterior` for the run's epochs; return the posterior of the chosen epoch.
 
-    The loss is the (reweighted) cross-entropy. After each epoch `posterior`
-    predicts the validation split, and the epoch is checkpointed: a killed training continues from there, and ends
-    with the same bits on a CPU, since the order of the pictures and all noise depend on seed and epoch alone.
+    objective(images, labels, step) gives the named terms of the loss of one 0-based step; their sum is minimised.
+    Default: the (reweighted) cross-entropy. `optimizer`: default as the run says (`make_optimizer`); its groups' `lr`
+    follows the run's schedule, times the group's `lr_factor` where it has one. `after_epoch(epoch)` runs before the
+    validation. `extra` is saved and resumed with the network and the optimiser.
+
+    After each epoch `posterior` predicts the validation split, and the epoch is checkpointed: a killed training
+    continues from there, and ends with the same bits on a CPU, since the order of the pictures and all noise depend
+    on seed and epoch alone.
 
     Raises `WorkError` where the loss is no longer finite.
     """
-    config = run.optimizer
-    optimizer = make_optimizer(model, config)
+    config, model = run.optimizer, posterior.model
+    objective = objective or likelihood_only(model, batches, run)
+    optimizer = optimizer or make_optimizer(model, config)
     start, best = 0, -math.inf
     if saved := journal.resume():
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
+        if extra is not None:
+            extra.load_state_dict(saved["extra"])
         start, best = saved["epoch"], saved["best"]
     with journal.progress.track(journal.title, config.epochs * batches.steps, unit="steps") as advance:
         advance(start * batches.steps)
         for epoch in range(start, config.epochs):
             began = time.perf_counter()
             use_generator(model, torch_generator(batches.device, run.seed, "noise", epoch))
-            loss = _epoch(model, batches, run, optimizer, epoch, advance)
+            losses = _epoch(model, batches, run, optimizer, objective, epoch, advance)
+            if after_epoch is not None:
+                after_epoch(epoch)
             scores = _validate(posterior, batches, run, epoch)
             criterion = {"auroc": scores["auroc"], "nll": -scores["nll"], "last": float(epoch)}[config.select]
             if criterion > best:
                 best = criterion
-                journal.keep_best(network_state(model))
+                journal.keep_best(posterior.state())
             rate = learning_rate((epoch + 1) * batches.steps - 1, batches.steps, config)
             row = {
                 "epoch": epoch + 1,
                 "lr": rate,
-                "loss": loss,
+                "loss": sum(losses.values()),
+                **{f"loss_{k}": v for k, v in losses.items() if len(losses) > 1},
                 **{f"validation_{k}": v for k, v in scores.items()},
             }
             row["seconds"] = round(time.perf_counter() - began, 3)
             state = {"model": network_state(model), "optimizer": optimizer.state_dict()}
+            state |= {"extra": extra.state_dict()} if extra is not None else {}
             journal.checkpoint(row, {**state, "epoch": epoch + 1, "best": best})
-    chosen = journal.best()
-    model.load_state_dict(chosen)
-    return chosen
+    posterior.restore(journal.best())
+    return posterior
+
+
+def likelihood_only(model: nn.Module, batches: Batches, run: Run) -> Objective:
+    """Return the objective of one forward pass and no penalty."""
+
+    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
+        with precision(run, batches.device):
+            logits = model(images)
+        return {"cross_entropy": cross_entropy(logits, labels, run.optimizer.reweight)}
+
+    return objective
 
 
 def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer:
@@ -93,33 +132,35 @@ def _epoch(
     batches: Batches,
     run: Run,
     optimizer: torch.optim.Optimizer,
+    objective: Objective,
     epoch: int,
     advance: Callable[[int], None],
-) -> float:
-    """Take one step per batch; return the mean loss over the epoch's images."""
+) -> dict[str, float]:
+    """Take one step per batch; return the mean of every loss term over the epoch's images."""
     config = run.optimizer
     model.train()
-    total = torch.zeros((), dtype=torch.float64, device=batches.device)
+    totals: dict[str, Tensor] = {}
     step = epoch * batches.steps
     for images, labels in batches.epoch(epoch):
+        rate = learning_rate(step, batches.steps, config)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, batches.steps, config)
-        with precision(run, batches.device):
-            logits = model(images)
-        loss = cross_entropy(logits, labels, config.reweight)
+            group["lr"] = rate * group.get("lr_factor", 1.0)
+        terms = objective(images, labels, step)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]  # missing in torch's stubs
+        sum(terms.values(), torch.zeros((), device=batches.device)).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-        total += loss.detach() * len(labels)
+        for name, term in terms.items():
+            totals[name] = totals.get(name, 0) + term.detach().double() * len(labels)
         step += 1
         advance(1)
-    mean = float(total) / len(batches.train)
-    if not math.isfinite(mean):
-        raise WorkError(
-            f"the loss is {mean} in epoch {epoch + 1} at learning rate {optimizer.param_groups[0]['lr']:.3g}. "
-            "Lower optimizer.lr, or lengthen optimizer.warmup."
-        )
-    return mean
+    means = {name: float(total) / len(batches.train) for name, total in totals.items()}
+    for name, mean in means.items():
+        if not math.isfinite(mean):
+            raise WorkError(
+                f"the loss term '{name}' is {mean} in epoch {epoch + 1} at learning rate {rate:.3g}. "
+                "Lower optimizer.lr, or lengthen optimizer.warmup."
+            )
+    return means
 
 
 def _validate(posterior: Posterior, batches: Batches, run: Run, epoch: int) -> dict[str, float]:
