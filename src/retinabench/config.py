@@ -75,6 +75,8 @@ class Optimizer(Frozen):
     l2: adds `l2 * sum(w²)` to the loss, over the parameters of `l2_on`: the `weights` of convolutions and linear
     layers; `norms_and_biases`, as released for MFVI and radial; `nothing`, as released for MAP and MC dropout, whose L2
     term was computed over an empty list.
+    batch_size: images per step, over all processes. accumulate: parts into which a process cuts its share of a batch to
+    save memory; the loss is that of the whole batch, the statistics of batch norm are those of a part.
     schedule: step (x0.2 at one and two thirds), linear (down to `final_lr` * lr) or cosine (down to 0), after
     `warmup` epochs of linear rise from 0. reweight: `minibatch` weighs each class by 1 / (2 p(k)), p from the batch.
     augment: random mirror images. select: the checkpoint that predicts, by a validation score, or the last.
@@ -87,6 +89,7 @@ class Optimizer(Frozen):
     l2_on: Literal["weights", "norms_and_biases", "nothing"] = "weights"
     epochs: int = Field(30, ge=1)
     batch_size: int = Field(64, ge=1)
+    accumulate: int = Field(1, ge=1)
     schedule: Literal["step", "linear", "cosine", "constant"] = "cosine"
     warmup: float = Field(1.0, ge=0)
     final_lr: float = Field(0.01, ge=0, le=1)
