@@ -23,7 +23,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -33,11 +33,13 @@ from pydantic import (
     SerializeAsAny,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from retinabench.errors import InputError, nearest
 
 PRESETS = Path(__file__).parent / "presets"
+TIMM = "timm:"  # what the name of a timm backbone starts with
 PROTOCOL = 1  # raise it when the same Run would give other numbers
 
 
@@ -48,7 +50,7 @@ class Frozen(BaseModel):
 
 
 class Model(Frozen):
-    """The network: a name of `MODELS`, its width (64 is the published size), its stem and its inputs.
+    """The network: a name of `MODELS` or `timm:NAME`, its width (default: as published), its stem and its inputs.
 
     inputs: `standardised` channels (mean 0, deviation 1 over training pictures), or the `unit` interval as published.
     """
@@ -63,9 +65,29 @@ class Model(Frozen):
     def _known(cls, name: str) -> str:
         from retinabench.models import MODELS
 
-        if name not in MODELS:
-            raise ValueError(f"unknown model '{name}'. {nearest(name, MODELS)}")
+        if name not in MODELS and not name.startswith(TIMM):
+            raise ValueError(f"unknown model '{name}'. {nearest(name, [*MODELS, f'{TIMM}NAME'])}")
         return name
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_width(cls, given: Any) -> Any:
+        from retinabench.models import published_width
+
+        if isinstance(given, dict) and isinstance(name := given.get("name"), str):
+            return {"width": published_width(name), **given}
+        return given
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.name.startswith(TIMM) and self.width != Model.model_fields["width"].default:
+            raise ValueError(f"'{self.name}' has one width. Leave out model.width")
+        if self.stem != "standard":
+            from retinabench.models import has_stems
+
+            if not has_stems(self.name):
+                raise ValueError(f"'{self.name}' has one stem. Leave out model.stem")
+        return self
 
 
 class Optimizer(Frozen):
