@@ -72,9 +72,9 @@ class Model(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _own_width(cls, given: Any) -> Any:
-        from retinabench.models import published_width
-
         if isinstance(given, dict) and isinstance(name := given.get("name"), str):
+            from retinabench.models import published_width
+
             return {"width": published_width(name), **given}
         return given
 
