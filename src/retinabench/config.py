@@ -22,6 +22,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -37,8 +38,9 @@ from pydantic import (
 )
 
 from retinabench.errors import InputError, nearest
+from retinabench.presets import canonical
+from retinabench.presets import presets as package_presets
 
-PRESETS = Path(__file__).parent / "presets"
 TIMM = "timm:"  # what the name of a timm backbone starts with
 PROTOCOL = 1  # raise it when the same Run would give other numbers
 
@@ -179,8 +181,7 @@ def load_run(source: str | Path | None = None, overrides: Sequence[str] = (), **
     `source` is a path ending in .toml, or the name of a preset such as `demo/map`. Raises `InputError` that names the
     file or word, the key, and the nearest valid key.
     """
-    file = _find(source) if source else None
-    tree: dict[str, Any] = _read_toml(file) if file else {}
+    file, tree = _find(source) if source else (None, {})
     tree |= {key: value for key, value in given.items() if value is not None}
     for word in overrides:
         _override(tree, word)
@@ -190,20 +191,21 @@ def load_run(source: str | Path | None = None, overrides: Sequence[str] = (), **
         raise _first_problem(error, file) from None
 
 
-def presets() -> dict[str, Path]:
-    """Return the configurations that come with the package, by name."""
-    return {str(path.relative_to(PRESETS).with_suffix("")): path for path in sorted(PRESETS.rglob("*.toml"))}
+def presets() -> dict[str, dict[str, Any]]:
+    """Return the content of the configurations that come with the package, by name."""
+    return {name: content for name, (_, content) in package_presets(Optimizer.model_fields).items()}
 
 
-def _find(source: str | Path) -> Path:
+def _find(source: str | Path) -> tuple[Path, dict[str, Any]]:
+    """Return the file that holds a configuration, and its content, for the caller to change."""
     if Path(source).suffix == ".toml":
-        return Path(source)
-    known = presets()
-    if str(source) not in known:
-        raise InputError(
-            f"unknown preset '{source}'", cure=f"{nearest(str(source), known)} Or name a .toml file."
-        )
-    return known[str(source)]
+        return Path(source), _read_toml(Path(source))
+    known = package_presets(Optimizer.model_fields)
+    name = canonical(str(source))
+    if name not in known:
+        raise InputError(f"unknown preset '{source}'", cure=f"{nearest(name, known)} Or name a .toml file.")
+    file, content = known[name]
+    return file, deepcopy(content)
 
 
 def _read_toml(file: Path) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from retinabench.config import Run
 from retinabench.errors import WorkError
 from retinabench.methods import distributed
-from retinabench.methods.schedules import learning_rate
 
 NEVER = 2**62
 LIKELIHOOD = "cross_entropy"
@@ -18,9 +19,10 @@ EVERY = 50  # steps between two looks where looking is free, on a CPU; a GPU wou
 class FiniteWatch:
     """The first step at which each loss term was NaN or infinite, kept on the device until it is asked for."""
 
-    def __init__(self, run: Run, steps_per_epoch: int) -> None:
+    def __init__(self, run: Run, steps_per_epoch: int, schedule: Callable[[int], float]) -> None:
         self._run = run
         self._steps_per_epoch = steps_per_epoch
+        self._schedule = schedule
         self._first: dict[str, Tensor] = {}
 
     def see(self, terms: dict[str, Tensor], step: int) -> None:
@@ -49,7 +51,7 @@ class FiniteWatch:
             self._run.optimizer,
             self._run.method.name,
         )
-        rate = learning_rate(step, self._steps_per_epoch, optimizer)
+        rate = self._schedule(step)
         if step == 0:
             cure = (
                 "Nothing was learnt yet: look at the pictures and labels (retinabench inspect), "

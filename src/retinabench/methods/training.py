@@ -46,6 +46,7 @@ def train(
     *,
     objective: Objective | None = None,
     optimizer: torch.optim.Optimizer | None = None,
+    schedule: Callable[[int], float] | None = None,
     after_epoch: Callable[[int], None] | None = None,
     extra: Stateful | None = None,
 ) -> Trained:
@@ -55,8 +56,8 @@ def train(
     Default: the (reweighted) cross-entropy. It is called once per part of a batch (`optimizer.accumulate`, several
     processes); each term is a mean over the images or does not depend on them, and parts weigh as their images do, so
     that a penalty is not counted twice. `optimizer`: default as the run says (`make_optimizer`); its groups' `lr`
-    follows the run's schedule, times the group's `lr_factor` where it has one. `after_epoch(epoch)` runs before the
-    validation. `extra` is saved and resumed with the network and the optimiser.
+    follows `schedule(step)`, default the run's, times the group's `lr_factor` where it has one. `after_epoch(epoch)`
+    runs before the validation. `extra` is saved and resumed with the network and the optimiser.
 
     After each epoch `posterior` predicts the validation split, and the epoch is checkpointed: a killed training
     continues from there, and ends with the same bits on a CPU, since the order of the pictures and all noise depend
@@ -69,6 +70,7 @@ def train(
     config, model, ranks = run.optimizer, posterior.model, distributed.current()
     objective = objective or likelihood_only(model, batches, run)
     optimizer = optimizer or make_optimizer(model, config)
+    schedule = schedule or (lambda step: learning_rate(step, batches.steps, config))
     start, best = 0, -math.inf
     if saved := journal.resume():
         model.load_state_dict(saved["model"])
@@ -82,7 +84,7 @@ def train(
             began = time.perf_counter()
             own = (ranks.rank,) * (ranks.rank > 0)  # every process draws its own noise
             use_generator(model, torch_generator(batches.device, run.seed, "noise", epoch, *own))
-            losses = _epoch(model, batches, run, optimizer, objective, epoch, advance)
+            losses = _epoch(model, batches, run, optimizer, schedule, objective, epoch, advance)
             distributed.share_buffers(model)
             distributed.check_equal(model)
             if after_epoch is not None:
@@ -92,7 +94,7 @@ def train(
             if criterion > best:
                 best = criterion
                 journal.keep_best(posterior.state())
-            rate = learning_rate((epoch + 1) * batches.steps - 1, batches.steps, config)
+            rate = schedule((epoch + 1) * batches.steps - 1)
             row = {
                 "epoch": epoch + 1,
                 "lr": rate,
@@ -148,18 +150,19 @@ def _epoch(
     batches: Batches,
     run: Run,
     optimizer: torch.optim.Optimizer,
+    schedule: Callable[[int], float],
     objective: Objective,
     epoch: int,
     advance: Callable[[int], None],
 ) -> dict[str, float]:
     """Take one step per batch; return the mean of every loss term over the epoch's images."""
     ranks = distributed.current()
-    watch = FiniteWatch(run, batches.steps)
+    watch = FiniteWatch(run, batches.steps, schedule)
     model.train()
     totals: dict[str, Tensor] = {}
     step = epoch * batches.steps
     for images, labels in batches.epoch(epoch, ranks.rank, ranks.count):
-        rate = learning_rate(step, batches.steps, run.optimizer)
+        rate = schedule(step)
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("lr_factor", 1.0)
         optimizer.zero_grad(set_to_none=True)
