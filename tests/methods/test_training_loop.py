@@ -98,7 +98,7 @@ def test_a_rate_that_is_too_high_is_named_with_step_and_term(prepared):
     assert "'cross_entropy'" in said
     # The first step is still finite; the second or third is not.
     assert "at step 2 " in said or "at step 3 " in said
-    assert "lower optimizer.lr" in said
+    assert "Lower optimizer.lr" in said
     assert "bfloat16" not in said
 
 

@@ -63,7 +63,7 @@ class FiniteWatch:
                 "look at its scales (method.*), then lower optimizer.lr."
             )
         else:
-            cure = "The steps are too large: lower optimizer.lr, or lengthen optimizer.warmup."
+            cure = "The steps are too large. Lower optimizer.lr, or lengthen optimizer.warmup."
         if optimizer.precision == "bfloat16":
             cure += (
                 " bfloat16 holds 8 significant bits: optimizer.precision=float32 tells whether it is that."
