@@ -25,8 +25,9 @@ import argparse
 import math
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -142,18 +143,21 @@ def write_page(page: Path, content: str) -> None:
     write_bytes(page, f"{before}{BEGIN}\n\n{content}\n\n{END}{after}".encode())
 
 
-def compute(runs: Iterable[Run], out: Path, workers: int) -> dict[str, tuple[Path | None, str, float]]:
+def compute(runs: Sequence[Run], out: Path, workers: int) -> dict[str, tuple[Path | None, str, float]]:
     """Compute runs in parallel processes; tell the time of each and what is left. Keys: the runs' own JSON."""
-    runs = list(runs)
     began, done = time.perf_counter(), {}
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(work, run, out): run for run in runs}
-        for future in as_completed(waiting):
-            run = waiting[future]
-            done[run.model_dump_json()] = folder, why, seconds = future.result()
-            left = (time.perf_counter() - began) / len(done) * (len(runs) - len(done))
-            print(f"{run.method.name} seed {run.seed}: {seconds:.0f} s {why or folder.name}; {left / 60:.0f} min left",
-                  flush=True)  # fmt: skip
+    with ExitStack() as stack:
+        if workers == 1:
+            finished = ((run, work(run, out)) for run in runs)
+        else:
+            pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=get_context("spawn")))
+            waiting = {pool.submit(work, run, out): run for run in runs}
+            finished = ((waiting[future], future.result()) for future in as_completed(waiting))
+        for run, (folder, why, seconds) in finished:
+            done[run.model_dump_json()] = folder, why, seconds
+            left = (time.perf_counter() - began) / len(done) * (len(runs) - len(done)) / 60
+            what = f"{run.method.name} seed {run.seed}"
+            print(f"{what}: {seconds:.0f} s, {why or folder.name}; {left:.0f} min left", flush=True)
     return done
 
 
@@ -180,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     singles = {name: [run_of(name, seed, data, options.words) for seed in seeds] for name in methods}
     done = compute([run for runs in singles.values() for run in runs], out, options.workers)
     composed: dict[str, list[Run]] = {}
-    for name, runs in singles.items():
+    for runs in singles.values():
         if all(done[run.model_dump_json()][0] for run in runs):
             group = composed_of(runs[0], "ensemble", members=len(runs))
             composed[title(group)] = [group]
