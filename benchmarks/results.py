@@ -185,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     done = compute([run for runs in singles.values() for run in runs], out, options.workers)
     composed: dict[str, list[Run]] = {}
     for runs in singles.values():
-        if all(done[run.model_dump_json()][0] for run in runs):
+        if len(runs) > 1 and all(done[run.model_dump_json()][0] for run in runs):
             group = composed_of(runs[0], "ensemble", members=len(runs))
             composed[title(group)] = [group]
     if "temperature" in METHODS:
