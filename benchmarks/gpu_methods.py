@@ -86,8 +86,15 @@ class OnDevice:
     def held_out(self) -> Iterator[tuple[Tensor, Tensor]]:
         yield self.images, self.labels
 
+    @property
+    def data(self) -> SimpleNamespace:
+        """The labels of `train`, as a prepared data set has them."""
+        label = np.tile(self.labels.cpu().numpy(), len(self.train) // len(self.labels))
+        return SimpleNamespace(records=SimpleNamespace(label=label))
+
     def rows(self, rows: np.ndarray, batch_size: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        yield self.images, self.labels
+        for left in range(len(rows), 0, -len(self.labels)):
+            yield self.images[:left], self.labels[:left]
 
 
 def matmul_rate(device: torch.device) -> float:
