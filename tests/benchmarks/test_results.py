@@ -60,8 +60,11 @@ def test_the_table_at_toy_scale(tmp_path):
 def test_a_method_that_breaks_is_a_row_and_not_the_end():
     good = {name: dict.fromkeys(results.NAMES, 0.8) for name in results.SETS}
     poor = {name: dict.fromkeys(results.NAMES, 0.7) for name in results.SETS}
-    text = results.table({"MAP": [good, good], "a": [poor], "b": "the loss is not finite"}, "shifted")
+    constant = {name: scores | {"auroc": 0.5} for name, scores in good.items()}
+    rows = {"MAP": [good, good], "a": [poor], "b": "the loss is not finite", "c": [constant]}
+    text = results.table(rows, "shifted")
     assert "| b | did not train: the loss is not finite |" in text
     assert "**no**" in text.splitlines()[3]
     assert text.splitlines()[2].endswith("| yes |")
+    assert "**no**" in text.splitlines()[5]
     assert len({line.count("|") for line in text.splitlines()}) == 1
