@@ -65,7 +65,7 @@ def test_processes_mirror_with_noise_of_their_own(data):
         ]
         for one, two in zip(plain, mirrored, strict=True)
     ]
-    # 32 pictures each, of which 3/4 are mirrored somehow: the same pattern twice by chance has probability 6e-7.
+    # 32 pictures each, of which 3/4 are mirrored somehow: the same pattern twice by chance has probability 3e-7.
     assert changed[0] != changed[1]
 
 

@@ -22,9 +22,29 @@ LENET = ["model.name=lenet", *WORDS]
 BATCH_NORM = ["model.name=resnet18", "model.width=4", "model.stem=small", *WORDS]
 
 
-def train(processes, prepared, out, words):
+DRIFTING = """
+import sys
+import torch
+from retinabench import cli
+from retinabench.methods import distributed, map, training
+
+def fit(model, batches, run, journal):
+    posterior = map.build(model, run)
+    likelihood = training.likelihood_only(model, batches, run)
+    def objective(images, labels, step):
+        if step == 1:
+            model.fc.bias.data += 0.01 * distributed.current().rank
+        return likelihood(images, labels, step)
+    return training.train(posterior, batches, run, journal, objective=objective)
+
+map.fit = fit
+sys.exit(cli.run(sys.argv[1:]))
+"""
+
+
+def train(processes, prepared, out, words, program=("-m", "retinabench.cli")):
     """Start the command in several processes with the environment that torchrun would give them."""
-    command = [sys.executable, "-m", "retinabench.cli", "train", "--data", str(prepared), "--out", str(out)]
+    command = [sys.executable, *program, "train", "--data", str(prepared), "--out", str(out)]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -96,6 +116,16 @@ def test_a_broken_loss_ends_every_process(prepared, tmp_path):
     codes, said = train(2, prepared, tmp_path, [*LENET, "optimizer.lr=1e12", "optimizer.warmup=0"])
     assert codes == [1, 1]
     assert all("'cross_entropy' is not finite at step" in line for line in said)
+
+
+@pytest.mark.slow
+def test_weights_that_drift_apart_are_refused(prepared, tmp_path):
+    """A method that changes its weights by its own noise, which differs between processes."""
+    method = tmp_path / "drifting.py"
+    method.write_text(DRIFTING)
+    codes, said = train(2, prepared, tmp_path / "runs", LENET, program=[str(method)])
+    assert codes == [1, 1]
+    assert all("no longer hold the same weights" in line for line in said)
 
 
 def test_alone_there_is_one_rank_that_leads():

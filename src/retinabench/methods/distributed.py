@@ -111,13 +111,14 @@ def share_buffers(model: nn.Module) -> None:
 
 @torch.no_grad()
 def check_equal(model: nn.Module) -> None:
-    """Raise `WorkError` where the processes no longer hold the same weights, bit for bit.
+    """Raise `WorkError` where the processes no longer hold the same weights.
 
     That happens to a method whose own noise, drawn differently on every process, enters the weights themselves.
     """
     if current().count > 1:
-        sums = torch.stack([p.double().sum() for p in model.parameters()])
-        if not torch.equal(smallest(sums.clone()), -smallest(-sums)):
+        # The extremes of every tensor: unlike a sum they do not depend on the order in which a card adds.
+        ends = torch.stack([end.float() for p in model.parameters() for end in p.aminmax()]).nan_to_num()
+        if not torch.equal(smallest(ends.clone()), -smallest(-ends)):
             raise WorkError(
                 "the processes no longer hold the same weights: this method cannot be trained by several. "
                 "Start it without torchrun."
