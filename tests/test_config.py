@@ -5,6 +5,10 @@ from retinabench.errors import InputError
 from retinabench.methods import METHODS
 
 
+def method_of(tree):
+    return tree.get("method", {"name": "map"})["name"]
+
+
 def test_a_run_is_frozen_and_its_hash_ignores_where_the_data_lie():
     run = load_run(data="/a")
     assert run.hash("f") == load_run(data="/b").hash("f")
@@ -63,13 +67,49 @@ def test_a_broken_toml_file_is_named(tmp_path):
         load_run("demo/mpa", data="d")
 
 
-@pytest.mark.parametrize("name", presets())
+@pytest.mark.parametrize("name", [name for name, tree in presets().items() if method_of(tree) in METHODS])
 def test_every_preset_is_valid(name):
     run = load_run(name, data="d")
     assert run.method.name in METHODS
-    if name.startswith("published"):
-        assert not run.optimizer.l2_acts
-        assert (run.model.name, run.optimizer.epochs) == ("resnet50", 90)
+    if name.startswith(("published", "corrected")):
+        assert (run.model.name, run.model.inputs, run.optimizer.epochs) == ("resnet50", "unit", 90)
+        assert name.split("/")[1] == run.method.name
+
+
+def test_the_table_has_every_method_task_and_criterion_twice():
+    table = [name for name in presets() if name.count("/") == 3]
+    assert len(table) == len(set(table)) == 2 * 6 * 2 * 2
+    assert {name.split("/")[1] for name in table} == {"map", "dropout", "mfvi", "radial", "rank1", "fsvi"}
+
+
+def test_a_row_of_the_table_becomes_a_run():
+    published = load_run("published/map/country/in_domain", data="d")
+    corrected = load_run("corrected/map/country/in_domain", data="d")
+    assert published.optimizer.momentum == 1 - 0.0098467
+    assert (published.optimizer.lr, published.optimizer.final_lr) == (0.023072, 0.01)
+    assert (published.optimizer.l2_on, corrected.optimizer.l2_on) == ("nothing", "weights")
+    assert published.optimizer.l2 == corrected.optimizer.l2 == 1.0674e-4
+    assert load_run("published/dropout/severity/joint", data="d").task == "severity_shift_published"
+    assert (
+        load_run("corrected/dropout/severity/joint", data="d", task="country_shift").task == "country_shift"
+    )
+    # The names before the table hold.
+    assert load_run("published/map-country-in_domain", data="d") == published
+    with pytest.raises(InputError, match="Did you mean 'published/map/country/joint'"):
+        load_run("published/map/country/jiont", data="d")
+
+
+def test_a_preset_cannot_be_changed_by_who_read_it():
+    load_run("published/map/country/joint", ["optimizer.lr=1"], data="d")
+    assert load_run("published/map/country/joint", data="d").optimizer.lr == 0.026561
+
+
+def test_the_2019_benchmark_s_networks_cost_alike():
+    runs = {name: presets()[f"filos2019/{name}"] for name in ("map", "dropout", "mfvi")}
+    assert {name: run["model"].get("width", 32) for name, run in runs.items()} == {
+        "map": 32, "dropout": 32, "mfvi": 22,
+    }  # fmt: skip
+    assert load_run("filos2019/dropout", data="d").model.width == 32
 
 
 def test_a_run_survives_its_own_json():

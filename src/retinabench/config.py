@@ -22,8 +22,9 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -33,11 +34,14 @@ from pydantic import (
     SerializeAsAny,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from retinabench.errors import InputError, nearest
+from retinabench.presets import canonical
+from retinabench.presets import presets as package_presets
 
-PRESETS = Path(__file__).parent / "presets"
+TIMM = "timm:"  # what the name of a timm backbone starts with
 PROTOCOL = 1  # raise it when the same Run would give other numbers
 
 
@@ -48,7 +52,7 @@ class Frozen(BaseModel):
 
 
 class Model(Frozen):
-    """The network: a name of `MODELS`, its width (64 is the published size), its stem and its inputs.
+    """The network: a name of `MODELS` or `timm:NAME`, its width (default: as published), its stem and its inputs.
 
     inputs: `standardised` channels (mean 0, deviation 1 over training pictures), or the `unit` interval as published.
     """
@@ -63,17 +67,40 @@ class Model(Frozen):
     def _known(cls, name: str) -> str:
         from retinabench.models import MODELS
 
-        if name not in MODELS:
-            raise ValueError(f"unknown model '{name}'. {nearest(name, MODELS)}")
+        if name not in MODELS and not name.startswith(TIMM):
+            raise ValueError(f"unknown model '{name}'. {nearest(name, [*MODELS, f'{TIMM}NAME'])}")
         return name
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_width(cls, given: Any) -> Any:
+        if isinstance(given, dict) and isinstance(name := given.get("name"), str):
+            from retinabench.models import published_width
+
+            return {"width": published_width(name), **given}
+        return given
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.name.startswith(TIMM) and self.width != Model.model_fields["width"].default:
+            raise ValueError(f"'{self.name}' has one width. Leave out model.width")
+        if self.stem != "standard":
+            from retinabench.models import has_stems
+
+            if not has_stems(self.name):
+                raise ValueError(f"'{self.name}' has one stem. Leave out model.stem")
+        return self
 
 
 class Optimizer(Frozen):
     """The one training loop's settings.
 
     lr: peak learning rate. momentum: Nesterov momentum (SGD) or beta_1 (Adam).
-    l2: adds `l2 * sum(w²)` over the weights of convolutions and linear layers to the loss.
-    l2_acts: False reproduces the released Retina Benchmark, whose L2 term was computed over an empty list.
+    l2: adds `l2 * sum(w²)` to the loss, over the parameters of `l2_on`: the `weights` of convolutions and linear
+    layers; `norms_and_biases`, as released for MFVI and radial; `nothing`, as released for MAP and MC dropout, whose L2
+    term was computed over an empty list.
+    batch_size: images per step, over all processes. accumulate: parts into which a process cuts its share of a batch to
+    save memory; the loss is that of the whole batch, the statistics of batch norm are those of a part.
     schedule: step (x0.2 at one and two thirds), linear (down to `final_lr` * lr) or cosine (down to 0), after
     `warmup` epochs of linear rise from 0. reweight: `minibatch` weighs each class by 1 / (2 p(k)), p from the batch.
     augment: random mirror images. select: the checkpoint that predicts, by a validation score, or the last.
@@ -83,9 +110,10 @@ class Optimizer(Frozen):
     lr: float = Field(0.02, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
     l2: float = Field(1e-4, ge=0)
-    l2_acts: bool = True
+    l2_on: Literal["weights", "norms_and_biases", "nothing"] = "weights"
     epochs: int = Field(30, ge=1)
     batch_size: int = Field(64, ge=1)
+    accumulate: int = Field(1, ge=1)
     schedule: Literal["step", "linear", "cosine", "constant"] = "cosine"
     warmup: float = Field(1.0, ge=0)
     final_lr: float = Field(0.01, ge=0, le=1)
@@ -153,8 +181,7 @@ def load_run(source: str | Path | None = None, overrides: Sequence[str] = (), **
     `source` is a path ending in .toml, or the name of a preset such as `demo/map`. Raises `InputError` that names the
     file or word, the key, and the nearest valid key.
     """
-    file = _find(source) if source else None
-    tree: dict[str, Any] = _read_toml(file) if file else {}
+    file, tree = _find(source) if source else (None, {})
     tree |= {key: value for key, value in given.items() if value is not None}
     for word in overrides:
         _override(tree, word)
@@ -164,20 +191,21 @@ def load_run(source: str | Path | None = None, overrides: Sequence[str] = (), **
         raise _first_problem(error, file) from None
 
 
-def presets() -> dict[str, Path]:
-    """Return the configurations that come with the package, by name."""
-    return {str(path.relative_to(PRESETS).with_suffix("")): path for path in sorted(PRESETS.rglob("*.toml"))}
+def presets() -> dict[str, dict[str, Any]]:
+    """Return the content of the configurations that come with the package, by name."""
+    return {name: content for name, (_, content) in package_presets(Optimizer.model_fields).items()}
 
 
-def _find(source: str | Path) -> Path:
+def _find(source: str | Path) -> tuple[Path, dict[str, Any]]:
+    """Return the file that holds a configuration, and its content, for the caller to change."""
     if Path(source).suffix == ".toml":
-        return Path(source)
-    known = presets()
-    if str(source) not in known:
-        raise InputError(
-            f"unknown preset '{source}'", cure=f"{nearest(str(source), known)} Or name a .toml file."
-        )
-    return known[str(source)]
+        return Path(source), _read_toml(Path(source))
+    known = package_presets(Optimizer.model_fields)
+    name = canonical(str(source))
+    if name not in known:
+        raise InputError(f"unknown preset '{source}'", cure=f"{nearest(name, known)} Or name a .toml file.")
+    file, content = known[name]
+    return file, deepcopy(content)
 
 
 def _read_toml(file: Path) -> dict[str, Any]:

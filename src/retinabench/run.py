@@ -24,7 +24,7 @@ from retinabench.data.loader import Batches
 from retinabench.data.tasks import Task, load_task
 from retinabench.errors import InputError
 from retinabench.formats import read_predictions, write_predictions
-from retinabench.methods import METHODS, ensemble
+from retinabench.methods import METHODS, distributed, ensemble
 from retinabench.methods.base import Posterior, precision
 from retinabench.methods.journal import Journal, load_tensors, save_tensors
 from retinabench.models import build_model
@@ -39,18 +39,23 @@ PREDICTED = ("validation", "shifted_validation", "test", "shifted_test")
 
 @dataclass(frozen=True)
 class Engine:
-    """Where and how a run is computed; nothing here is part of its identity."""
+    """Where and how a run is computed; nothing here is part of its identity.
+
+    Several processes started by `torchrun` train one run together (`methods/distributed.py`).
+    """
 
     device: str = "auto"
     workers: int = 0
     progress: Progress = QUIET
 
     def torch_device(self) -> torch.device:
-        """Return the device; `auto` takes a GPU where there is one.
+        """Return the device; `auto` takes a GPU where there is one, under `torchrun` each process its own.
 
         Raises `InputError` where the device is unknown or absent.
         """
         name = self.device if self.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+        if name == "cuda" and distributed.expected():
+            name = distributed.local_device()
         try:
             torch.empty(0, device=name)
             return torch.device(name)
@@ -62,11 +67,14 @@ class Engine:
 
 def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:
     """Compute `run` below `out`, or continue it, or find it done; return its folder."""
+    if not distributed.join(engine.torch_device()).leads:
+        engine = replace(engine, progress=QUIET)
     task = load_task(run.data, run.task)
     folder = run_folder(run, out, task)
     if (folder / "done").is_file():
         engine.progress.say(f"{title(run.method)}, seed {run.seed}: done before")
         return folder
+    distributed.wait()  # until every process has looked for `done`
     if isinstance(run.method, ensemble.Config):
         members = [
             read_predictions(execute(m, out, engine) / "predictions.parquet")
@@ -77,8 +85,10 @@ def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:
     else:
         _claim(folder, run, task, engine)
         predictions = _train_and_predict(run, task, folder, engine)
-    write_predictions(predictions, folder / "predictions.parquet")
-    write_bytes(folder / "done", b"")
+    if distributed.current().leads:
+        write_predictions(predictions, folder / "predictions.parquet")
+        write_bytes(folder / "done", b"")
+    distributed.wait()  # until the files are there
     return folder
 
 
@@ -124,6 +134,8 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
 
 
 def _claim(folder: Path, run: Run, task: Task, engine: Engine) -> None:
+    if not distributed.current().leads:
+        return
     sweep(folder)
     for note in task.notes:
         engine.progress.say(f"note: {note}")
@@ -134,6 +146,7 @@ def _claim(folder: Path, run: Run, task: Task, engine: Engine) -> None:
         "version": __version__,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
+        "processes": distributed.current().count,
     }
     write_json(folder / "run.json", content)
 
@@ -147,10 +160,13 @@ def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Pr
         posterior = method.build(model, run)
         posterior.restore(load_tensors(folder / "posterior.pt"))
     else:
-        journal = Journal(folder, engine.progress, f"Training {title(run.method)}, seed {run.seed}")
-        posterior = method.fit(model, batches, run, journal)
-        save_tensors(folder / "posterior.pt", posterior.state())
-        (folder / "best.pt").unlink(missing_ok=True)  # posterior.pt holds it now
+        leads = distributed.current().leads
+        what = f"Training {title(run.method)}, seed {run.seed}"
+        posterior = method.fit(model, batches, run, Journal(folder, engine.progress, what, writes=leads))
+        distributed.wait()  # until every process has read best.pt
+        if leads:
+            save_tensors(folder / "posterior.pt", posterior.state())
+            (folder / "best.pt").unlink(missing_ok=True)  # posterior.pt holds it now
     return predict(run, task, posterior, batches, engine.progress)
 
 

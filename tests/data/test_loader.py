@@ -40,6 +40,35 @@ def test_order_and_augmentation_depend_on_seed_and_epoch_alone(data, augment):
     assert not torch.equal(first, collect(batches(data, augment=augment, seed=1), 3)[0])
 
 
+@pytest.mark.parametrize(("rows", "ranks"), [(64, 2), (40, 3), (34, 4)])
+def test_processes_share_every_batch_of_the_one_order(data, rows, ranks):
+    whole = list(batches(data, rows=rows).epoch(2))
+    shares = [list(batches(data, rows=rows).epoch(2, rank, ranks)) for rank in range(ranks)]
+    assert {len(share) for share in shares} == {len(whole)}
+    for step, (images, labels) in enumerate(whole):
+        assert torch.equal(torch.cat([share[step][0] for share in shares]), images)
+        assert torch.equal(torch.cat([share[step][1] for share in shares]), labels)
+    # Of a last batch of two, some of four processes get none.
+    small = [len(list(batches(data, rows=18, size=16).epoch(0, rank, 4))[-1][1]) for rank in range(4)]
+    assert small == [1, 1, 0, 0]
+
+
+def test_processes_mirror_with_noise_of_their_own(data):
+    plain, mirrored = (
+        [list(batches(data, augment=on).epoch(0, rank, 2)) for rank in (0, 1)] for on in (False, True)
+    )
+    changed = [
+        [
+            not torch.equal(a, b)
+            for (x, _), (y, _) in zip(one, two, strict=True)
+            for a, b in zip(x, y, strict=True)
+        ]
+        for one, two in zip(plain, mirrored, strict=True)
+    ]
+    # 32 pictures each, of which 3/4 are mirrored somehow: the same pattern twice by chance has probability 3e-7.
+    assert changed[0] != changed[1]
+
+
 def test_standardised_channels_have_mean_0_and_deviation_1_over_the_training_pictures(data):
     images, _ = collect(batches(data, standardise=True), 0)
     assert torch.allclose(images.mean(dim=(0, 2, 3)), torch.zeros(3), atol=1e-4)

@@ -58,26 +58,31 @@ class Batches:
             for v in (mean, deviation)
         )
 
-    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the shuffled batches of one epoch: pictures (B, 3, H, W), labels (B,)."""
+    def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the shuffled batches of one epoch: pictures (B, 3, H, W), labels (B,).
+
+        The process `rank` of `ranks` gets its share of every batch, and mirrors with noise of its own.
+        """
         rows = numpy_generator(self.seed, "order", number).permutation(self.train)
-        noise = torch_generator(self.device, self.seed, "augment", number)
-        for images, labels in self._load(rows, self.batch_size):
+        own = (rank,) * (rank > 0)
+        noise = torch_generator(self.device, self.seed, "augment", number, *own)
+        shares = [np.array_split(chunk, ranks)[rank] for chunk in _chunks(rows, self.batch_size)]
+        for images, labels in self._load(shares):
             yield (flip(images, noise) if self.augment else images), labels
 
     def held_out(self, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the validation batches in order."""
-        return self._load(self.validation, batch_size)
+        return self._load(_chunks(self.validation, batch_size))
 
     def rows(self, rows: NDArray[np.intp], batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield any rows in order."""
-        return self._load(rows, batch_size)
+        return self._load(_chunks(rows, batch_size))
 
-    def _load(self, rows: NDArray[np.intp], batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _load(self, chunks: list[NDArray[np.intp]]) -> Iterator[tuple[Tensor, Tensor]]:
         loader: DataLoader[tuple[Tensor, Tensor]] = DataLoader(
             _Pictures(self.data),
             batch_size=None,
-            sampler=_chunks(rows, batch_size),
+            sampler=chunks,
             num_workers=self.workers,
             # The loader would otherwise draw its workers' seed from the global generator.
             generator=torch.Generator(),

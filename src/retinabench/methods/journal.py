@@ -44,12 +44,16 @@ def load_tensors(path: Path) -> Any:
 
 @dataclass
 class Journal:
-    """The state of one training, kept in `folder`, or in memory where there is none (tests, notebooks)."""
+    """The state of one training, kept in `folder`, or in memory where there is none (tests, notebooks).
+
+    Of several processes that train together only the first one `writes`; the others read the folder to continue.
+    """
 
     folder: Path | None = None
     progress: Progress = QUIET
     title: str = "Training"
     history: list[dict[str, Any]] = field(default_factory=list)
+    writes: bool = True
     _best: dict[str, Tensor] | None = None
 
     def resume(self) -> dict[str, Any] | None:
@@ -62,23 +66,23 @@ class Journal:
 
     def keep_best(self, weights: dict[str, Tensor]) -> None:
         """Keep the weights of the best epoch so far."""
-        if self.folder is None:
+        if self.folder is None or not self.writes:
             self._best = weights
         else:
             save_tensors(self.folder / "best.pt", weights)
 
     def best(self) -> dict[str, Tensor]:
         """Return the weights of the best epoch."""
-        if self.folder is None:
-            assert self._best is not None
+        if self._best is not None:
             return self._best
+        assert self.folder is not None
         best: dict[str, Tensor] = load_tensors(self.folder / "best.pt")
         return best
 
     def checkpoint(self, row: dict[str, Any], state: dict[str, Any]) -> None:
         """End an epoch: append `row` to the history and save `state` with it."""
         self.history.append(row)
-        if self.folder is not None:
+        if self.folder is not None and self.writes:
             save_tensors(self.folder / "last.pt", {**state, "history": json.dumps(self.history)})
             lines = "".join(json.dumps(line) + "\n" for line in self.history)
             write_bytes(self.folder / "metrics.jsonl", lines.encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from retinabench.config import Optimizer, Run
 from retinabench.data.loader import Batches
-from retinabench.errors import WorkError
+from retinabench.errors import InputError, WorkError
+from retinabench.methods import distributed
 from retinabench.methods.base import NetworkPosterior, Posterior, network_state, precision
+from retinabench.methods.finite import FiniteWatch
 from retinabench.methods.journal import Journal
-from retinabench.methods.losses import cross_entropy
+from retinabench.methods.losses import cross_entropy, whole_batch
 from retinabench.methods.schedules import learning_rate
 from retinabench.models.stochastic import use_generator
 from retinabench.scores.classification import auroc, nll
@@ -44,25 +46,31 @@ def train(
     *,
     objective: Objective | None = None,
     optimizer: torch.optim.Optimizer | None = None,
+    schedule: Callable[[int], float] | None = None,
     after_epoch: Callable[[int], None] | None = None,
     extra: Stateful | None = None,
 ) -> Trained:
     """Train the network of `posterior` for the run's epochs; return the posterior of the chosen epoch.
 
     objective(images, labels, step) gives the named terms of the loss of one 0-based step; their sum is minimised.
-    Default: the (reweighted) cross-entropy. `optimizer`: default as the run says (`make_optimizer`); its groups' `lr`
-    follows the run's schedule, times the group's `lr_factor` where it has one. `after_epoch(epoch)` runs before the
-    validation. `extra` is saved and resumed with the network and the optimiser.
+    Default: the (reweighted) cross-entropy. It is called once per part of a batch (`optimizer.accumulate`, several
+    processes); each term is a mean over the images or does not depend on them, and parts weigh as their images do, so
+    that a penalty is not counted twice. `optimizer`: default as the run says (`make_optimizer`); its groups' `lr`
+    follows `schedule(step)`, default the run's, times the group's `lr_factor` where it has one. `after_epoch(epoch)`
+    runs before the validation. `extra` is saved and resumed with the network and the optimiser.
 
     After each epoch `posterior` predicts the validation split, and the epoch is checkpointed: a killed training
     continues from there, and ends with the same bits on a CPU, since the order of the pictures and all noise depend
     on seed and epoch alone.
 
+    Under `torchrun` all processes come here together (`distributed.py`); the first one validates.
+
     Raises `WorkError` where the loss is no longer finite.
     """
-    config, model = run.optimizer, posterior.model
+    config, model, ranks = run.optimizer, posterior.model, distributed.current()
     objective = objective or likelihood_only(model, batches, run)
     optimizer = optimizer or make_optimizer(model, config)
+    schedule = schedule or (lambda step: learning_rate(step, batches.steps, config))
     start, best = 0, -math.inf
     if saved := journal.resume():
         model.load_state_dict(saved["model"])
@@ -74,8 +82,11 @@ def train(
         advance(start * batches.steps)
         for epoch in range(start, config.epochs):
             began = time.perf_counter()
-            use_generator(model, torch_generator(batches.device, run.seed, "noise", epoch))
-            losses = _epoch(model, batches, run, optimizer, objective, epoch, advance)
+            own = (ranks.rank,) * (ranks.rank > 0)  # every process draws its own noise
+            use_generator(model, torch_generator(batches.device, run.seed, "noise", epoch, *own))
+            losses = _epoch(model, batches, run, optimizer, schedule, objective, epoch, advance)
+            distributed.share_buffers(model)
+            distributed.check_equal(model)
             if after_epoch is not None:
                 after_epoch(epoch)
             scores = _validate(posterior, batches, run, epoch)
@@ -83,7 +94,7 @@ def train(
             if criterion > best:
                 best = criterion
                 journal.keep_best(posterior.state())
-            rate = learning_rate((epoch + 1) * batches.steps - 1, batches.steps, config)
+            rate = schedule((epoch + 1) * batches.steps - 1)
             row = {
                 "epoch": epoch + 1,
                 "lr": rate,
@@ -111,15 +122,22 @@ def likelihood_only(model: nn.Module, batches: Batches, run: Run) -> Objective:
 
 
 def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer:
-    """SGD with Nesterov momentum or Adam; the L2 term acts on weights of two or more axes, not on biases and norms.
+    """SGD with Nesterov momentum or Adam; `l2_on` says on which parameters the L2 term acts.
 
+    `weights` have two or more axes, biases and norms one. A parameter with the attribute `no_decay = True`, such as the
+    log-scale of a posterior, belongs to neither and is never decayed.
     `weight_decay = 2 * l2` puts the gradient of `l2 * Σ w²` into the loss's gradient (it is not decoupled).
     """
-    decay = 2 * config.l2 if config.l2_acts else 0.0
-    trainable = [p for p in model.parameters() if p.requires_grad]
+    decayed: list[nn.Parameter] = []
+    free: list[nn.Parameter] = []
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            kind = "weights" if parameter.ndim > 1 else "norms_and_biases"
+            acts = kind == config.l2_on and not getattr(parameter, "no_decay", False)
+            (decayed if acts else free).append(parameter)
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in trainable if p.ndim > 1], "weight_decay": decay},
-        {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": decayed, "weight_decay": 2 * config.l2},
+        {"params": free, "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
     if config.name == "adam":
@@ -132,46 +150,79 @@ def _epoch(
     batches: Batches,
     run: Run,
     optimizer: torch.optim.Optimizer,
+    schedule: Callable[[int], float],
     objective: Objective,
     epoch: int,
     advance: Callable[[int], None],
 ) -> dict[str, float]:
     """Take one step per batch; return the mean of every loss term over the epoch's images."""
-    config = run.optimizer
+    ranks = distributed.current()
+    watch = FiniteWatch(run, batches.steps, schedule)
     model.train()
     totals: dict[str, Tensor] = {}
     step = epoch * batches.steps
-    for images, labels in batches.epoch(epoch):
-        rate = learning_rate(step, batches.steps, config)
+    for images, labels in batches.epoch(epoch, ranks.rank, ranks.count):
+        rate = schedule(step)
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("lr_factor", 1.0)
-        terms = objective(images, labels, step)
         optimizer.zero_grad(set_to_none=True)
-        sum(terms.values(), torch.zeros((), device=batches.device)).backward()  # type: ignore[no-untyped-call]
+        for terms, part in _backward(objective, images, labels, step, run.optimizer.accumulate):
+            watch.see(terms, step)
+            for name, term in terms.items():
+                totals[name] = totals.get(name, 0) + term.detach().double() * part
+        distributed.sum_gradients(p for group in optimizer.param_groups for p in group["params"])
         optimizer.step()
-        for name, term in terms.items():
-            totals[name] = totals.get(name, 0) + term.detach().double() * len(labels)
         step += 1
         advance(1)
-    means = {name: float(total) / len(batches.train) for name, total in totals.items()}
-    for name, mean in means.items():
-        if not math.isfinite(mean):
-            raise WorkError(
-                f"the loss term '{name}' is {mean} in epoch {epoch + 1} at learning rate {rate:.3g}. "
-                "Lower optimizer.lr, or lengthen optimizer.warmup."
-            )
-    return means
+    watch.check()
+    return {name: float(distributed.total(value)) / len(batches.train) for name, value in totals.items()}
+
+
+def _backward(
+    objective: Objective, images: Tensor, labels: Tensor, step: int, accumulate: int
+) -> Iterator[tuple[dict[str, Tensor], int]]:
+    """Add the gradients of a batch, cut into `accumulate` parts; yield the terms and the images of each part."""
+    referable, whole = distributed.total(
+        torch.stack([labels.sum(), torch.full((), len(labels), device=labels.device)])
+    )
+    parts = min(accumulate, max(1, len(labels) // 2))  # batch norm needs two
+    with whole_batch(referable / whole):
+        for some, theirs in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
+            if len(theirs):  # of a last batch smaller than the number of processes, some get nothing
+                terms = objective(some, theirs, step)
+                loss = sum(terms.values(), torch.zeros((), device=labels.device))
+                (loss * (len(theirs) / whole)).backward()
+                yield terms, len(theirs)
 
 
 def _validate(posterior: Posterior, batches: Batches, run: Run, epoch: int) -> dict[str, float]:
-    """AUROC and NLL of the predictive mean on the validation split."""
-    generator = torch_generator(batches.device, run.seed, "validate", epoch)
-    means, labels = [], []
-    for images, truth in batches.held_out():
-        with precision(run, batches.device):
-            probs = posterior.predict(images, run.method.samples, generator)
-        means.append(probs[..., 1].mean(dim=0).cpu())
-        labels.append(truth.cpu())
-    prob = torch.cat(means).double().numpy()
-    label = torch.cat(labels).numpy().astype(np.int8)
-    return {"auroc": float(auroc(label, prob)), "nll": float(nll(label, prob))}
+    """AUROC and NLL of the predictive mean on the validation split, computed by the first process.
+
+    Raises `WorkError` where a prediction is not a number, and `InputError` where AUROC must choose and is undefined.
+    """
+    scores = torch.zeros(2, dtype=torch.float64, device=batches.device)
+    if distributed.current().leads:
+        generator = torch_generator(batches.device, run.seed, "validate", epoch)
+        means, labels = [], []
+        for images, truth in batches.held_out():
+            with precision(run, batches.device):
+                probs = posterior.predict(images, run.method.samples, generator)
+            means.append(probs[..., 1].mean(dim=0).cpu())
+            labels.append(truth.cpu())
+        prob = torch.cat(means).double().numpy()
+        label = torch.cat(labels).numpy().astype(np.int8)
+        finite = bool(np.isfinite(prob).all())
+        found = [auroc(label, prob), nll(label, prob)] if finite else [math.nan, math.nan]
+        scores.copy_(torch.tensor(found, dtype=torch.float64))
+    ranking, loss = distributed.total(scores).tolist()
+    if math.isnan(loss):
+        raise WorkError(
+            f"after epoch {epoch + 1} the network predicts values that are no numbers, though its losses were "
+            "finite: its weights or running statistics overflowed. Lower optimizer.lr."
+        )
+    if math.isnan(ranking) and run.optimizer.select == "auroc":
+        raise InputError(
+            "the validation split holds one class only, so that no AUROC can choose the epoch",
+            cure="Set optimizer.select=nll.",
+        )
+    return {"auroc": ranking, "nll": loss}

@@ -1,0 +1,223 @@
+"""The table of docs/results.md: every method on drawn retinas, where the true P(referable | picture) is known.
+
+    python benchmarks/results.py --out results-synthetic --workers 2
+
+Demo scale: the demo's pictures, network and optimiser, three seeds of every method, and the ensemble of the three.
+Unlike in the demo the classes are not reweighted, so that what every method approximates is p(y | x) itself. Each run
+has a folder of its own; a stopped command continues.
+
+The excess risk is that over the true posterior predictive, in nats: the expected negative log-likelihood of the model's
+p less that of the true probability p*,
+
+    mean_n [ p*_n ln(p*_n / p_n) + (1 - p*_n) ln((1 - p*_n) / (1 - p_n)) ],
+
+the mean Kullback-Leibler divergence from truth to model over the test images. It is 0 for the true p alone and, unlike
+the NLL, holds no noise of the labels.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import retinabench as rb
+from retinabench.config import Run, load_run, presets
+from retinabench.data.prepare import prepare
+from retinabench.data.records import Records, open_prepared
+from retinabench.demo import IMAGES, SEEDS, SIZE
+from retinabench.errors import WorkError
+from retinabench.predictions import Predictions
+from retinabench.store import write_bytes, write_json
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
+BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
+# Below MAP by more than this, on average over seeds, a method does not learn. The classes are unbalanced, so that
+# accuracy alone would pass a constant answer.
+MARGIN = {"accuracy": 0.03, "auroc": 0.05}
+NAMES = {
+    "accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL", "ece_top_label": "ECE",
+    "referral_accuracy_area": "referral accuracy", "referral_auroc_area": "referral AUROC",
+    "excess_risk": "excess risk",
+}  # fmt: skip
+SETS = {"in_domain": "In-domain camera", "shifted": "Shifted camera and population"}
+
+Scores = dict[str, dict[str, float | None]]
+
+
+def run_of(method: str, seed: int, data: Path, words: Sequence[str]) -> Run:
+    """Return a run at demo scale, by the method's demo preset where it has one."""
+    preset = f"demo/{method}" if f"demo/{method}" in presets() else "demo/map"
+    own = ["optimizer.reweight=none", f"method.name={method}", *words]
+    return load_run(preset, own, data=str(data), seed=seed)
+
+
+def composed_of(single: Run, name: str, **options: Any) -> Run:
+    """Return the run of a composed method, such as an ensemble, whose members are like `single`."""
+    from retinabench.methods import METHODS
+
+    method = METHODS[name].Config(member=single.method, **options)
+    return single.model_copy(update={"method": method})
+
+
+def work(run: Run, out: Path) -> tuple[Path | None, str, float]:
+    """Compute one run; return its folder, or why there is none, and the seconds it took."""
+    import torch
+
+    from retinabench.run import Engine, execute
+
+    torch.set_num_threads(1)
+    began = time.perf_counter()
+    try:
+        return execute(run, out, Engine("cpu")), "", time.perf_counter() - began
+    except WorkError as error:
+        return None, str(error), time.perf_counter() - began
+
+
+def excess_risk(true: np.ndarray, prob: np.ndarray) -> float:
+    """Mean KL(Bernoulli(true) || Bernoulli(prob)) in nats, (N,) each; `prob` is clipped as by the NLL."""
+    prob = np.clip(prob, 1e-15, 1 - 1e-15)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = [np.where(p > 0, p * np.log(p / q), 0.0) for p, q in ((true, prob), (1 - true, 1 - prob))]
+    return float(np.mean(terms[0] + terms[1]))
+
+
+def scores_of(predictions: Predictions, records: Records) -> Scores:
+    """Return the columns of the table for each set of test images."""
+    row = dict(zip(records.image_id, range(len(records)), strict=True))
+    found = {}
+    for name in SETS:
+        test = predictions.select(domain=name, split="test")
+        values = rb.score(test, bootstrap=0).to_dict()["sets"][name]["scores"]
+        true = records.p_referable[[row[image] for image in test.image_id]]
+        found[name] = {key: values[key]["value"] for key in NAMES if key != "excess_risk"}
+        found[name]["excess_risk"] = excess_risk(true, test.prob)
+    return found
+
+
+def table(rows: dict[str, list[Scores] | str], name: str) -> str:
+    """Return one set's table in Markdown: mean ± standard error over seeds, one value for ensembles."""
+    head = ["method", *NAMES.values(), "learns"]
+    lines = [" | ".join(head), " | ".join(["---"] * len(head))]
+    least = {key: mean_of(rows["MAP"], name, key) - margin for key, margin in MARGIN.items()}
+    for title, seeds in rows.items():
+        if isinstance(seeds, str):
+            cells = [f"did not train: {seeds}", *[""] * len(NAMES)]
+        else:
+            cells = [cell([s[name][key] for s in seeds]) for key in NAMES]
+            learns = all(mean_of(seeds, name, key) >= limit for key, limit in least.items())
+            cells.append("yes" if learns else "**no**")
+        lines.append(" | ".join([title, *cells]))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def mean_of(seeds: Sequence[Scores], name: str, key: str) -> float:
+    """Mean over seeds; NaN where a seed's value is undefined."""
+    return statistics.mean(math.nan if s[name][key] is None else s[name][key] for s in seeds)
+
+
+def cell(values: Sequence[float | None]) -> str:
+    """0.872 ± 0.004; a value that is undefined for a seed is undefined."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if len(known) < len(values):
+        return "undefined"
+    mean = statistics.mean(known)
+    if len(known) == 1:
+        return f"{mean:.4f}"
+    return f"{mean:.4f} ± {statistics.stdev(known) / math.sqrt(len(known)):.4f}"
+
+
+def write_page(page: Path, content: str) -> None:
+    """Put `content` between the markers of `page`."""
+    text = page.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, found, after = rest.partition(END)
+    if not found:
+        raise SystemExit(f"{page} lacks the lines {BEGIN} and {END}")
+    write_bytes(page, f"{before}{BEGIN}\n\n{content}\n\n{END}{after}".encode())
+
+
+def compute(runs: Sequence[Run], out: Path, workers: int) -> dict[str, tuple[Path | None, str, float]]:
+    """Compute runs in parallel processes; tell the time of each and what is left. Keys: the runs' own JSON."""
+    began, done = time.perf_counter(), {}
+    with ExitStack() as stack:
+        if workers == 1:
+            finished = ((run, work(run, out)) for run in runs)
+        else:
+            pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=get_context("spawn")))
+            waiting = {pool.submit(work, run, out): run for run in runs}
+            finished = ((waiting[future], future.result()) for future in as_completed(waiting))
+        for run, (folder, why, seconds) in finished:
+            done[run.model_dump_json()] = folder, why, seconds
+            left = (time.perf_counter() - began) / len(done) * (len(runs) - len(done)) / 60
+            what = f"{run.method.name} seed {run.seed}"
+            print(f"{what}: {seconds:.0f} s, {why or folder.name}; {left:.0f} min left", flush=True)
+    return done
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    from retinabench.methods import METHODS
+
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("words", nargs="*", help="key=value for every run, such as optimizer.epochs=1")
+    parser.add_argument("--out", type=Path, default=Path("results-synthetic"))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--methods", nargs="+", default=[name for name, m in METHODS.items() if hasattr(m, "fit")]
+    )
+    parser.add_argument("--images", type=int, default=IMAGES)
+    parser.add_argument("--size", type=int, default=SIZE)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--page", type=Path, default=PAGE)
+    options = parser.parse_args(arguments)
+    methods = list(dict.fromkeys(["map", *options.methods]))
+    data, out, seeds = options.out / "data", options.out / "runs", range(options.seeds)
+    prepare("synthetic", data, size=options.size, images=options.images, seed=0, workers=options.workers)
+    records = open_prepared(data).records
+
+    singles = {name: [run_of(name, seed, data, options.words) for seed in seeds] for name in methods}
+    done = compute([run for runs in singles.values() for run in runs], out, options.workers)
+    composed: dict[str, list[Run]] = {}
+    for runs in singles.values():
+        if len(runs) > 1 and all(done[run.model_dump_json()][0] for run in runs):
+            group = composed_of(runs[0], "ensemble", members=len(runs))
+            composed[title(group)] = [group]
+    if "temperature" in METHODS:
+        scaled = [composed_of(run, "temperature") for run in singles["map"]]
+        composed[title(scaled[0])] = scaled
+    done |= compute([run for runs in composed.values() for run in runs], out, options.workers)
+
+    rows: dict[str, list[Scores] | str] = {}
+    for name, runs in {**{title(runs[0]): runs for runs in singles.values()}, **composed}.items():
+        found = [done[run.model_dump_json()] for run in runs]
+        why = next((why for _, why, _ in found if why), "")
+        rows[name] = why or [
+            scores_of(rb.read_predictions(folder / "predictions.parquet"), records) for folder, _, _ in found
+        ]
+    write_json(options.out / "results.json", rows)
+    pages = [f"## {heading}\n\n{table(rows, name)}" for name, heading in SETS.items()]
+    write_page(options.page, "\n\n".join(pages))
+    return rows
+
+
+def title(run: Run) -> str:
+    from retinabench.run import title as title_of
+
+    return title_of(run.method)
+
+
+if __name__ == "__main__":
+    main()

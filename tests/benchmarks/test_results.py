@@ -1,0 +1,70 @@
+"""The script behind docs/results.md, at toy scale, and its excess risk against a closed form."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import entropy
+
+# The script's processes import it by name, so that its folder is on their path.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import results
+
+
+def test_the_excess_risk_is_the_mean_divergence_and_the_expected_excess_nll():
+    random = np.random.default_rng(0)
+    true, prob = random.uniform(size=200), random.uniform(0.01, 0.99, size=200)
+    true[:2] = 0, 1
+    both = entropy([true, 1 - true], [prob, 1 - prob], axis=0)
+    assert results.excess_risk(true, prob) == pytest.approx(both.mean(), rel=1e-12)
+    assert results.excess_risk(true, true) == pytest.approx(0, abs=1e-12)  # 1 is clipped
+    expected_nll = -(true * np.log(prob) + (1 - true) * np.log(1 - prob)).mean()
+    assert results.excess_risk(true, prob) == pytest.approx(
+        expected_nll - entropy([true, 1 - true]).mean(), rel=1e-12
+    )
+
+
+def test_cells():
+    assert results.cell([0.5]) == "0.5000"
+    assert results.cell([0.4, 0.5, 0.6]) == "0.5000 ± 0.0577"
+    assert results.cell([0.4, None]) == "undefined"
+
+
+def test_the_table_at_toy_scale(tmp_path):
+    page = tmp_path / "results.md"
+    page.write_text(f"before\n{results.BEGIN}\nold\n{results.END}\nafter\n")
+    words = ["model.width=4", "model.stem=small", "optimizer.epochs=1", "optimizer.batch_size=16"]
+    arguments = ["--out", str(tmp_path / "out"), "--page", str(page), "--methods", "dropout", "--images", "60",
+                 "--size", "32", "--seeds", "2", "--workers", "1", *words]  # fmt: skip
+    rows = results.main(arguments)
+    singles = {"MAP": 2, "MC dropout": 2}
+    ensembles = {"ensemble of 2 MAP": 1, "ensemble of 2 MC dropout": 1}
+    assert {name: len(rows[name]) for name in singles | ensembles} == singles | ensembles
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == rows
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert text.count("| ensemble of 2 MC dropout |") == 2
+    # The members of the ensembles are the single runs: no network was trained twice.
+    trained = [f.parent for f in (tmp_path / "out" / "runs").glob("*/posterior.pt")]
+    assert len(trained) == 4
+    for scores in rows["MAP"]:
+        assert scores["in_domain"]["excess_risk"] > 0
+    assert results.main(arguments) == rows  # a second command finds everything done
+
+
+def test_a_method_that_breaks_is_a_row_and_not_the_end():
+    good = {name: dict.fromkeys(results.NAMES, 0.8) for name in results.SETS}
+    poor = {name: dict.fromkeys(results.NAMES, 0.7) for name in results.SETS}
+    constant = {name: scores | {"auroc": 0.5} for name, scores in good.items()}
+    rows = {"MAP": [good, good], "a": [poor], "b": "the loss is not finite", "c": [constant]}
+    text = results.table(rows, "shifted")
+    assert "| b | did not train: the loss is not finite |" in text
+    assert "**no**" in text.splitlines()[3]
+    assert text.splitlines()[2].endswith("| yes |")
+    assert "**no**" in text.splitlines()[5]
+    assert len({line.count("|") for line in text.splitlines()}) == 1

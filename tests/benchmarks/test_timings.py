@@ -1,0 +1,55 @@
+"""The timing scripts run, at toy size; their figures are for an idle machine and are not looked at."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import gpu_methods
+
+import methods
+from retinabench.config import load_run
+
+
+def test_the_gpu_benchmark_s_lines_run_without_a_card(capsys):
+    toy = "--device cpu --size 64 --width 8 --batch 4 --steps 2 --warm 1 --eager --methods map dropout"
+    gpu_methods.main(toy.split())
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("1 x CPU")
+    assert [line.split()[0] for line in lines[2:]] == ["map", "dropout"]
+    for line in lines[2:]:
+        speed, predicting = float(line.split()[1]), float(line.split()[-1])
+        assert speed > 0
+        assert predicting > 0
+        assert re.search(r"\d%", line)
+
+
+def test_the_work_of_a_resnet_50_is_the_known_one():
+    # 4.09 G multiply-adds at 224 px with 1000 classes (He et al. 2015 count 3.8 for the first version).
+    run = load_run(None, ["model.name=resnet50"], data="none")
+    assert gpu_methods.forward_work(run, 224) == pytest.approx(2 * 4.09e9, rel=0.01)
+
+
+def test_a_ratio_is_the_median_over_rounds():
+    times = iter([1.0, 2.0, 1.0, 3.0, 1.0, 10.0])
+    assert methods.paired(lambda: next(times), lambda: next(times), 3) == (3.0, 7.0)
+
+
+def test_steps_are_timed_from_the_second_on():
+    watch = methods.Stopwatch()
+    watch.ends = [0.0, 9.0, 10.0, 11.0, 13.0]
+    assert watch.median() == 1.0
+    with watch.track("x", 1) as advance:
+        advance(0)
+    assert len(watch.ends) == 6
+
+
+def test_a_prediction_is_timed():
+    run = load_run(None, ["model.width=4", "model.stem=small"], data="none")
+    threads = torch.get_num_threads()
+    assert methods.predictor(run)() > 0
+    assert torch.get_num_threads() == threads

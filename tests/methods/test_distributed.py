@@ -1,0 +1,134 @@
+"""Two real gloo processes on the CPU against one: the same run, the same loss curve, the same network."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import make_prepared
+from retinabench.formats import read_predictions
+from retinabench.methods.distributed import Ranks, current
+from retinabench.methods.journal import load_tensors
+from retinabench.store import write_bytes
+
+WORDS = ["optimizer.epochs=3", "optimizer.batch_size=24", "optimizer.lr=0.05", "optimizer.augment=false",
+         "optimizer.select=last"]  # fmt: skip
+LENET = ["model.name=lenet", *WORDS]
+BATCH_NORM = ["model.name=resnet18", "model.width=4", "model.stem=small", *WORDS]
+
+
+DRIFTING = """
+import sys
+import torch
+from retinabench import cli
+from retinabench.methods import distributed, map, training
+
+def fit(model, batches, run, journal):
+    posterior = map.build(model, run)
+    likelihood = training.likelihood_only(model, batches, run)
+    def objective(images, labels, step):
+        if step == 1:
+            model.fc.bias.data += 0.01 * distributed.current().rank
+        return likelihood(images, labels, step)
+    return training.train(posterior, batches, run, journal, objective=objective)
+
+map.fit = fit
+sys.exit(cli.run(sys.argv[1:]))
+"""
+
+
+def train(processes, prepared, out, words, program=("-m", "retinabench.cli")):
+    """Start the command in several processes with the environment that torchrun would give them."""
+    command = [sys.executable, *program, "train", "--data", str(prepared), "--out", str(out)]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    started = []
+    for rank in range(processes):
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        started.append(
+            subprocess.Popen(
+                [*command, "--device", "cpu", "--quiet", "--task", "in_domain", *words],
+                env={**os.environ, **place, "WORLD_SIZE": str(processes)},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    said = [process.communicate()[1] for process in started]
+    return [process.returncode for process in started], said
+
+
+def history(out):
+    (folder,) = out.iterdir()
+    return folder, [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    # 70 images: batches of 24, 24 and 22, halves of 12 and 11.
+    parts = (("in_domain", "train", 70), ("in_domain", "validation", 24), ("in_domain", "test", 30))
+    return make_prepared(tmp_path_factory.mktemp("data") / "prepared", parts=parts)
+
+
+def test_two_processes_are_one_with_the_double_batch(prepared, tmp_path):
+    for processes in (1, 2):
+        codes, said = train(processes, prepared, tmp_path / str(processes), LENET)
+        assert codes == [0] * processes, said
+    (one, alone), (two, together) = history(tmp_path / "1"), history(tmp_path / "2")
+    assert one.name == two.name  # how many processes train a run is no part of it
+    assert json.loads((two / "run.json").read_text())["processes"] == 2
+    for a, b in zip(alone, together, strict=True):
+        for term in ("loss", "validation_nll"):
+            # float32 sums of 24 gradients in another order differ near 1e-7 and grow over nine steps.
+            assert a[term] == pytest.approx(b[term], rel=1e-5), term
+    weights = [load_tensors(folder / "posterior.pt") for folder in (one, two)]
+    for name in weights[0]:
+        assert torch.allclose(weights[0][name], weights[1][name], atol=1e-5), name
+    probs = [read_predictions(folder / "predictions.parquet").probs for folder in (one, two)]
+    assert np.allclose(*probs, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_two_processes_train_batch_norm_and_noise_and_continue_to_the_same_bits(prepared, tmp_path):
+    words = [*BATCH_NORM, "method=dropout"]
+    codes, said = train(2, prepared, tmp_path, words)
+    assert codes == [0, 0], said
+    folder, rows = history(tmp_path)
+    probs = read_predictions(folder / "predictions.parquet").probs
+    # Take the end away: the last epoch's record stays, and the same command continues from there.
+    write_bytes(folder / "best.pt", (folder / "posterior.pt").read_bytes())
+    for name in ("done", "posterior.pt", "predictions.parquet"):
+        (folder / name).unlink()
+    codes, said = train(2, prepared, tmp_path, words)
+    assert codes == [0, 0], said
+    assert len(rows) == 3
+    assert np.array_equal(probs, read_predictions(folder / "predictions.parquet").probs)
+
+
+@pytest.mark.slow
+def test_a_broken_loss_ends_every_process(prepared, tmp_path):
+    codes, said = train(2, prepared, tmp_path, [*LENET, "optimizer.lr=1e12", "optimizer.warmup=0"])
+    assert codes == [1, 1]
+    assert all("'cross_entropy' is not finite at step" in line for line in said)
+
+
+@pytest.mark.slow
+def test_weights_that_drift_apart_are_refused(prepared, tmp_path):
+    """A method that changes its weights by its own noise, which differs between processes."""
+    method = tmp_path / "drifting.py"
+    method.write_text(DRIFTING)
+    codes, said = train(2, prepared, tmp_path / "runs", LENET, program=[str(method)])
+    assert codes == [1, 1]
+    assert all("no longer hold the same weights" in line for line in said)
+
+
+def test_alone_there_is_one_rank_that_leads():
+    assert current() == Ranks(0, 1)
+    assert current().leads
+    assert not Ranks(1, 2).leads

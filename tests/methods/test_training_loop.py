@@ -1,0 +1,166 @@
+"""The training loop on nets without batch norm, where how a batch is cut must not matter."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from helpers import make_prepared
+from retinabench.config import load_run
+from retinabench.data.tasks import load_task
+from retinabench.errors import InputError, WorkError
+from retinabench.methods import map as map_method
+from retinabench.methods.base import precision
+from retinabench.methods.journal import Journal
+from retinabench.methods.losses import class_weights, cross_entropy, whole_batch
+from retinabench.methods.training import likelihood_only, train
+from retinabench.models import build_model
+from retinabench.run import Engine, execute, make_batches
+
+LENET = ["model.name=lenet", "optimizer.epochs=2", "optimizer.batch_size=16", "optimizer.lr=0.05",
+         "optimizer.warmup=0.5", "optimizer.augment=false"]  # fmt: skip
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return str(make_prepared(tmp_path_factory.mktemp("data") / "prepared"))
+
+
+def trained(prepared, *words, penalty=None):
+    """Train MAP; return its history and its weights."""
+    run = load_run(None, [*LENET, *words], data=prepared)
+    batches = make_batches(run, load_task(run.data, run.task), CPU)
+    posterior = map_method.build(build_model(run.model, run.seed), run)
+    likelihood = likelihood_only(posterior.model, batches, run)
+
+    def penalised(images, labels, step):
+        return likelihood(images, labels, step) | {"penalty": penalty(posterior.model, step)}
+
+    journal = Journal()
+    train(posterior, batches, run, journal, objective=penalised if penalty else likelihood)
+    return journal.history, posterior.state()
+
+
+def ridge(model, step):
+    return 1e-3 * sum(p.square().sum() for p in model.parameters())
+
+
+@pytest.mark.parametrize("parts", [2, 3, 16])
+@pytest.mark.parametrize("reweight", ["minibatch", "none"])
+def test_a_batch_in_parts_is_the_batch(prepared, parts, reweight):
+    """Class weights of the whole batch, a penalty once; float32 sums in another order differ near 1e-7."""
+    words = [f"optimizer.reweight={reweight}", "optimizer.select=last"]
+    whole, cut = (trained(prepared, *words, f"optimizer.accumulate={n}", penalty=ridge) for n in (1, parts))
+    for one, other in zip(whole[0], cut[0], strict=True):
+        for term in ("loss", "loss_cross_entropy", "loss_penalty", "validation_nll"):
+            assert one[term] == pytest.approx(other[term], rel=1e-6), term
+    for name, tensor in whole[1].items():
+        assert torch.allclose(tensor, cut[1][name], atol=1e-6), name
+
+
+def test_class_shares_of_a_part_alone_would_be_another_loss():
+    labels = torch.tensor([1.0, 0, 0, 0])
+    assert class_weights(labels[:2]).tolist() == [1.0, 1.0]
+    with whole_batch(labels.mean()):
+        assert class_weights(labels[:2]).tolist() == pytest.approx([2.0, 2 / 3])
+    assert class_weights(labels[:2]).tolist() == [1.0, 1.0]
+
+
+def test_batch_norm_never_gets_a_part_of_one_image(prepared):
+    words = ["model.name=resnet18", "model.width=4", "model.stem=small", "optimizer.batch_size=21"]
+    # 64 images in batches of 21, 21, 22: ten parts of two or three images.
+    history, _ = trained(prepared, *words, "optimizer.accumulate=16")
+    assert np.isfinite(history[-1]["loss"])
+
+
+@pytest.mark.parametrize("method", ["map", "dropout"])
+def test_losses_are_float32_under_bfloat16(prepared, method):
+    run = load_run(None, [*LENET, f"method={method}", "optimizer.precision=bfloat16"], data=prepared)
+    batches = make_batches(run, load_task(run.data, run.task), CPU)
+    model = build_model(run.model, run.seed)
+    images, labels = next(batches.epoch(0))
+    with precision(run, CPU):
+        assert model(images).dtype == torch.bfloat16
+    terms = likelihood_only(model, batches, run)(images, labels, 0)
+    assert {name: term.dtype for name, term in terms.items()} == {"cross_entropy": torch.float32}
+    # Eight significant bits of the logits, none of the loss's: 2^-8 of a loss near 0.7.
+    full = cross_entropy(model(images), labels, "minibatch").detach()
+    assert float(terms["cross_entropy"].detach()) == pytest.approx(float(full), rel=4e-3)
+
+
+def test_a_rate_that_is_too_high_is_named_with_step_and_term(prepared):
+    with pytest.raises(WorkError) as caught:
+        trained(prepared, "optimizer.lr=1e12", "optimizer.warmup=0", "optimizer.momentum=0.5")
+    said = str(caught.value)
+    assert "'cross_entropy'" in said
+    # The first step is still finite; the second or third is not.
+    assert "at step 2 " in said or "at step 3 " in said
+    assert "Lower optimizer.lr" in said
+    assert "bfloat16" not in said
+
+
+def test_a_penalty_that_breaks_first_is_named(prepared):
+    def breaks_at_five(model, step):
+        return ridge(model, step) * (float("inf") if step == 5 else 1.0)
+
+    with pytest.raises(
+        WorkError, match=r"'penalty' is not finite at step 6 \(epoch 2\).*penalty of the method"
+    ):
+        trained(prepared, penalty=breaks_at_five)
+
+
+def test_a_loss_that_starts_broken_points_at_the_data(prepared):
+    def broken(model, step):
+        return ridge(model, step) * float("nan")
+
+    with pytest.raises(WorkError, match=r"at step 1 \(epoch 1\).*Nothing was learnt yet.*bfloat16"):
+        trained(prepared, "optimizer.precision=bfloat16", penalty=broken)
+
+
+def test_a_long_epoch_is_not_waited_for_on_a_cpu(prepared):
+    seen = []
+
+    def broken(model, step):
+        seen.append(step)
+        return ridge(model, step) * float("nan")
+
+    with pytest.raises(WorkError, match="at step 1 "):
+        trained(prepared, "optimizer.batch_size=1", penalty=broken)
+    assert len(seen) == 50  # of 64
+
+
+class Overflow(nn.Module):
+    """Finite in training, and broken when it predicts."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x) * (1.0 if self.training else float("nan"))
+
+
+def test_predictions_that_are_no_numbers_end_the_training(prepared):
+    run = load_run(None, LENET, data=prepared)
+    batches = make_batches(run, load_task(run.data, run.task), CPU)
+    posterior = map_method.build(Overflow(build_model(run.model, run.seed)), run)
+    with pytest.raises(WorkError, match="after epoch 1 the network predicts values that are no numbers"):
+        train(posterior, batches, run, Journal())
+
+
+def test_an_auroc_that_is_undefined_cannot_choose(prepared, monkeypatch):
+    monkeypatch.setattr("retinabench.methods.training.auroc", lambda label, prob: float("nan"))
+    with pytest.raises(InputError, match=r"one class only.*optimizer\.select=nll"):
+        trained(prepared)
+    history, _ = trained(prepared, "optimizer.select=nll")
+    assert len(history) == 2
+
+
+def test_accumulation_from_the_command_s_words(prepared, tmp_path):
+    words = [*LENET, "optimizer.accumulate=4", "optimizer.select=nll"]
+    folder = execute(load_run(None, words, data=prepared), tmp_path, Engine("cpu"))
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert len(rows) == 2
