@@ -27,7 +27,7 @@ from retinabench.seeds import torch_generator
 class Config(VariationalConfig):
     """Options of rank-1 beside the shared ones.
 
-    components: K; samples are a multiple of it. positive: probability that a component's factor starts at +1, not -1.
+    components: K, of which samples is a multiple; each sees 1 / K of the images, so a mixture wants more epochs. positive: probability that a component's factor starts at +1, not -1.
     prior_mean: `sign`, the nearer of +1 and -1, or `one`, as released. prior_stddev: of that prior.
     fast_lr: learning rate of the distributions of r and s relative to the others'.
     fast_norms: let it act on norms too, as released. clip: cuts samples of r and s at ±, 10 as released, None ours.
@@ -36,7 +36,7 @@ class Config(VariationalConfig):
     title = "Rank-1"
 
     name: Literal["rank1"] = "rank1"
-    components: int = Field(5, ge=1)
+    components: int = Field(1, ge=1)
     positive: float = Field(0.75, ge=0, le=1)
     prior_mean: Literal["sign", "one"] = "sign"
     prior_stddev: float = Field(0.05, gt=0)

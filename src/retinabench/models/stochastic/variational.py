@@ -92,9 +92,10 @@ class Variational(Drawing):
 def initial_rho(like: Tensor, stddev: tuple[float, float], generator: torch.Generator) -> nn.Parameter:
     """Draw ρ in the shape and layout of `like`: softplus⁻¹(mean) + spread * a normal cut at two deviations."""
     mean, spread = stddev
-    rho = torch.empty(like.shape)  # drawn in host memory, so that the device does not matter
-    nn.init.trunc_normal_(rho, std=spread, a=-2 * spread, b=2 * spread, generator=generator)
-    rho += math.log(math.expm1(mean))
+    rho = torch.randn(like.shape, generator=generator)  # in host memory, so that the device does not matter
+    while (far := rho.abs() > 2).any():
+        rho[far] = torch.randn(int(far.sum()), generator=generator)
+    rho.mul_(spread).add_(math.log(math.expm1(mean)))
     parameter = nn.Parameter(torch.empty_like(like).copy_(rho))
     parameter.no_decay = True  # type: ignore[attr-defined]
     return parameter
