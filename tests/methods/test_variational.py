@@ -96,9 +96,9 @@ def test_linear_regression_by_flipout_finds_it_too():
         if step >= 500:
             kept.append(torch.stack([layer.weight[0].detach(), layer.stddev[0].detach()]))
     found_mean, found_stddev = torch.stack(kept).mean(dim=0)
-    # Averages of 300 noisy iterates: over six seeds the mean was within 0.15 σ, σ within 7 %.
-    assert ((found_mean - mean).abs() < 0.3 * stddev).all()
-    assert torch.allclose(found_stddev, stddev, rtol=0.15)
+    # Averages of 300 noisy iterates: over six seeds the mean was within 0.07 σ, σ within 11 %.
+    assert ((found_mean - mean).abs() < 0.15 * stddev).all()
+    assert torch.allclose(found_stddev, stddev, rtol=0.2)
 
 
 def quadrature_elbo(mean, stddev, x, y, prior):
@@ -134,10 +134,10 @@ def test_logistic_regression_reaches_the_oracle_s_optimum():
         schedule.step()
     found = model.weight[0].detach().numpy().astype(float), model.stddev[0].detach().numpy().astype(float)
     best, reached = quadrature_elbo(mean, stddev, x, y, 1.0), quadrature_elbo(*found, x, y, 1.0)
-    # Noise of the last steps: over six seeds the bound was within 0.02 nats, the mean within 0.15 σ, σ within 6 %.
-    assert best - 1e-6 <= reached < best + 0.05
-    assert (np.abs(found[0] - mean) < 0.3 * stddev).all()
-    assert np.allclose(found[1], stddev, rtol=0.15)
+    # Noise of the last steps: over six seeds the bound was within 0.007 nats, the mean within 0.03 σ, σ within 6 %.
+    assert best - 1e-6 <= reached < best + 0.02
+    assert (np.abs(found[0] - mean) < 0.1 * stddev).all()
+    assert np.allclose(found[1], stddev, rtol=0.12)
 
 
 def test_the_objective_is_the_bound_term_by_term():

@@ -22,8 +22,8 @@ class Dropout(Drawing):
         return self.each_draw(x, self._drop) if self.rate else x
 
     def _drop(self, x: Tensor, draw: Draw) -> Tensor:
-        keep = uniform(x.shape, draw.generator) >= self.rate
-        return x * keep * (1 / (1 - self.rate))
+        keep = uniform(x.shape, draw.generator).ge_(self.rate).mul_(1 / (1 - self.rate))
+        return x * keep.to(x.dtype)
 
 
 def add_dropout(model: nn.Module, rate: float) -> nn.Module:

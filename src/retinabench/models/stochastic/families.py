@@ -1,7 +1,7 @@
 """The noise of a weight's posterior, and its divergence from a Gaussian prior: Gaussian, radial, radial as released.
 
 A weight is w = μ + σ ∘ ε. The families differ in ε. All have mean 0 and are unchanged when signs are flipped, which is
-what flipout needs. The prior is N(m, τ²) for every entry; `offset` is μ - m.
+what flipout needs. The prior is N(m, τ²) for every entry; `offset` is μ - m, or None where m is tied to μ.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Family(NamedTuple):
     """noise(shape, generator) draws ε; kl(offset, σ, τ) is the divergence in nats, a scalar."""
 
     noise: Callable[[torch.Size, torch.Generator], Tensor]
-    kl: Callable[[Tensor, Tensor, float], Tensor]
+    kl: Callable[[Tensor | None, Tensor, float], Tensor]
 
 
-def gaussian_kl(offset: Tensor, stddev: Tensor, prior_stddev: float) -> Tensor:
+def gaussian_kl(offset: Tensor | None, stddev: Tensor, prior_stddev: float) -> Tensor:
     """KL(N(μ, σ²) ‖ N(m, τ²)) = Σ log(τ / σ) + (σ² + (μ - m)²) / 2τ² - 1/2."""
-    square = (stddev.square() + offset.square()) / (2 * prior_stddev**2)
-    return (square - (stddev / prior_stddev).log() - 0.5).sum()
+    constant = stddev.numel() * (math.log(prior_stddev) - 0.5)
+    return _expected_square(offset, stddev, 1) / (2 * prior_stddev**2) - stddev.log().sum() + constant
 
 
 def radial_noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
@@ -41,7 +41,7 @@ def radial_noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
     return direction * scale
 
 
-def radial_kl(offset: Tensor, stddev: Tensor, prior_stddev: float) -> Tensor:
+def radial_kl(offset: Tensor | None, stddev: Tensor, prior_stddev: float) -> Tensor:
     """KL of the radial posterior from N(m, τ² I): closed, constants included.
 
     E[ε_i²] = 1 / D makes the cross-entropy Σ (σ² / D + (μ - m)²) / 2τ² + log τ + log(2π) / 2.
@@ -62,7 +62,7 @@ def per_filter_noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
     return direction * scale
 
 
-def per_filter_kl(offset: Tensor, stddev: Tensor, prior_stddev: float) -> Tensor:
+def per_filter_kl(offset: Tensor | None, stddev: Tensor, prior_stddev: float) -> Tensor:
     """Σ over the vectors w[:, i, ...] of the KL of each vector's own, radial, marginal.
 
     All at once they have no density: they share one distance. This sum has the gradient that was meant.
@@ -83,9 +83,15 @@ def radial_entropy(size: int) -> float:
     return surface - math.log(2) + math.log(2 * math.pi) / 2 + 0.5 + (size - 1) * log_distance
 
 
-def _radial_cross_entropy(offset: Tensor, stddev: Tensor, prior_stddev: float, size: int) -> Tensor:
-    square = (stddev.square() / size + offset.square()) / (2 * prior_stddev**2)
-    return (square + math.log(prior_stddev) + math.log(2 * math.pi) / 2).sum()
+def _radial_cross_entropy(offset: Tensor | None, stddev: Tensor, prior_stddev: float, size: int) -> Tensor:
+    constant = stddev.numel() * (math.log(prior_stddev) + math.log(2 * math.pi) / 2)
+    return _expected_square(offset, stddev, size) / (2 * prior_stddev**2) + constant
+
+
+def _expected_square(offset: Tensor | None, stddev: Tensor, size: int) -> Tensor:
+    """E ‖w - m‖² where each entry of ε has variance 1 / size."""
+    spread = stddev.square().sum() / size
+    return spread if offset is None else spread + offset.square().sum()
 
 
 def _distance(generator: torch.Generator) -> Tensor:

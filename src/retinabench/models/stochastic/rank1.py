@@ -62,7 +62,7 @@ class Rank1(Drawing):
 
     def forward(self, x: Tensor) -> Tensor:
         """As the replaced layer."""
-        return self.each_draw(x, self._modulated)
+        return self.each_draw(x, self._own_factors if self.training else self._one_weight)
 
     def kl_terms(self) -> list[Tensor]:
         """Two divergences in nats, of r and of s: the mean over components of KL(q_k ‖ prior).
@@ -76,11 +76,9 @@ class Rank1(Drawing):
         offset = mean.abs() - 1 if self.prior_mean == "sign" else mean - 1
         return gaussian_kl(offset, functional.softplus(rho), self.prior_stddev) / self.components
 
-    def _modulated(self, x: Tensor, draw: Draw) -> Tensor:
-        if self.training:
-            chosen = torch.arange(len(x), device=x.device) % self.components
-        else:
-            chosen = torch.full((1,), draw.number % self.components, device=x.device)
+    def _own_factors(self, x: Tensor, draw: Draw) -> Tensor:
+        """Training: factors for each row, which cannot be folded into one weight."""
+        chosen = torch.arange(len(x), device=x.device) % self.components
         into = self._sample(self.input_mean, self.input_rho, chosen, draw)
         out = self._sample(self.output_mean, self.output_rho, chosen, draw)
         y = self.operation(x * per_channel(into, x, self.is_linear).to(x.dtype), self.weight, None)
@@ -88,6 +86,18 @@ class Rank1(Drawing):
         if self.bias is None:
             return y
         return y + per_channel(self.bias[None], y, self.is_linear).to(y.dtype)
+
+    def _one_weight(self, x: Tensor, draw: Draw) -> Tensor:
+        """Evaluation: one weight W ∘ (s rᵀ) for all rows of the posterior sample."""
+        chosen = torch.tensor([draw.number % self.components], device=x.device)
+        into = self._sample(self.input_mean, self.input_rho, chosen, draw)[0]
+        out = self._sample(self.output_mean, self.output_rho, chosen, draw)[0]
+        outputs, inputs = self.weight.shape[:2]
+        # The outputs of a group see the inputs of that group alone.
+        groups = len(into) // inputs
+        factors = into.view(groups, inputs).repeat_interleave(outputs // groups, dim=0) * out[:, None]
+        weight = self.weight * factors.view(outputs, inputs, *[1] * (self.weight.ndim - 2))
+        return self.operation(x, weight, self.bias)
 
     def _sample(self, mean: Tensor, rho: Tensor, chosen: Tensor, draw: Draw) -> Tensor:
         mean, stddev = mean[chosen], functional.softplus(rho)[chosen]

@@ -72,7 +72,7 @@ class Variational(Drawing):
 
     def kl_terms(self) -> list[Tensor]:
         """The divergence of the weight's posterior from its prior, in nats."""
-        offset = torch.zeros_like(self.weight) if self.tied else self.weight
+        offset = None if self.tied else self.weight
         return [self.family.kl(offset, self.stddev, self.prior_stddev)]
 
     def _one_weight(self, x: Tensor, draw: Draw, stddev: Tensor) -> Tensor:
