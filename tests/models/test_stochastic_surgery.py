@@ -79,6 +79,20 @@ def test_a_user_s_own_network_is_changed_in_place_and_what_stays_is_named():
     assert model(torch.zeros(2, 3, 8, 8)).shape == (2, 1)
 
 
+def test_attention_that_reads_its_weights_past_the_layer_is_left_alone():
+    """`nn.MultiheadAttention` never calls its output layer: replacing that one would change nothing, or fail."""
+    model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    with pytest.warns(UserWarning, match=r"self_attn \(Multi.*self_attn.out_proj \(NonDyn"):
+        vi.build(model, run("mfvi"))
+    assert [name for name, m in model.named_modules() if isinstance(m, Variational)] == ["linear1", "linear2"]
+    use_generator(model, torch.Generator())
+    assert model(torch.zeros(2, 5, 8)).shape == (2, 5, 8)
+    # In evaluation torch would hand the means to a fused kernel, past the layers that draw.
+    x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert not torch.equal(model.eval()(x), model(x))
+
+
 def test_a_layer_used_twice_stays_one_layer_and_counts_once():
     shared = nn.Linear(3, 3)
     model = nn.Sequential(shared, nn.Tanh(), shared)

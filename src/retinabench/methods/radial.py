@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
 from torch import nn
 
 from retinabench.config import Run
@@ -25,12 +26,14 @@ class Config(WeightConfig):
     """norm: over what the noise is normalised.
 
     `layer`: the layer's whole weight, as in the paper. `per_filter`: the outputs of each input position, as released.
-    The other options are those of MFVI; σ may be larger here, since the noise is.
+    The other options are those of MFVI. The noise of a layer has length σ, where MFVI's has σ sqrt(D), and the weight about
+    sqrt(2 · outputs): the default moves it by a share like MFVI's.
     """
 
     title = "Radial"
 
     name: Literal["radial"] = "radial"
+    stddev_mean_init: float = Field(0.1, gt=0)
     norm: Literal["layer", "per_filter"] = "layer"
 
 

@@ -26,6 +26,9 @@ class Drawing(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.draws: Sequence[Draw] = ()
+        # In evaluation torch's own transformer layers hand the parameters of their parts to one fused kernel, and the
+        # noise would silently be missing; a part with a hook is called.
+        self.register_forward_pre_hook(_nothing)
 
     def each_draw(self, x: Tensor, compute: Callable[[Tensor, Draw], Tensor]) -> Tensor:
         """Apply `compute(rows, draw)` to the rows of each posterior sample: (R * B, ...) -> (R * B, ...)."""
@@ -35,6 +38,10 @@ class Drawing(nn.Module):
             return compute(x, self.draws[0])
         parts = x.chunk(len(self.draws))
         return torch.cat([compute(rows, draw) for rows, draw in zip(parts, self.draws, strict=True)])
+
+
+def _nothing(module: nn.Module, inputs: object) -> None:
+    """A hook that leaves all as it is."""
 
 
 def use_draws(model: nn.Module, draws: Sequence[Draw]) -> None:

@@ -26,6 +26,14 @@ def swap(model: nn.Module, make: Callable[[Affine], nn.Module]) -> nn.Module:
     A layer that is used in several places stays one layer. Subclasses of the two may compute something else and are
     left as they are; every layer left alone that holds weights of two or more axes is named in a warning.
     """
+    kept = [
+        f"{name} ({type(module).__name__})"
+        for name, module in model.named_modules()
+        if type(module) not in (nn.Linear, nn.Conv2d)
+        and any(p.ndim > 1 for p in module.parameters(recurse=False))
+    ]
+    if kept:
+        warnings.warn(f"these layers stay deterministic: {', '.join(kept)}", stacklevel=2)
     home = nn.Module()  # so that a network that is a single layer has a parent too
     home.network = model
     made: dict[Affine, nn.Module] = {}
@@ -35,13 +43,6 @@ def swap(model: nn.Module, make: Callable[[Affine], nn.Module]) -> nn.Module:
                 if layer not in made:
                     made[layer] = make(layer)
                 setattr(parent, name, made[layer])
-    kept = [
-        f"{name} ({type(module).__name__})"
-        for name, module in home.network.named_modules()
-        if module not in made.values() and any(p.ndim > 1 for p in module.parameters(recurse=False))
-    ]
-    if kept:
-        warnings.warn(f"these layers stay deterministic: {', '.join(kept)}", stacklevel=2)
     return home.network
 
 
