@@ -50,7 +50,7 @@ def test_dropout_finds_the_activations_of_a_network_that_names_no_sites():
 
 def test_dropout_keeps_the_mean_and_the_stated_share():
     layer = Dropout(0.25)
-    layer.generator = torch.Generator().manual_seed(0)
+    use_generator(layer, torch.Generator().manual_seed(0))
     out = layer(torch.ones(200_000))
     # Standard error of the share: sqrt(.25 * .75 / 2e5) = 0.00097; four of them.
     assert abs((out == 0).float().mean() - 0.25) < 0.004

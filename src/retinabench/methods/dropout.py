@@ -6,20 +6,19 @@ statistics, only the dropout is random.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from retinabench import config
 from retinabench.config import Run
 from retinabench.data.loader import Batches
-from retinabench.methods.base import State, as_config, class_probabilities, network_state
+from retinabench.methods.base import as_config
 from retinabench.methods.journal import Journal
+from retinabench.methods.sampling import SampledPosterior
 from retinabench.methods.training import train
-from retinabench.models.stochastic import add_dropout, use_generator
+from retinabench.models.stochastic import add_dropout
 
 
 class Config(config.Method):
@@ -32,33 +31,11 @@ class Config(config.Method):
     samples: int = Field(5, ge=1)
 
 
-@dataclass
-class DropoutPosterior:
-    """One network whose units are kept at random."""
-
-    model: nn.Module
-
-    @torch.no_grad()
-    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C), S independent masks per image."""
-        self.model.eval()
-        use_generator(self.model, generator)
-        return torch.stack([class_probabilities(self.model(images)) for _ in range(samples)])
-
-    def state(self) -> State:
-        """The network's tensors; the masks are not learnt."""
-        return network_state(self.model)
-
-    def restore(self, state: State) -> None:
-        """Take over saved tensors."""
-        self.model.load_state_dict(state)
-
-
-def build(model: nn.Module, run: Run) -> DropoutPosterior:
+def build(model: nn.Module, run: Run) -> SampledPosterior:
     """Put dropout into the network."""
-    return DropoutPosterior(add_dropout(model, as_config(run, Config).rate))
+    return SampledPosterior(add_dropout(model, as_config(run, Config).rate))
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> DropoutPosterior:
+def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> SampledPosterior:
     """Put dropout into the network and train it."""
     return train(build(model, run), batches, run, journal)

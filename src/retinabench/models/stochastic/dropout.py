@@ -1,15 +1,13 @@
-"""Layers that draw, and the surgery that puts them into any network.
-
-Every such layer draws from a generator that it is handed (`use_generator`), never from the global one.
-"""
+"""Dropout that stays on, and the places where it goes."""
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
+from retinabench.models.stochastic.drawing import Draw, Drawing, uniform
 
-class Dropout(nn.Module):
+
+class Dropout(Drawing):
     """Element-wise dropout that is always on: keep with probability 1 - rate, scale by 1 / (1 - rate).
 
     Gal & Ghahramani 2016: at prediction the noise stays, and every pass is one posterior sample.
@@ -18,18 +16,14 @@ class Dropout(nn.Module):
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
-        self.generator: torch.Generator | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape in, the same out."""
-        if self.rate == 0:
-            return x
-        if self.generator is None:
-            raise RuntimeError("hand the network a generator first: use_generator(model, generator)")
-        keep = (
-            torch.rand(x.shape, generator=self.generator, device=x.device, dtype=torch.float32) >= self.rate
-        )
-        return x * keep * (1 / (1 - self.rate))
+        return self.each_draw(x, self._drop) if self.rate else x
+
+    def _drop(self, x: Tensor, draw: Draw) -> Tensor:
+        keep = uniform(x.shape, draw.generator).ge_(self.rate).mul_(1 / (1 - self.rate))
+        return x * keep.to(x.dtype)
 
 
 def add_dropout(model: nn.Module, rate: float) -> nn.Module:
@@ -54,10 +48,3 @@ def dropout_sites(model: nn.Module) -> tuple[str, ...]:
         return tuple(named)
     activations = (nn.ReLU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.Tanh)
     return tuple(name for name, module in model.named_modules() if isinstance(module, activations))
-
-
-def use_generator(model: nn.Module, generator: torch.Generator) -> None:
-    """Hand `generator` to every layer of `model` that draws."""
-    for module in model.modules():
-        if isinstance(module, Dropout):
-            module.generator = generator

@@ -1,0 +1,60 @@
+"""Prediction of networks whose every pass is a posterior sample: several samples in one pass, where memory allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from retinabench.methods.base import State, class_probabilities, network_state
+from retinabench.models.stochastic import Draw, use_draws
+
+# Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest pictures. A
+# GPU wants large passes: 40 pictures of 512 px, or 2,700 of 64 px. A larger batch fills one pass per sample.
+PASS_VALUES = {"cpu": 2**18, "cuda": 2**25}
+
+
+@dataclass
+class SampledPosterior:
+    """One network with layers that draw."""
+
+    model: nn.Module
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """(B, 3, H, W) -> (S, B, C): S draws of the network's noise, each shared by all images as far as it is weights."""
+        return predict_samples(self.model, images, samples, generator)
+
+    def state(self) -> State:
+        """The network's tensors; the noise is not learnt."""
+        return network_state(self.model)
+
+    def restore(self, state: State) -> None:
+        """Take over saved tensors."""
+        self.model.load_state_dict(state)
+
+
+def predict_samples(
+    model: nn.Module, images: Tensor, samples: int, generator: torch.Generator, pass_values: int | None = None
+) -> Tensor:
+    """Return class probabilities (S, B, C) of S posterior samples, with as many in one pass as `pass_values` allows (default: by device).
+
+    Each sample has a generator of its own, seeded from `generator`: how many share a pass changes no draw, only the
+    rounding of the batched kernels.
+    """
+    model.eval()
+    most = 2**63 - 1
+    seeds = torch.randint(most, (samples,), generator=generator, device=generator.device).tolist()
+    draws = [
+        Draw(torch.Generator(generator.device).manual_seed(seed), number) for number, seed in enumerate(seeds)
+    ]
+    pass_values = pass_values or PASS_VALUES.get(images.device.type, 2**18)
+    together = max(1, pass_values // images.numel())
+    probs = []
+    for first in range(0, samples, together):
+        chunk = draws[first : first + together]
+        use_draws(model, chunk)
+        drawn = class_probabilities(model(torch.cat([images] * len(chunk))))
+        probs.append(drawn.view(len(chunk), len(images), -1))
+    return torch.cat(probs)

@@ -1,0 +1,56 @@
+"""Put stochastic layers into any network, in place; sum their divergences."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from retinabench.models.stochastic.affine import Affine
+
+
+@runtime_checkable
+class HasKL(Protocol):
+    """A layer with divergences from its priors."""
+
+    def kl_terms(self) -> list[Tensor]:
+        """One scalar in nats for each posterior."""
+
+
+def swap(model: nn.Module, make: Callable[[Affine], nn.Module]) -> nn.Module:
+    """Replace every linear layer and 2-d convolution of `model` by `make(layer)`, in place; return the network.
+
+    A layer that is used in several places stays one layer. Subclasses of the two may compute something else and are
+    left as they are; every layer left alone that holds weights of two or more axes is named in a warning.
+    """
+    kept = [
+        f"{name} ({type(module).__name__})"
+        for name, module in model.named_modules()
+        if type(module) not in (nn.Linear, nn.Conv2d)
+        and any(p.ndim > 1 for p in module.parameters(recurse=False))
+    ]
+    if kept:
+        warnings.warn(f"these layers stay deterministic: {', '.join(kept)}", stacklevel=2)
+    home = nn.Module()  # so that a network that is a single layer has a parent too
+    home.network = model
+    made: dict[Affine, nn.Module] = {}
+    for parent in list(home.modules()):
+        for name, layer in list(parent._modules.items()):
+            if isinstance(layer, Affine) and type(layer) in (nn.Linear, nn.Conv2d):
+                if layer not in made:
+                    made[layer] = make(layer)
+                setattr(parent, name, made[layer])
+    return home.network
+
+
+def kl_terms(model: nn.Module) -> list[Tensor]:
+    """Return the divergence of each posterior in `model` from its prior, in nats."""
+    return [term for module in model.modules() if isinstance(module, HasKL) for term in module.kl_terms()]
+
+
+def kl(model: nn.Module) -> Tensor:
+    """Return the sum of `kl_terms`, a scalar."""
+    return torch.stack(kl_terms(model)).sum()
