@@ -68,7 +68,7 @@ def test_every_preset_is_valid(name):
     run = load_run(name, data="d")
     assert run.method.name in METHODS
     if name.startswith("published"):
-        assert not run.optimizer.l2_acts
+        assert run.optimizer.l2_on == "nothing"
         assert (run.model.name, run.optimizer.epochs) == ("resnet50", 90)
 
 

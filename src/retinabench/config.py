@@ -72,8 +72,9 @@ class Optimizer(Frozen):
     """The one training loop's settings.
 
     lr: peak learning rate. momentum: Nesterov momentum (SGD) or beta_1 (Adam).
-    l2: adds `l2 * sum(w²)` over the weights of convolutions and linear layers to the loss.
-    l2_acts: False reproduces the released Retina Benchmark, whose L2 term was computed over an empty list.
+    l2: adds `l2 * sum(w²)` to the loss, over the parameters of `l2_on`: the `weights` of convolutions and linear
+    layers; `norms_and_biases`, as released for MFVI and radial; `nothing`, as released for MAP and MC dropout, whose L2
+    term was computed over an empty list.
     schedule: step (x0.2 at one and two thirds), linear (down to `final_lr` * lr) or cosine (down to 0), after
     `warmup` epochs of linear rise from 0. reweight: `minibatch` weighs each class by 1 / (2 p(k)), p from the batch.
     augment: random mirror images. select: the checkpoint that predicts, by a validation score, or the last.
@@ -83,7 +84,7 @@ class Optimizer(Frozen):
     lr: float = Field(0.02, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
     l2: float = Field(1e-4, ge=0)
-    l2_acts: bool = True
+    l2_on: Literal["weights", "norms_and_biases", "nothing"] = "weights"
     epochs: int = Field(30, ge=1)
     batch_size: int = Field(64, ge=1)
     schedule: Literal["step", "linear", "cosine", "constant"] = "cosine"

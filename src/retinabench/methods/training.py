@@ -111,15 +111,22 @@ def likelihood_only(model: nn.Module, batches: Batches, run: Run) -> Objective:
 
 
 def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer:
-    """SGD with Nesterov momentum or Adam; the L2 term acts on weights of two or more axes, not on biases and norms.
+    """SGD with Nesterov momentum or Adam; `l2_on` says on which parameters the L2 term acts.
 
+    `weights` have two or more axes, biases and norms one. A parameter with the attribute `no_decay = True`, such as the
+    log-scale of a posterior, belongs to neither and is never decayed.
     `weight_decay = 2 * l2` puts the gradient of `l2 * Σ w²` into the loss's gradient (it is not decoupled).
     """
-    decay = 2 * config.l2 if config.l2_acts else 0.0
-    trainable = [p for p in model.parameters() if p.requires_grad]
+    decayed: list[nn.Parameter] = []
+    free: list[nn.Parameter] = []
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            kind = "weights" if parameter.ndim > 1 else "norms_and_biases"
+            acts = kind == config.l2_on and not getattr(parameter, "no_decay", False)
+            (decayed if acts else free).append(parameter)
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in trainable if p.ndim > 1], "weight_decay": decay},
-        {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": decayed, "weight_decay": 2 * config.l2},
+        {"params": free, "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
     if config.name == "adam":
