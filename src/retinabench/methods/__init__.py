@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinabench.methods import dropout, ensemble, map
+from retinabench.methods import dropout, ensemble, fsvi, ivon, laplace, map, swag, temperature
 
-# `ensemble` composes runs instead of training one: it has a Config, and `run.py` expands it into its members.
+# `ensemble` and `temperature` compose runs instead of training one: `run.py` computes their members first.
 METHODS: dict[str, Any] = {
     "map": map,
     "dropout": dropout,
+    "fsvi": fsvi,
+    "laplace": laplace,
+    "swag": swag,
+    "ivon": ivon,
+    "temperature": temperature,
     "ensemble": ensemble,
 }

@@ -44,6 +44,7 @@ def train(
     *,
     objective: Objective | None = None,
     optimizer: torch.optim.Optimizer | None = None,
+    schedule: Callable[[int], float] | None = None,
     after_epoch: Callable[[int], None] | None = None,
     extra: Stateful | None = None,
 ) -> Trained:
@@ -51,8 +52,8 @@ def train(
 
     objective(images, labels, step) gives the named terms of the loss of one 0-based step; their sum is minimised.
     Default: the (reweighted) cross-entropy. `optimizer`: default as the run says (`make_optimizer`); its groups' `lr`
-    follows the run's schedule, times the group's `lr_factor` where it has one. `after_epoch(epoch)` runs before the
-    validation. `extra` is saved and resumed with the network and the optimiser.
+    follows `schedule(step)`, default the run's, times the group's `lr_factor` where it has one. `after_epoch(epoch)`
+    runs before the validation. `extra` is saved and resumed with the network and the optimiser.
 
     After each epoch `posterior` predicts the validation split, and the epoch is checkpointed: a killed training
     continues from there, and ends with the same bits on a CPU, since the order of the pictures and all noise depend
@@ -63,6 +64,7 @@ def train(
     config, model = run.optimizer, posterior.model
     objective = objective or likelihood_only(model, batches, run)
     optimizer = optimizer or make_optimizer(model, config)
+    schedule = schedule or (lambda step: learning_rate(step, batches.steps, config))
     start, best = 0, -math.inf
     if saved := journal.resume():
         model.load_state_dict(saved["model"])
@@ -75,7 +77,7 @@ def train(
         for epoch in range(start, config.epochs):
             began = time.perf_counter()
             use_generator(model, torch_generator(batches.device, run.seed, "noise", epoch))
-            losses = _epoch(model, batches, run, optimizer, objective, epoch, advance)
+            losses = _epoch(model, batches, optimizer, schedule, objective, epoch, advance)
             if after_epoch is not None:
                 after_epoch(epoch)
             scores = _validate(posterior, batches, run, epoch)
@@ -83,7 +85,7 @@ def train(
             if criterion > best:
                 best = criterion
                 journal.keep_best(posterior.state())
-            rate = learning_rate((epoch + 1) * batches.steps - 1, batches.steps, config)
+            rate = schedule((epoch + 1) * batches.steps - 1)
             row = {
                 "epoch": epoch + 1,
                 "lr": rate,
@@ -97,6 +99,11 @@ def train(
             journal.checkpoint(row, {**state, "epoch": epoch + 1, "best": best})
     posterior.restore(journal.best())
     return posterior
+
+
+def last_epoch_answers(run: Run) -> Run:
+    """Return `run` with its last epoch as the chosen one, for methods that average over the end of the training."""
+    return run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"select": "last"})})
 
 
 def likelihood_only(model: nn.Module, batches: Batches, run: Run) -> Objective:
@@ -137,19 +144,18 @@ def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer
 def _epoch(
     model: nn.Module,
     batches: Batches,
-    run: Run,
     optimizer: torch.optim.Optimizer,
+    schedule: Callable[[int], float],
     objective: Objective,
     epoch: int,
     advance: Callable[[int], None],
 ) -> dict[str, float]:
     """Take one step per batch; return the mean of every loss term over the epoch's images."""
-    config = run.optimizer
     model.train()
     totals: dict[str, Tensor] = {}
     step = epoch * batches.steps
     for images, labels in batches.epoch(epoch):
-        rate = learning_rate(step, batches.steps, config)
+        rate = schedule(step)
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("lr_factor", 1.0)
         terms = objective(images, labels, step)

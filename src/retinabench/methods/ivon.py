@@ -1,0 +1,223 @@
+"""IVON: a Gaussian over all weights, learnt by natural gradients (Shen et al. 2024; Lin, Schmidt & Khan 2020).
+
+q(θ) = N(m, 1 / (λ (h + δ))), with h the diagonal of the mean loss's Hessian, λ = N / temperature, and λ δ the precision
+of the Gaussian prior. Each step draws θ = m + ε / √(λ (h + δ)), takes the gradient g there, and reads the curvature off
+the same g by Price's theorem, E[∂²ℓ] = E[λ (h + δ) (θ - m) g]: second order at the cost of one backward pass.
+
+Written from the papers' equations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from retinabench import config
+from retinabench.config import Run
+from retinabench.data.loader import Batches
+from retinabench.errors import InputError
+from retinabench.methods.base import (
+    State,
+    as_config,
+    class_probabilities,
+    precision,
+    restore_with,
+    rewound,
+    state_with,
+)
+from retinabench.methods.journal import Journal
+from retinabench.methods.losses import cross_entropy
+from retinabench.methods.map import PointPosterior
+from retinabench.methods.training import Objective, last_epoch_answers, train
+from retinabench.seeds import torch_generator
+
+
+class Config(config.Method):
+    """samples, train_samples: weight draws per prediction and per step.
+
+    deviation: of every weight under q at the start, which sets h0 = 1 / (λ deviation²) - δ (the paper sets h0). beta2: of
+    h's moving average; the paper's 0.99999 is for 100,000 steps and more. A training much shorter than 1 / (1 - beta2)
+    steps leaves q about as wide as it began.
+    temperature: below 1 a cold posterior, λ = N / temperature. clip: largest |g / (h + δ)| taken in a step, 0 for none.
+    The rest is the optimiser's: δ = 2 `l2`, on every parameter; beta1 = `momentum`; the learning rate is `lr` over
+    1 - `momentum`, so that at h = h0 a step is as long as that of SGD in the same run.
+    """
+
+    title = "IVON"
+
+    name: Literal["ivon"] = "ivon"
+    samples: int = Field(5, ge=1)
+    train_samples: int = Field(1, ge=1)
+    deviation: float = Field(0.01, gt=0)
+    beta2: float = Field(0.9995, ge=0, lt=1)
+    temperature: float = Field(1.0, gt=0)
+    clip: float = Field(0.0, ge=0)
+
+
+def next_hessian(h: Tensor, estimate: Tensor, beta2: float, delta: float) -> Tensor:
+    """β₂ h + (1 - β₂) f + ½ (1 - β₂)² (h - f)² / (h + δ): a moving average whose last term keeps h + δ positive."""
+    rest = 1 - beta2
+    return beta2 * h + rest * estimate + 0.5 * rest**2 * (h - estimate).square() / (h + delta)
+
+
+def next_mean(
+    mean: Tensor, momentum: Tensor, h: Tensor, rate: float, delta: float, debias: float, clip: float
+) -> Tensor:
+    """M - rate · (ḡ / debias + δ m) / (h + δ), the fraction clipped to [-clip, clip] where clip > 0."""
+    direction = (momentum / debias + delta * mean) / (h + delta)
+    return mean - rate * (direction.clamp(-clip, clip) if clip else direction)
+
+
+class Ivon(torch.optim.Optimizer):
+    """IVON as an optimiser: `perturbed` gives the weights at which the loss is taken, `step` moves m and h.
+
+    The gradient of a loss averaged over several perturbed weights is handled as well: each draw is m + t ⊙ noise at
+    t = 1, and the gradient with respect to t is Σ noise ⊙ g, the sum that Price's theorem asks for.
+    """
+
+    def __init__(
+        self, parameters: list[nn.Parameter], *, lr: float, lr_factor: float, ess: float, delta: float,
+        hessian: float, beta1: float, beta2: float, clip: float = 0.0,
+    ) -> None:  # fmt: skip
+        defaults = {
+            "lr": lr, "lr_factor": lr_factor, "ess": ess, "delta": delta, "hessian": hessian,
+            "beta1": beta1, "beta2": beta2, "clip": clip,
+        }  # fmt: skip
+        super().__init__(parameters, defaults)
+        for parameter in parameters:
+            start = {"momentum": torch.zeros_like(parameter), "hessian": torch.full_like(parameter, hessian)}
+            self.state[parameter] = {**start, "step": 0}
+        self._factors: dict[nn.Parameter, Tensor] = {}
+
+    def deviation(self, parameter: nn.Parameter) -> Tensor:
+        """Return the standard deviation 1 / √(λ (h + δ)) of one parameter, in its shape."""
+        group = self.param_groups[0]
+        precision: Tensor = group["ess"] * (self.state[parameter]["hessian"] + group["delta"])
+        return precision.rsqrt()
+
+    def perturbed(self, named: dict[str, nn.Parameter], generator: torch.Generator) -> dict[str, Tensor]:
+        """Draw weights of q by name; the loss's gradient through them reaches the mean."""
+        drawn = {}
+        for name, p in named.items():
+            noise = torch.randn(p.shape, generator=generator, device=p.device) * self.deviation(p)
+            factor = self._factors.setdefault(p, torch.ones_like(p, requires_grad=True))
+            drawn[name] = p + factor * noise
+        return drawn
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # the loss is taken outside
+        """Take one step with the gradients of the last loss."""
+        group = self.param_groups[0]
+        beta1, beta2, delta = group["beta1"], group["beta2"], group["delta"]
+        rate = group["lr"] * (group["hessian"] + delta)
+        for p in group["params"]:
+            factor, state = self._factors.pop(p, None), self.state[p]
+            if p.grad is None or factor is None or factor.grad is None:
+                continue
+            h = state["hessian"]
+            estimate = group["ess"] * (h + delta) * factor.grad
+            state["step"] += 1
+            state["momentum"] = beta1 * state["momentum"] + (1 - beta1) * p.grad
+            state["hessian"] = next_hessian(h, estimate, beta2, delta)
+            debias = 1 - beta1 ** state["step"]
+            p.copy_(next_mean(p, state["momentum"], state["hessian"], rate, delta, debias, group["clip"]))
+
+
+@dataclass
+class WeightPosterior:
+    """Independent Gaussians over the weights: means in the network, deviations beside it, by name."""
+
+    model: nn.Module
+    deviations: dict[str, Tensor]
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """(B, 3, H, W) -> (S, B, C): S draws of all weights, one pass each."""
+        self.model.eval()
+        draws, probs = rewound(generator), []
+        for _ in range(samples):
+            weights = {
+                name: p + self.deviations[name] * torch.randn(p.shape, generator=draws, device=p.device)
+                for name, p in self.model.named_parameters()
+            }
+            probs.append(class_probabilities(functional_call(self.model, weights, (images,))))
+        return torch.stack(probs)
+
+    def state(self) -> State:
+        """The network's tensors and the deviations."""
+        return state_with(self.model, self.deviations)
+
+    def restore(self, state: State) -> None:
+        """Take over saved tensors."""
+        self.deviations = restore_with(self.model, state)
+
+
+def build(model: nn.Module, run: Run) -> WeightPosterior:
+    """Return the network with q as it is before the first step would widen it: a point."""
+    return WeightPosterior(model, {name: torch.zeros_like(p) for name, p in model.named_parameters()})
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> WeightPosterior:
+    """Train q; the last epoch answers, since h has to arrive first. The journal's validation is the mean's."""
+    method, config = as_config(run, Config), run.optimizer
+    ess, delta = len(batches.train) / method.temperature, 2 * config.l2
+    optimizer = Ivon(
+        [p for p in model.parameters() if p.requires_grad],
+        lr=config.lr,
+        lr_factor=1 / (1 - config.momentum),
+        ess=ess,
+        delta=delta,
+        hessian=initial_hessian(method.deviation, ess, delta),
+        beta1=config.momentum,
+        beta2=method.beta2,
+        clip=method.clip,
+    )
+    point = train(
+        PointPosterior(model),
+        batches,
+        last_epoch_answers(run),
+        journal,
+        objective=perturbed_objective(model, optimizer, batches, run),
+        optimizer=optimizer,
+    )
+    posterior = build(point.model, run)
+    for name, p in point.model.named_parameters():
+        if p.requires_grad:
+            posterior.deviations[name] = optimizer.deviation(p).detach()
+    return posterior
+
+
+def initial_hessian(deviation: float, ess: float, delta: float) -> float:
+    """Return h0 > 0 with 1 / √(λ (h0 + δ)) = deviation.
+
+    Raises `InputError` where the prior alone is narrower than that.
+    """
+    hessian = 1 / (ess * deviation**2) - delta
+    if hessian <= 0:
+        raise InputError(
+            f"method.deviation {deviation:g} is wider than the prior, {(ess * delta) ** -0.5:.3g}",
+            cure="Lower method.deviation or optimizer.l2.",
+        )
+    return hessian
+
+
+def perturbed_objective(model: nn.Module, optimizer: Ivon, batches: Batches, run: Run) -> Objective:
+    """Return the cross-entropy at weights drawn from q; the noise of a step depends on seed and step alone."""
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    samples = as_config(run, Config).train_samples
+
+    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
+        generator = torch_generator(images.device, run.seed, "ivon", step)
+        losses = []
+        for _ in range(samples):
+            with precision(run, batches.device):
+                logits = functional_call(model, optimizer.perturbed(named, generator), (images,))
+            losses.append(cross_entropy(logits, labels, run.optimizer.reweight))
+        return {"cross_entropy": torch.stack(losses).mean()}
+
+    return objective
