@@ -107,7 +107,7 @@ def _phrase(method: Method, word: Callable[[Method], str]) -> str:
     if isinstance(method, ensemble.Config):
         return f"ensemble of {method.members} {_phrase(method.member, word)}"
     if isinstance(method, temperature.Config):
-        return f"{_phrase(method.member, word)} with temperature"
+        return f"tempered {_phrase(method.member, word)}"
     return word(method)
 
 

@@ -2,10 +2,10 @@
 
     q(θ) = N(θ*, (H + δ I)⁻¹),  H the Gauss-Newton curvature of the likelihood at θ*, δ the prior's precision
 
-δ maximises the evidence. `last_layer`: the last layer's weights with their full covariance. `diagonal`: all weights,
-the diagonal of H alone. Training is MAP's; then one pass over the training pictures, without augmentation. Where the
-likelihood was reweighted by class (`optimizer.reweight`), H is that of the reweighted likelihood, with the classes'
-shares in the whole training set: the Gaussian then belongs to the function that θ* maximises.
+`last_layer`: the last layer's weights with their full covariance. `diagonal`: all weights, the diagonal of H alone.
+Training is MAP's; then one pass over the training pictures, without augmentation. Where the likelihood was reweighted
+by class (`optimizer.reweight`), H is that of the reweighted likelihood, with the classes' shares in the whole training
+set: the Gaussian then belongs to the function that θ* maximises.
 
 Predictions are samples of the network that is linear in θ - θ*, f(x) + J(x) (θ - θ*), the model of which H is the exact
 curvature (Immer et al. 2021). For the last layer that is the network itself.
@@ -13,109 +13,54 @@ curvature (Immer et al. 2021). For the last layer that is the network itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator
 from typing import Literal
 
+import numpy as np
 import torch
-from pydantic import Field
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
-from torch.func import functional_call, jvp
 
 from retinabench import config
 from retinabench.config import Run
 from retinabench.data.loader import Batches
-from retinabench.methods.base import (
-    State,
-    as_config,
-    class_probabilities,
-    precision,
-    restore_with,
-    rewound,
-    state_with,
-)
+from retinabench.methods.base import as_config, precision
 from retinabench.methods.journal import Journal
 from retinabench.methods.laplace_curvature import diagonal_curvature, evidence_precision, linear_curvature
+from retinabench.methods.laplace_posterior import DiagonalPosterior, LastLayerPosterior
 from retinabench.methods.losses import class_weights
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.training import train
+from retinabench.methods.training import train, validation_scores
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
+
+Widen = Callable[[float], None]
+SEARCHED = (1e-2, 1e8)
 
 
 class Config(config.Method):
-    """weights: which are random. prior_precision: δ; without one the evidence decides. samples: per prediction."""
+    """weights: which are random. samples: per prediction.
+
+    prior_precision: δ, a number or what chooses it: the `evidence`, or the NLL of the `validation` split. Default: the
+    evidence for the last layer; the validation split for the diagonal, which without correlations thinks the weights of
+    a large network far less determined than they are, and whose evidence then asks for too little prior.
+    """
 
     title = "Laplace"
 
     name: Literal["laplace"] = "laplace"
     weights: Literal["last_layer", "diagonal"] = "last_layer"
-    prior_precision: float | None = Field(None, gt=0)
+    prior_precision: Literal["evidence", "validation"] | float | None = None
     samples: int = Field(5, ge=1)
 
-
-@dataclass
-class LastLayerPosterior:
-    """A trunk, the last layer's MAP weights, and a factor F (P, P) of their covariance F Fᵀ, P = C (D + 1)."""
-
-    model: SplitNetwork
-    factor: Tensor
-
-    @torch.no_grad()
-    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C): one pass of the trunk, S last layers."""
-        self.model.eval()
-        draws, features = rewound(generator), self.model.features(images)
-        with torch.autocast(images.device.type, enabled=False):
-            logits, probs = self.model.head(features), []
-            for _ in range(samples):
-                noise = torch.randn(len(self.factor), generator=draws, device=images.device)
-                shift = (self.factor @ noise).view(logits.shape[1], -1)
-                probs.append(class_probabilities(logits + with_bias(features) @ shift.T))
-        return torch.stack(probs)
-
-    def state(self) -> State:
-        """The network's tensors and the factor."""
-        return state_with(self.model, {"factor": self.factor})
-
-    def restore(self, state: State) -> None:
-        """Take over saved tensors."""
-        self.factor = restore_with(self.model, state)["factor"]
-
-
-@dataclass
-class DiagonalPosterior:
-    """The MAP network and the standard deviation of every parameter, by name."""
-
-    model: nn.Module
-    deviations: dict[str, Tensor]
-
-    @torch.no_grad()
-    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C): S draws of the linearised network, each a directional derivative."""
-        self.model.eval()
-        draws, probs = rewound(generator), []
-        center = {name: p.detach() for name, p in self.model.named_parameters()}
-
-        def network(weights: dict[str, Tensor]) -> Tensor:
-            logits: Tensor = functional_call(self.model, weights, (images,))
-            return logits
-
-        for _ in range(samples):
-            shift = {
-                name: self.deviations[name] * torch.randn(p.shape, generator=draws, device=p.device)
-                for name, p in center.items()
-            }
-            logits, change = jvp(network, (center,), (shift,))  # type: ignore[misc]  # no auxiliary output
-            probs.append(class_probabilities(logits.float() + change.float()))
-        return torch.stack(probs)
-
-    def state(self) -> State:
-        """The network's tensors and the deviations."""
-        return state_with(self.model, self.deviations)
-
-    def restore(self, state: State) -> None:
-        """Take over saved tensors."""
-        self.deviations = restore_with(self.model, state)
+    @field_validator("prior_precision")
+    @classmethod
+    def _positive(cls, value: str | float | None) -> str | float | None:
+        if isinstance(value, float) and value <= 0:
+            raise ValueError("a precision is above 0")
+        return value
 
 
 def build(model: nn.Module, run: Run) -> LastLayerPosterior | DiagonalPosterior:
@@ -123,8 +68,8 @@ def build(model: nn.Module, run: Run) -> LastLayerPosterior | DiagonalPosterior:
     if as_config(run, Config).weights == "diagonal":
         return DiagonalPosterior(model, {name: torch.zeros_like(p) for name, p in model.named_parameters()})
     network = split_last_layer(model)
-    size = len(_head_weights(network).flatten())
-    return LastLayerPosterior(network, torch.zeros(size, size, device=_head_weights(network).device))
+    weights = _head_weights(network)
+    return LastLayerPosterior(network, weights.new_zeros(weights.numel(), weights.numel()))
 
 
 def fit(
@@ -134,42 +79,69 @@ def fit(
     posterior = build(model, run)
     train(PointPosterior(posterior.model), batches, run, journal)
     posterior.model.eval()
-    if isinstance(posterior, LastLayerPosterior):
-        _widen_last_layer(posterior, batches, run)
+    measure = measure_last_layer if isinstance(posterior, LastLayerPosterior) else measure_diagonal
+    eigenvalues, squared_norm, widen = measure(posterior, batches, run)  # type: ignore[arg-type]
+    method = as_config(run, Config)
+    chosen = method.prior_precision or ("evidence" if method.weights == "last_layer" else "validation")
+    if isinstance(chosen, float):
+        widen(chosen)
+    elif chosen == "evidence":
+        widen(evidence_precision(eigenvalues, squared_norm))
     else:
-        _widen_diagonal(posterior, batches, run)
+        widen(_validation_precision(posterior, widen, batches, run))
     return posterior
 
 
 @torch.no_grad()
-def _widen_last_layer(posterior: LastLayerPosterior, batches: Batches, run: Run) -> None:
-    """Set the factor to V (λ + δ)^-½, with H = V λ Vᵀ."""
+def measure_last_layer(
+    posterior: LastLayerPosterior, batches: Batches, run: Run
+) -> tuple[NDArray[np.float64], float, Widen]:
+    """Return the eigenvalues λ (P,) of H = V λ Vᵀ, |θ*|², and what sets the factor to V (λ + δ)^-½."""
     network, head = posterior.model, _head_weights(posterior.model)
     curvature = torch.zeros(posterior.factor.shape, dtype=torch.float64, device=batches.device)
     for images, weights in _weighted(batches, run):
         with precision(run, batches.device):
             features = network.features(images)
-        logits = network.head(features)
-        curvature += linear_curvature(with_bias(features), logits, weights)
+        curvature += linear_curvature(with_bias(features), network.head(features), weights)
     eigenvalues, vectors = torch.linalg.eigh(curvature)
-    delta = as_config(run, Config).prior_precision or evidence_precision(
-        eigenvalues.cpu().numpy(), float(head.double().square().sum())
-    )
-    posterior.factor = (vectors * (eigenvalues.clamp(min=0) + delta).rsqrt()).float()
+
+    def widen(delta: float) -> None:
+        posterior.factor = (vectors * (eigenvalues.clamp(min=0) + delta).rsqrt()).float()
+
+    return eigenvalues.cpu().numpy(), float(head.double().square().sum()), widen
 
 
-def _widen_diagonal(posterior: DiagonalPosterior, batches: Batches, run: Run) -> None:
-    """Set the deviations to (h + δ)^-½, with h the diagonal of H."""
+def measure_diagonal(
+    posterior: DiagonalPosterior, batches: Batches, run: Run
+) -> tuple[NDArray[np.float64], float, Widen]:
+    """Return the diagonal h (P,) of H, |θ*|², and what sets the deviations to (h + δ)^-½."""
     model = posterior.model
     curvature = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     for images, weights in _weighted(batches, run):
         with precision(run, batches.device):
             for name, part in diagonal_curvature(model, images, weights).items():
                 curvature[name] += part
-    squared_norm = sum(float(p.detach().double().square().sum()) for p in model.parameters())
     everything = torch.cat([h.flatten() for h in curvature.values()]).double().cpu().numpy()
-    delta = as_config(run, Config).prior_precision or evidence_precision(everything, squared_norm)
-    posterior.deviations = {name: (h + delta).rsqrt() for name, h in curvature.items()}
+    squared_norm = sum(float(p.detach().double().square().sum()) for p in model.parameters())
+
+    def widen(delta: float) -> None:
+        posterior.deviations = {name: (h + delta).rsqrt() for name, h in curvature.items()}
+
+    return everything, squared_norm, widen
+
+
+def _validation_precision(
+    posterior: LastLayerPosterior | DiagonalPosterior, widen: Widen, batches: Batches, run: Run
+) -> float:
+    """Return the δ in `SEARCHED` with the least NLL on the validation split, by Brent's method with fixed draws."""
+
+    def loss(log_precision: float) -> float:
+        widen(math.exp(log_precision))
+        return validation_scores(posterior, batches, run, 0)["nll"]
+
+    low, high = (math.log(end) for end in SEARCHED)
+    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.05})
+    return math.exp(found.x)
 
 
 def _weighted(batches: Batches, run: Run) -> Iterator[tuple[Tensor, Tensor]]:

@@ -80,7 +80,7 @@ def train(
             losses = _epoch(model, batches, optimizer, schedule, objective, epoch, advance)
             if after_epoch is not None:
                 after_epoch(epoch)
-            scores = _validate(posterior, batches, run, epoch)
+            scores = validation_scores(posterior, batches, run, epoch)
             criterion = {"auroc": scores["auroc"], "nll": -scores["nll"], "last": float(epoch)}[config.select]
             if criterion > best:
                 best = criterion
@@ -176,7 +176,7 @@ def _epoch(
     return means
 
 
-def _validate(posterior: Posterior, batches: Batches, run: Run, epoch: int) -> dict[str, float]:
+def validation_scores(posterior: Posterior, batches: Batches, run: Run, epoch: int) -> dict[str, float]:
     """AUROC and NLL of the predictive mean on the validation split."""
     generator = torch_generator(batches.device, run.seed, "validate", epoch)
     means, labels = [], []
