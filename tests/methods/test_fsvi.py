@@ -156,7 +156,7 @@ def test_monochrome_context_keeps_batch_norm_s_statistics(batches):
         posterior = fsvi.build(build_model(run.model, 0), run)
         posterior.model.train()
         terms = fsvi.function_space_objective(posterior, data, run)(images, labels, 0)
-        seen[context] = posterior.model.trunk.bn1.running_mean.clone(), float(terms["function_kl"])
+        seen[context] = posterior.model.trunk.bn1.running_mean.clone(), terms["function_kl"].item()
         assert posterior.model.training
     assert torch.equal(seen["batch"][0], seen["monochrome"][0])
     assert seen["batch"][1] != seen["monochrome"][1]
@@ -176,5 +176,5 @@ def test_the_released_variance_stays_where_it_started(batches):
         words = (f"method.variance_rate={rate}", f"method.log_variance={start}", "optimizer.select=last")
         posterior = fsvi.fit(build_model(run.model, 0), data, tiny_run(*words, data=run.data), Journal())
         fresh = fsvi.build(build_model(run.model, 0), tiny_run(*words, data=run.data))
-        spread[rate] = float((posterior.head.log_variance - fresh.head.log_variance).abs().max())
+        spread[rate] = (posterior.head.log_variance - fresh.head.log_variance).abs().max().item()
     assert spread[1] < 0.1 < spread[100]

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 from torch import nn
-from torch.func import functional_call, hessian, jacrev
+from torch.func import functional_call, jacrev
 
 from helpers import TINY, make_prepared
 from retinabench.config import load_run
@@ -27,6 +27,10 @@ from retinabench.models import build_model
 from retinabench.models.last_layer import split_last_layer, with_bias
 from retinabench.models.resnet import resnet18
 from retinabench.run import make_batches
+
+
+def hessian(function):
+    return jacrev(jacrev(function))
 
 
 def generator(seed=0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -64,7 +65,11 @@ class DiagonalPosterior:
                 name: self.deviations[name] * torch.randn(p.shape, generator=draws, device=p.device)
                 for name, p in center.items()
             }
-            logits, change = jvp(network, (center,), (shift,))  # type: ignore[misc]  # no auxiliary output
+            with (
+                warnings.catch_warnings()
+            ):  # PyTorch's forward mode warns of a deprecated function that itself calls
+                warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
+                logits, change = jvp(network, (center,), (shift,))  # type: ignore[misc]  # no auxiliary output
             probs.append(class_probabilities(logits.float() + change.float()))
         return torch.stack(probs)
 
