@@ -2,7 +2,8 @@
 
     q(θ) = N(θ*, (H + δ I)⁻¹),  H the Gauss-Newton curvature of the likelihood at θ*, δ the prior's precision
 
-`last_layer`: the last layer's weights with their full covariance. `diagonal`: all weights, the diagonal of H alone.
+`last_layer`: the last layer's weights with their full covariance. `diagonal`: all weights, the diagonal of H alone
+(derivatives of the whole network are taken in float32, whatever `optimizer.precision` says).
 Training is MAP's; then one pass over the training pictures, without augmentation. Where the likelihood was reweighted
 by class (`optimizer.reweight`), H is that of the reweighted likelihood, with the classes' shares in the whole training
 set: the Gaussian then belongs to the function that θ* maximises.
@@ -118,9 +119,8 @@ def measure_diagonal(
     model = posterior.model
     curvature = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     for images, weights in _weighted(batches, run):
-        with precision(run, batches.device):
-            for name, part in diagonal_curvature(model, images, weights).items():
-                curvature[name] += part
+        for name, part in diagonal_curvature(model, images, weights).items():
+            curvature[name] += part
     everything = torch.cat([h.flatten() for h in curvature.values()]).double().cpu().numpy()
     squared_norm = sum(float(p.detach().double().square().sum()) for p in model.parameters())
 

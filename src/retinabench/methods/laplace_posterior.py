@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -65,12 +66,8 @@ class DiagonalPosterior:
                 name: self.deviations[name] * torch.randn(p.shape, generator=draws, device=p.device)
                 for name, p in center.items()
             }
-            with (
-                warnings.catch_warnings()
-            ):  # PyTorch's forward mode warns of a deprecated function that itself calls
-                warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
-                logits, change = jvp(network, (center,), (shift,))  # type: ignore[misc]  # no auxiliary output
-            probs.append(class_probabilities(logits.float() + change.float()))
+            logits, change = _derivative(network, center, shift)
+            probs.append(class_probabilities(logits + change))
         return torch.stack(probs)
 
     def state(self) -> State:
@@ -80,3 +77,15 @@ class DiagonalPosterior:
     def restore(self, state: State) -> None:
         """Take over saved tensors."""
         self.deviations = restore_with(self.model, state)
+
+
+def _derivative(
+    network: Callable[[dict[str, Tensor]], Tensor], center: dict[str, Tensor], shift: dict[str, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return the logits at `center` and their derivative along `shift`, in float32."""
+    device = next(iter(center.values())).device.type
+    with torch.autocast(device, enabled=False), warnings.catch_warnings():
+        # PyTorch's forward mode calls a function that PyTorch has deprecated.
+        warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
+        both: tuple[Tensor, Tensor] = jvp(network, (center,), (shift,))
+    return both
