@@ -87,5 +87,5 @@ def _derivative(
     with torch.autocast(device, enabled=False), warnings.catch_warnings():
         # PyTorch's forward mode calls a function that PyTorch has deprecated.
         warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
-        both: tuple[Tensor, Tensor] = jvp(network, (center,), (shift,))
-    return both
+        logits, change = jvp(network, (center,), (shift,))  # type: ignore[misc]  # no auxiliary output
+    return logits, change
