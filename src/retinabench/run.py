@@ -11,8 +11,10 @@ The run's folder is named after its method, seed and hash and holds
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from retinabench.data.loader import Batches
 from retinabench.data.tasks import Task, load_task
 from retinabench.errors import InputError
 from retinabench.formats import read_predictions, write_predictions
-from retinabench.methods import METHODS, distributed, ensemble
+from retinabench.methods import METHODS, distributed, ensemble, temperature
 from retinabench.methods.base import Posterior, precision
 from retinabench.methods.journal import Journal, load_tensors, save_tensors
 from retinabench.models import build_model
@@ -75,13 +77,15 @@ def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:
         engine.progress.say(f"{title(run.method)}, seed {run.seed}: done before")
         return folder
     distributed.wait()  # until every process has looked for `done`
-    if isinstance(run.method, ensemble.Config):
+    method = METHODS[run.method.name]
+    if is_composed(method):
         members = [
-            read_predictions(execute(m, out, engine) / "predictions.parquet")
-            for m in ensemble.member_runs(run)
+            read_predictions(execute(m, out, engine) / "predictions.parquet") for m in method.member_runs(run)
         ]
         _claim(folder, run, task, engine)
-        predictions = replace(ensemble.pool(members), metadata=_metadata(run, task, members=len(members)))
+        combined = method.combine(members)
+        metadata = _metadata(run, task, members=combined.metadata["members"])
+        predictions = replace(combined, metadata=metadata)
     else:
         _claim(folder, run, task, engine)
         predictions = _train_and_predict(run, task, folder, engine)
@@ -99,20 +103,27 @@ def run_folder(run: Run, out: Path, task: Task) -> Path:
 
 def describe(run: Run) -> str:
     """Return the run in a few words: `dropout resnet18 seed 2`."""
-    method = run.method
-    name = (
-        f"ensemble of {method.members} {method.member.name}"
-        if isinstance(method, ensemble.Config)
-        else method.name
-    )
+    name = _phrase(run.method, lambda single: single.name)
     return f"{name} {run.model.name} seed {run.seed}"
 
 
 def title(method: Method) -> str:
     """Return what readers call a method: `ensemble of 3 MC dropout`."""
+    return _phrase(method, lambda single: single.title or single.name)
+
+
+def _phrase(method: Method, word: Callable[[Method], str]) -> str:
+    """Put a method into words, its members included; `word` names one that has none."""
     if isinstance(method, ensemble.Config):
-        return f"ensemble of {method.members} {title(method.member)}"
-    return method.title or method.name
+        return f"ensemble of {method.members} {_phrase(method.member, word)}"
+    if isinstance(method, temperature.Config):
+        return f"tempered {_phrase(method.member, word)}"
+    return word(method)
+
+
+def is_composed(method: ModuleType) -> bool:
+    """Tell whether a method composes the runs of others instead of training (`methods/base.py`)."""
+    return hasattr(method, "member_runs")
 
 
 def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:

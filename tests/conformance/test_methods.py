@@ -13,10 +13,10 @@ from retinabench.config import load_run
 from retinabench.data.tasks import load_task
 from retinabench.formats import read_predictions
 from retinabench.methods import METHODS, ensemble
-from retinabench.run import Engine, execute, load_posterior, make_batches, predict
+from retinabench.run import Engine, execute, is_composed, load_posterior, make_batches, predict
 from retinabench.scores.classification import auroc
 
-SINGLE = [name for name in METHODS if name != "ensemble"]
+SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
 ENGINE = Engine("cpu")
 
 

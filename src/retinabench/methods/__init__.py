@@ -4,14 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinabench.methods import dropout, ensemble, map, radial, rank1, vi
+from retinabench.methods import (
+    dropout,
+    ensemble,
+    fsvi,
+    ivon,
+    laplace,
+    map,
+    radial,
+    rank1,
+    swag,
+    temperature,
+    vi,
+)  # fmt: skip
 
-# `ensemble` composes runs instead of training one: it has a Config, and `run.py` expands it into its members.
+# `ensemble` and `temperature` compose runs instead of training one: `run.py` computes their members first.
 METHODS: dict[str, Any] = {
     "map": map,
     "dropout": dropout,
     "mfvi": vi,
     "radial": radial,
     "rank1": rank1,
+    "fsvi": fsvi,
+    "laplace": laplace,
+    "swag": swag,
+    "ivon": ivon,
+    "temperature": temperature,
     "ensemble": ensemble,
 }

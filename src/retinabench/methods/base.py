@@ -6,9 +6,13 @@ A method is a module with three names:
     build(model, run) -> Posterior                     the posterior around a fresh network: layers swapped, untrained
     fit(model, batches, run, journal) -> Posterior     build and train; continue from the journal where it left off
 
-A finished posterior comes back by `build` and `restore`.
+and one line in `METHODS`. A finished posterior comes back by `build` and `restore`. A method that trains nothing but
+composes the runs of others (`ensemble`, `temperature`) has instead of `build` and `fit`
 
-and one line in `METHODS`. Letters: S posterior samples, B batch, C classes (2: not referable, referable).
+    member_runs(run) -> list[Run]                      what is to be computed, or found done
+    combine(predictions) -> Predictions                theirs, in the same order, made one
+
+Letters: S posterior samples, B batch, C classes (2: not referable, referable).
 Randomness: every draw comes from a stream of `seeds.py` named after its purpose, derived from `run.seed`.
 """
 
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from retinabench.methods.journal import Journal
 
 State = dict[str, Tensor]
+BESIDE = "beside/"  # no name of a parameter holds a slash
 
 
 class Posterior(Protocol):
@@ -44,7 +49,9 @@ class Posterior(Protocol):
 class NetworkPosterior(Posterior, Protocol):
     """A posterior around one network that gradient descent trains."""
 
-    model: nn.Module
+    @property
+    def model(self) -> nn.Module:
+        """The network."""
 
 
 class Method(Protocol):
@@ -70,6 +77,15 @@ def class_probabilities(logits: Tensor) -> Tensor:
     return torch.cat([1 - referable, referable], dim=1)
 
 
+def rewound(generator: torch.Generator) -> torch.Generator:
+    """Return a generator at the beginning of the stream of `generator`, whose own position stays where it is.
+
+    A posterior over weights draws from it: sample s is then the same function for every image, however the images are
+    cut into batches, and each sample of one run can be followed through the file.
+    """
+    return torch.Generator(generator.device).manual_seed(generator.initial_seed())
+
+
 def precision(run: Run, device: torch.device) -> torch.autocast:
     """Return the context in which the run's networks compute; losses and probabilities stay in float32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=run.optimizer.precision == "bfloat16")
@@ -78,6 +94,25 @@ def precision(run: Run, device: torch.device) -> torch.autocast:
 def network_state(model: nn.Module) -> State:
     """Return a detached copy of all tensors of `model` in host memory."""
     return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+
+
+def state_with(model: nn.Module, beside: State) -> State:
+    """Return the tensors of `model` and those that a posterior keeps beside it, in one state."""
+    return {
+        **network_state(model),
+        **{f"{BESIDE}{name}": tensor.detach().cpu().clone() for name, tensor in beside.items()},
+    }
+
+
+def restore_with(model: nn.Module, state: State) -> State:
+    """Give `model` its tensors of `state_with` back, in place; return the others, on its device."""
+    model.load_state_dict({name: tensor for name, tensor in state.items() if not name.startswith(BESIDE)})
+    device = next(model.parameters()).device
+    return {
+        name.removeprefix(BESIDE): tensor.to(device)
+        for name, tensor in state.items()
+        if name.startswith(BESIDE)
+    }
 
 
 def as_config(run: Run, kind: type[Any]) -> Any:

@@ -39,7 +39,7 @@ def member_runs(run: Run) -> list[Run]:
     ]
 
 
-def pool(members: Sequence[Predictions]) -> Predictions:
+def combine(members: Sequence[Predictions]) -> Predictions:
     """Pool the predictions of K members of the same images: (N, S) each -> (N, K S), member by member.
 
     Raises `InputError` where the members hold other images or unequally many samples.
@@ -53,7 +53,7 @@ def pool(members: Sequence[Predictions]) -> Predictions:
             raise InputError(
                 "holds other images, labels or numbers of samples than the first member", file=other.source
             )
-    metadata = {**first.metadata, "members": len(members)}
+    metadata = {**first.metadata, "members": sum(m.metadata["members"] for m in members)}
     return replace(
         first, probs=np.concatenate([m.probs for m in members], axis=1), metadata=metadata, source=None
     )

@@ -89,7 +89,7 @@ def train(
             distributed.check_equal(model)
             if after_epoch is not None:
                 after_epoch(epoch)
-            scores = _validate(posterior, batches, run, epoch)
+            scores = validation_scores(posterior, batches, run, epoch)
             criterion = {"auroc": scores["auroc"], "nll": -scores["nll"], "last": float(epoch)}[config.select]
             if criterion > best:
                 best = criterion
@@ -108,6 +108,11 @@ def train(
             journal.checkpoint(row, {**state, "epoch": epoch + 1, "best": best})
     posterior.restore(journal.best())
     return posterior
+
+
+def last_epoch_answers(run: Run) -> Run:
+    """Return `run` with its last epoch as the chosen one, for methods that average over the end of the training."""
+    return run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"select": "last"})})
 
 
 def likelihood_only(model: nn.Module, batches: Batches, run: Run) -> Objective:
@@ -195,7 +200,7 @@ def _backward(
                 yield terms, len(theirs)
 
 
-def _validate(posterior: Posterior, batches: Batches, run: Run, epoch: int) -> dict[str, float]:
+def validation_scores(posterior: Posterior, batches: Batches, run: Run, epoch: int) -> dict[str, float]:
     """AUROC and NLL of the predictive mean on the validation split, computed by the first process.
 
     Raises `WorkError` where a prediction is not a number, and `InputError` where AUROC must choose and is undefined.

@@ -1,0 +1,54 @@
+"""Any network as a trunk and its last linear layer: the shared ground of the last-layer methods."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class SplitNetwork(nn.Module):
+    """f(x) = head(trunk(x)), trunk: (B, 3, H, W) -> features (B, D), head: features -> logits (B, C)."""
+
+    def __init__(self, trunk: nn.Module, head: nn.Module, width: int, name: str) -> None:
+        super().__init__()
+        self.trunk, self.head = trunk, head
+        self.width, self.name = width, name
+
+    def features(self, images: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, D), float32, the input of the last layer.
+
+        Raises `TypeError` where the layer that was taken for the last one is followed by others.
+        """
+        features: Tensor = self.trunk(images)
+        if features.shape != (len(images), self.width):
+            raise TypeError(
+                f"the network's logits are not the output of its last linear layer '{self.name}': without that "
+                f"layer it gives {tuple(features.shape)}, not {(len(images), self.width)}"
+            )
+        return features.float()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, 3, H, W) -> logits (B, C)."""
+        logits: Tensor = self.head(self.features(images))
+        return logits
+
+
+def split_last_layer(model: nn.Module) -> SplitNetwork:
+    """Take the last `nn.Linear` out of `model`, in place: an identity stands where it was.
+
+    Raises `TypeError` where there is none.
+    """
+    linear = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    if not linear:
+        raise TypeError(f"{type(model).__name__} has no linear layer to be its last one")
+    name, head = linear[-1]
+    if not name:
+        return SplitNetwork(nn.Identity(), head, head.in_features, "the network itself")
+    parent, _, child = name.rpartition(".")
+    setattr(model.get_submodule(parent), child, nn.Identity())
+    return SplitNetwork(model, head, head.in_features, name)
+
+
+def with_bias(features: Tensor) -> Tensor:
+    """(B, D) -> (B, D + 1): a feature that is always 1."""
+    return torch.cat([features, torch.ones_like(features[:, :1])], dim=1)

@@ -1,0 +1,47 @@
+"""Composed methods over every single one: deep ensembles, MultiSWAG, mixtures of IVON, tempered anything."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from helpers import TINY, make_prepared
+from retinabench.config import load_run
+from retinabench.formats import read_predictions
+from retinabench.methods import METHODS
+from retinabench.run import Engine, execute, is_composed
+
+SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
+
+
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory):
+    """Return the predictions of a run given in words; members are shared."""
+    root = tmp_path_factory.mktemp("composed")
+    prepared = str(make_prepared(root / "data"))
+
+    def predict(*words):
+        run = load_run(None, [*TINY, *words], data=prepared)
+        return read_predictions(execute(run, root / "runs", Engine("cpu")) / "predictions.parquet")
+
+    return predict
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_an_ensemble_is_the_mixture_of_its_members(predicted, name):
+    pooled = predicted("method.name=ensemble", "method.members=2", f"method.member.name={name}")
+    members = [predicted(f"method.name={name}", f"seed={seed}") for seed in (0, 1)]
+    assert pooled.metadata["members"] == 2
+    assert np.array_equal(pooled.probs, np.concatenate([m.probs for m in members], axis=1))
+    assert np.allclose(pooled.prob, (members[0].prob + members[1].prob) / 2, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_temperature_keeps_samples_and_order(predicted, name):
+    tempered = predicted("method.name=temperature", f"method.member.name={name}")
+    plain = predicted(f"method.name={name}")
+    assert tempered.probs.shape == plain.probs.shape
+    assert tempered.metadata["method"] == "temperature"
+    for sample in range(plain.samples):
+        order = np.argsort(plain.probs[:, sample], kind="stable")
+        assert (np.diff(tempered.probs[order, sample]) >= 0).all()

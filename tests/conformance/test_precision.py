@@ -1,0 +1,37 @@
+"""Every method that trains: bfloat16 learns, and probabilities stay in full precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from helpers import TINY, make_prepared
+from retinabench.config import load_run
+from retinabench.formats import read_predictions
+from retinabench.methods import METHODS
+from retinabench.run import Engine, execute, is_composed
+from retinabench.scores.classification import auroc
+
+SINGLE = [[f"method.name={name}"] for name, method in METHODS.items() if not is_composed(method)]
+VARIANTS = [
+    ["method.name=laplace", "method.weights=diagonal"],
+    ["method.name=fsvi", "method.covariance=full"],
+    ["method.name=fsvi", "method.context=monochrome"],
+    ["method.name=ivon", "method.train_samples=2"],
+]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return str(make_prepared(tmp_path_factory.mktemp("data") / "prepared"))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("words", [*SINGLE, *VARIANTS], ids=" ".join)
+def test_it_learns_and_predicts_in_full_precision(prepared, tmp_path, words, precision):
+    run = load_run(None, [*TINY, *words, f"optimizer.precision={precision}"], data=prepared)
+    predictions = read_predictions(execute(run, tmp_path, Engine("cpu")) / "predictions.parquet")
+    test = predictions.select(split="test")
+    assert auroc(test.label, test.prob) > 0.9
+    # bfloat16 holds 8 significant bits; the sigmoid is taken in float32.
+    assert len(np.unique(test.prob)) > 20

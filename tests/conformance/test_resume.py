@@ -1,0 +1,104 @@
+"""Every method: stopped and continued it gives the same bits; a loss that is not finite is refused by name."""
+
+from __future__ import annotations
+
+import filecmp
+
+import pytest
+import torch
+
+from helpers import TINY, make_prepared
+from retinabench import run as running
+from retinabench.config import load_run
+from retinabench.data.tasks import load_task
+from retinabench.errors import WorkError
+from retinabench.methods import METHODS
+from retinabench.methods.journal import Journal
+from retinabench.run import Engine, execute, is_composed, load_posterior, make_batches
+
+ENGINE = Engine("cpu")
+SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
+OVER_WEIGHTS = ["map", "fsvi", "laplace", "swag", "ivon"]
+
+
+class StoppedError(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return str(make_prepared(tmp_path_factory.mktemp("data") / "prepared"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(prepared, tmp_path_factory):
+    """Return the finished folder of a method, computed once."""
+    out, found = tmp_path_factory.mktemp("undisturbed"), {}
+
+    def folder(name):
+        if name not in found:
+            found[name] = execute(method_run(name, prepared), out, ENGINE)
+        return found[name]
+
+    return folder
+
+
+def method_run(name, prepared):
+    return load_run(None, [*TINY, f"method.name={name}"], data=prepared)
+
+
+def stop_after_the_second_epoch(monkeypatch):
+    checkpoint = Journal.checkpoint
+
+    def checkpoint_and_stop(self, row, state):
+        checkpoint(self, row, state)
+        if row["epoch"] == 2:
+            raise StoppedError
+
+    monkeypatch.setattr(Journal, "checkpoint", checkpoint_and_stop)
+
+
+def stop_before_the_posterior_is_saved(monkeypatch):
+    def save_nothing(path, content):
+        raise StoppedError
+
+    monkeypatch.setattr(running, "save_tensors", save_nothing)
+
+
+@pytest.mark.parametrize("stop", [stop_after_the_second_epoch, stop_before_the_posterior_is_saved])
+@pytest.mark.parametrize("name", METHODS)
+def test_stopped_and_continued_it_gives_the_same_bits(undisturbed, prepared, tmp_path, name, stop):
+    run = method_run(name, prepared)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        stop(monkeypatch)
+        with pytest.raises(StoppedError):
+            execute(run, tmp_path, ENGINE)
+    assert not list(tmp_path.glob("*/done"))
+    torch.manual_seed(1)  # the global generator is where a new process has it: anywhere
+    reference, folder = undisturbed(name), execute(run, tmp_path, ENGINE)
+    for file in ["predictions.parquet", *(["posterior.pt"] if name in SINGLE else [])]:
+        assert filecmp.cmp(reference / file, folder / file, shallow=False), file
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_loss_that_is_not_finite_is_refused_by_name(prepared, tmp_path, name):
+    words = [*TINY, f"method.name={name}", "optimizer.lr=1e30", "optimizer.warmup=0"]
+    with pytest.raises(WorkError, match=r"loss term '\w+' is (nan|inf).*optimizer.lr"):
+        execute(load_run(None, words, data=prepared), tmp_path, ENGINE)
+    assert not list(tmp_path.glob("*/posterior.pt"))
+
+
+@pytest.mark.parametrize("name", OVER_WEIGHTS)
+def test_a_sample_is_one_function_however_the_images_are_cut(undisturbed, name):
+    """The draws are the same; float32 sums may differ in their last digits with the size of a batch."""
+    run, posterior = load_posterior(undisturbed(name))
+    data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
+    images, _ = next(data.held_out())
+    generator = torch.Generator().manual_seed(3)
+    whole = posterior.predict(images, 4, generator)
+    pieces = torch.cat([posterior.predict(part, 4, generator) for part in images.split(5)], dim=1)
+    assert torch.allclose(whole, pieces, atol=1e-5)
+    if name != "map":
+        assert (whole[0] != whole[1]).any()
+        # Fewer samples are the first of more.
+        assert torch.equal(posterior.predict(images, 2, generator), whole[:2])

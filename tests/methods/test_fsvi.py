@@ -1,0 +1,180 @@
+"""FSVI: its KL against the released code's, its function moments against the explicit Jacobian, its objective."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, jacrev
+
+from helpers import TINY, make_prepared
+from retinabench.config import load_run
+from retinabench.data.tasks import load_task
+from retinabench.methods import fsvi
+from retinabench.methods.journal import Journal
+from retinabench.models import build_model
+from retinabench.models.resnet import resnet18
+from retinabench.run import make_batches
+from retinabench.seeds import torch_generator
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def tiny_run(*words, data="d"):
+    return load_run(None, [*TINY, "method.name=fsvi", *words], data=str(data))
+
+
+@pytest.fixture
+def batches(tmp_path):
+    run = tiny_run(data=make_prepared(tmp_path / "data"))
+    return run, make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
+
+
+def test_the_diagonal_kl_is_the_released_one(shared):
+    golden = np.load(shared("golden", "retina", "fsvi_kl.npz"))
+    names = ("in_mean_q", "in_cov_q", "in_mean_p", "in_cov_p")
+    kl = fsvi.kl_diagonal(*(torch.from_numpy(golden[name]) for name in names))
+    assert float(kl) == pytest.approx(float(golden["out_kl"]), rel=1e-6)  # both in float32
+
+
+def test_the_full_kl_is_that_of_the_multivariate_normals():
+    draw = torch.randn(
+        3, 4, 6, generator=generator()
+    )  # two ranks more than inputs: no covariance is singular
+    covariance = (draw @ draw.mT).float()
+    mean = torch.randn(4, 3, generator=generator(1))
+    expected = sum(
+        torch.distributions.kl_divergence(
+            torch.distributions.MultivariateNormal(mean[:, c], covariance[c]),
+            torch.distributions.MultivariateNormal(torch.zeros(4), 7.0 * torch.eye(4)),
+        )
+        for c in range(3)
+    )
+    # The jitter adds a millionth of the variance to each: the KL moves by about its size over the smallest eigenvalue.
+    assert float(fsvi.kl_full(mean, covariance, 7.0)) == pytest.approx(float(expected), rel=1e-4)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_the_moments_of_the_function_are_those_of_the_explicit_jacobian(outputs):
+    """J diag(σ²) Jᵀ with J by automatic differentiation of the whole network, as the released code builds it."""
+    run = tiny_run()
+    posterior = fsvi.build(resnet18(width=4, outputs=outputs, stem="small"), run)
+    network, head = posterior.model.eval(), posterior.head
+    images = torch.rand(6, 3, 16, 16, generator=generator())
+
+    jacobian = jacrev(lambda mean: functional_call(network, {"head.mean": mean}, (images,)))(
+        head.mean.detach()
+    )
+    variance = head.log_variance.detach().exp()
+    covariance = torch.einsum("ickd,kd,jakd->icja", jacobian, variance, jacobian)
+
+    features = network.features(images).detach()
+    diagonal = torch.einsum("icic->ic", covariance).detach()
+    assert torch.allclose(head.variance(features).detach(), diagonal, rtol=1e-4)
+    full = head.covariance(features).detach()
+    for c in range(outputs):
+        assert torch.allclose(full[c], covariance[:, c, :, c], rtol=1e-4)
+        for other in set(range(outputs)) - {c}:
+            assert covariance[:, c, :, other].abs().max() == 0
+    # The samples have these moments: 20,000 draws give a variance within 5 standard errors, √(2 / 20,000) each.
+    drawn, mean = head.sample(features, 20_000, generator()).detach(), head(features).detach()
+    assert torch.allclose(drawn.var(dim=0), diagonal, rtol=5 * (2 / 20_000) ** 0.5)
+    assert torch.allclose(drawn.mean(dim=0), mean, atol=5 * float(diagonal.max() / 20_000) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "covariance"),
+    [((), "diagonal"), (("method.kl_weight=released",), "diagonal"), (("method.covariance=full",), "full")],
+)
+def test_the_objective_is_the_evidence_bound(batches, words, covariance):
+    """Both terms of one step against brute force: the integral over f by quadrature, the KL point by point."""
+    run, data = batches
+    run = tiny_run(*words, "method.train_samples=4000", "optimizer.reweight=none", data=run.data)
+    posterior = fsvi.build(build_model(run.model, 0), run)
+    images, labels = next(data.epoch(0))
+    with torch.no_grad():
+        posterior.head.mean += 0.3 * torch.randn(posterior.head.mean.shape, generator=generator())
+        posterior.head.log_variance += 4
+        posterior.model.train()
+        terms = fsvi.function_space_objective(posterior, data, run)(images, labels, 0)
+        posterior.model.train()
+        features = posterior.model.features(images)
+        mean, deviation = posterior.head(features)[:, 0], posterior.head.variance(features)[:, 0].sqrt()
+
+        nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+        f = mean + deviation * torch.from_numpy(nodes).float()[:, None]
+        sign = 1 - 2 * labels
+        per_image = torch.from_numpy(weights / weights.sum()).float() @ nn.functional.softplus(sign * f)
+        # One draw of the weights serves the whole batch: its loss spreads by less than 1 from draw to draw.
+        assert float(terms["cross_entropy"]) == pytest.approx(
+            float(per_image.mean()), abs=5 / 4000**0.5 * 0.5
+        )
+
+        # The step's first draw names the inducing pictures.
+        chosen = torch.randperm(len(images), generator=torch_generator("cpu", run.seed, "fsvi", 0))[:10]
+        if covariance == "full":
+            kl = fsvi.kl_full(mean[chosen, None], posterior.head.covariance(features[chosen]), 10.0)
+        else:
+            one = [
+                torch.distributions.kl_divergence(
+                    torch.distributions.Normal(mean[i], deviation[i]),
+                    torch.distributions.Normal(0.0, 10**0.5),
+                )
+                for i in chosen
+            ]
+            kl = torch.stack(one).sum()
+        scale = 10 * len(images) if "method.kl_weight=released" in words else len(data.train)
+        assert float(terms["function_kl"]) == pytest.approx(float(kl) / scale, rel=1e-4)
+
+
+def test_two_outputs_are_the_logit_of_their_softmax():
+    logits = torch.randn(3, 5, 2, generator=generator())
+    labels = torch.tensor([0.0, 1, 1, 0, 1])
+    expected = nn.functional.cross_entropy(logits.flatten(0, 1), labels.long().repeat(3))
+    assert torch.allclose(fsvi.expected_cross_entropy(logits, labels, "none"), expected)
+
+
+def test_the_prediction_passes_the_trunk_once():
+    posterior = fsvi.build(build_model(tiny_run().model, 0), tiny_run())
+    calls = []
+    posterior.model.trunk.register_forward_hook(lambda *_: calls.append(1))
+    probs = posterior.predict(torch.rand(4, 3, 16, 16), 5, generator())
+    assert probs.shape == (5, 4, 2)
+    assert len(calls) == 1
+
+
+def test_monochrome_context_keeps_batch_norm_s_statistics(batches):
+    run, data = batches
+    run = tiny_run("method.context=monochrome", data=run.data)
+    images, labels = next(data.epoch(0))
+    seen = {}
+    for context in ("batch", "monochrome"):
+        run = tiny_run(f"method.context={context}", data=run.data)
+        posterior = fsvi.build(build_model(run.model, 0), run)
+        posterior.model.train()
+        terms = fsvi.function_space_objective(posterior, data, run)(images, labels, 0)
+        seen[context] = posterior.model.trunk.bn1.running_mean.clone(), terms["function_kl"].item()
+        assert posterior.model.training
+    assert torch.equal(seen["batch"][0], seen["monochrome"][0])
+    assert seen["batch"][1] != seen["monochrome"][1]
+    plain = fsvi.monochrome(images[:3], generator())
+    assert plain.shape == images[:3].shape
+    assert (plain == plain[:, :, :1, :1]).all()
+    assert all(
+        (image.flatten(1) == flat[:, :1, 0]).all(0).any() for image, flat in zip(images, plain, strict=False)
+    )
+
+
+def test_the_released_variance_stays_where_it_started(batches):
+    """d KL / d log σ² sums to ½ M over the weights: at SGD's rate, log σ² = -19 moves by less than 0.1 in a training."""
+    run, data = batches
+    spread = {}
+    for rate, start in ((1, -19), (100, -5)):
+        words = (f"method.variance_rate={rate}", f"method.log_variance={start}", "optimizer.select=last")
+        posterior = fsvi.fit(build_model(run.model, 0), data, tiny_run(*words, data=run.data), Journal())
+        fresh = fsvi.build(build_model(run.model, 0), tiny_run(*words, data=run.data))
+        spread[rate] = (posterior.head.log_variance - fresh.head.log_variance).abs().max().item()
+    assert spread[1] < 0.1 < spread[100]

@@ -1,0 +1,71 @@
+"""Any network splits into a trunk and its last linear layer, and computes what it computed."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from retinabench.models import resnet
+from retinabench.models.last_layer import split_last_layer, with_bias
+
+
+class Nested(nn.Module):
+    """A network of somebody else: its last layer sits two levels deep."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Flatten(), nn.Linear(12, 7), nn.Tanh())
+        self.top = nn.ModuleDict({"classifier": nn.Sequential(nn.Dropout(0.0), nn.Linear(7, 3, bias=False))})
+
+    def forward(self, x):
+        return self.top["classifier"](self.stem(x))
+
+
+class Aside(nn.Module):
+    """Its last registered linear layer does not give the logits."""
+
+    def __init__(self):
+        super().__init__()
+        self.logits = nn.Linear(12, 2)
+        self.mix = nn.Linear(12, 12)
+
+    def forward(self, x):
+        return self.logits(self.mix(x.flatten(1)))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (resnet.resnet18(width=4, outputs=2, stem="small"), (3, 3, 16, 16)),
+        (Nested(), (3, 3, 2, 2)),
+        (nn.Linear(4, 2), (3, 4)),
+    ],
+)
+def test_the_split_network_is_the_network(model, shape):
+    images = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    expected = copy.deepcopy(model).eval()(images)
+    network = split_last_layer(model).eval()
+    assert torch.equal(network(images), expected)
+    features = network.features(images)
+    assert features.shape == (3, network.width)
+    assert torch.equal(network.head(features), expected)
+    if hasattr(model, "features"):
+        assert torch.equal(features, model.features(images))
+
+
+def test_a_last_layer_that_is_not_the_last_is_refused():
+    network = split_last_layer(Aside())
+    with pytest.raises(TypeError, match=r"last linear layer 'mix'.*\(3, 2\), not \(3, 12\)"):
+        network(torch.rand(3, 3, 2, 2))
+    with pytest.raises(TypeError, match="no linear layer"):
+        split_last_layer(nn.Conv2d(3, 1, 1))
+
+
+def test_the_bias_is_a_feature_that_is_always_one():
+    layer = nn.Linear(4, 2)
+    features = torch.rand(5, 4)
+    weights = torch.cat([layer.weight, layer.bias[:, None]], dim=1)
+    assert torch.allclose(with_bias(features) @ weights.T, layer(features), atol=1e-6)
