@@ -38,7 +38,8 @@ class Config(config.Method):
     covariance: the KL's over the inducing inputs, its `diagonal` (as released) or in `full`; the prior is independent.
     kl_weight: 1 / N (`training_set`, the evidence bound), or 1 / (M · batch size), as `released`.
     stochastic_mean: q's mean at the inducing inputs from one draw of the last layer instead of from its mean
-    (released as `stochastic_linearization`). log_variance: initial log σ², drawn within 1 of it; released: -19.
+    (released as `stochastic_linearization`). log_variance: initial log σ², drawn within 1 of it; released: -19. Well
+    above -8 its noise drowns the last layer's small first weights.
     variance_rate: learning rate of log σ² relative to the network's; released: 1, which leaves σ where it started.
     """
 
@@ -53,7 +54,7 @@ class Config(config.Method):
     covariance: Literal["diagonal", "full"] = "diagonal"
     kl_weight: Literal["training_set", "released"] = "training_set"
     stochastic_mean: bool = False
-    log_variance: float = -5.0
+    log_variance: float = -8.0
     variance_rate: float = Field(100.0, ge=0)
 
 

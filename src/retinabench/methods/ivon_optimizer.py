@@ -17,7 +17,7 @@ def next_hessian(h: Tensor, estimate: Tensor, beta2: float, delta: float) -> Ten
 def next_mean(
     mean: Tensor, momentum: Tensor, h: Tensor, rate: float, delta: float, debias: float, clip: float
 ) -> Tensor:
-    """M - rate · (ḡ / debias + δ m) / (h + δ), the fraction clipped to [-clip, clip] where clip > 0."""
+    """Mean - rate · (ḡ / debias + δ m) / (h + δ), the fraction clipped to [-clip, clip] where clip > 0."""
     direction = (momentum / debias + delta * mean) / (h + delta)
     return mean - rate * (direction.clamp(-clip, clip) if clip else direction)
 
