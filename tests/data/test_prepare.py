@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from retinabench.data.images import Recipe
 from retinabench.data.prepare import prepare
 from retinabench.data.records import open_prepared
 from retinabench.errors import InputError
 
-SETTINGS = {"size": 24, "images": 160, "workers": 1}
+SETTINGS = {"recipe": Recipe(24), "images": 160, "workers": 1}
 
 KILLING = """
 import os, signal, sys
 from pathlib import Path
+from retinabench.data.images import Recipe
 from retinabench.data.prepare import prepare
 
 replace, count = os.replace, 0
@@ -28,7 +30,7 @@ def killing_replace(source, destination):
         os.kill(os.getpid(), signal.SIGKILL)
     replace(source, destination)
 os.replace = killing_replace
-prepare("synthetic", Path(sys.argv[1]), size=24, images=160, workers=1)
+prepare("synthetic", Path(sys.argv[1]), recipe=Recipe(24), images=160, workers=1)
 """
 
 
@@ -71,7 +73,7 @@ def test_a_second_command_does_nothing(whole):
 
 def test_other_settings_never_mix(whole, tmp_path):
     with pytest.raises(InputError, match="another size"):
-        prepare("synthetic", whole, **{**SETTINGS, "size": 32})
+        prepare("synthetic", whole, **{**SETTINGS, "recipe": Recipe(32)})
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     with pytest.raises(InputError, match="not empty"):
@@ -107,10 +109,10 @@ def test_a_corrupt_photograph_is_named_and_nothing_is_half_written(tmp_path):
     (source / "labels.csv").write_text("\n".join(rows))
     (source / "images" / "3.jpg").write_bytes(b"\xff\xd8 broken")
     with pytest.raises(InputError, match=r"3\.jpg"):
-        prepare("idrid", tmp_path / "out", size=16, source=source, workers=1)
+        prepare("idrid", tmp_path / "out", recipe=Recipe(16), source=source, workers=1)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["prepare.json"]
     Image.new("RGB", (30, 20), (103, 60, 30)).save(source / "images" / "3.jpg")
-    data = prepare("idrid", tmp_path / "out", size=16, source=source, workers=1)
+    data = prepare("idrid", tmp_path / "out", recipe=Recipe(16), source=source, workers=1)
     assert len(data.records) == 6
     assert np.asarray(data.images([3])).mean() > 0
 
