@@ -37,7 +37,7 @@ def graham(rgb: Image.Image, disc: Disc, size: int, blur: int) -> Image.Image:
     """Return the square (size, size) around `disc` with the local average subtracted; 128 outside disc and picture."""
     side = working_side(size)
     scale = disc.radius * 2 * KEPT / side  # pixels of the photograph per pixel of the square
-    sigma = disc.radius / blur
+    sigma = max(disc.radius / blur, 0.5)  # less than half a pixel holds nothing to average over
     square = Image.new("RGB", (side, side), (GREY, GREY, GREY))
     left, across = _fine_edges(disc.x, scale, side, rgb.width)
     top, down = _fine_edges(disc.y, scale, side, rgb.height)
@@ -71,7 +71,7 @@ Edges = NDArray[
 
 def _fine_edges(middle: float, scale: float, side: int, extent: int) -> tuple[int, Edges]:
     """Return those of the square's `side` pixels that lie wholly in the photograph: the first one's number, and edges."""
-    edges: Edges = middle + (np.arange(side + 1) - side / 2) * scale
+    edges = middle + (np.arange(side + 1, dtype=np.float64) - side / 2) * scale
     inside = np.flatnonzero((edges >= 0) & (edges <= extent))
     return (int(inside[0]), edges[inside]) if inside.size else (0, edges[:1])
 

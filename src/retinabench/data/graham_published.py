@@ -17,12 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from retinabench.errors import InputError
+
 RADIUS, KEPT, GREY, QUALITY = 300, 0.9, 128, 72
+LARGEST = 8192  # pixels of a scaled picture's side; the released code would ask for all memory
 Picture = NDArray[np.uint8]
 
 
 def graham_published(rgb: Picture, size: int, blur: int) -> Picture:
-    """Return (size, size, 3) from a photograph (H, W, 3)."""
+    """Return (size, size, 3) from a photograph (H, W, 3).
+
+    Raises `InputError` where the disc is tiny in its picture.
+    """
     masked = mask_and_crop(subtract_local_average(scale_radius(rgb), blur))
     return stretch(recompress(masked), size)
 
@@ -33,6 +39,11 @@ def scale_radius(image: Picture, radius: int = RADIUS) -> Picture:
     found = (row > row.mean() / 10).sum() / 2
     if found < 1:
         found = len(image) / 2
+    if max(image.shape) * radius / found > LARGEST:
+        raise InputError(
+            f"shows a disc of {2 * found:.0f} pixels in {max(image.shape)}: too small for the released code",
+            cure="Leave --published out, or replace or remove it.",
+        )
     return resize_linear(image, radius / found)
 
 
@@ -66,7 +77,7 @@ def stretch(image: Picture, size: int) -> Picture:
     weights = [_linear_weights(extent, size) for extent in image.shape[:2]]
     stretched = np.einsum("yh,hwc->ywc", weights[0], image.astype(np.float32), optimize=True)
     stretched = np.einsum("xw,ywc->yxc", weights[1], stretched, optimize=True)
-    return np.rint(stretched).clip(0, 255).astype(np.uint8)
+    return np.asarray(np.rint(stretched).clip(0, 255), np.uint8)
 
 
 def _linear_weights(extent: int, size: int) -> NDArray[np.float32]:
@@ -82,19 +93,19 @@ def resize_linear(image: Picture, scale: float) -> Picture:
     """`cv2.resize(image, (0, 0), fx=scale, fy=scale)` of 8-bit pictures: bilinear with weights of 11 bits."""
     height, width = (round(extent * scale) for extent in image.shape[:2])
     if scale == 0.5:  # OpenCV averages 2 x 2 pixels here
-        wide = image[: 2 * height, : 2 * width].astype(np.int32)
-        total = wide[::2, ::2] + wide[1::2, ::2] + wide[::2, 1::2] + wide[1::2, 1::2]
-        return ((total + 2) >> 2).astype(np.uint8)
+        even = np.pad(image, ((0, 1), (0, 1), (0, 0)), "edge")[: 2 * height, : 2 * width].astype(np.int32)
+        total = even[::2, ::2] + even[1::2, ::2] + even[::2, 1::2] + even[1::2, 1::2]
+        return np.asarray((total + 2) >> 2, np.uint8)
     left, right, x = _taps(image.shape[1], width, scale, clamp=True)
     upper, lower, y = _taps(image.shape[0], height, scale, clamp=False)
 
     def row(rows: NDArray[Any]) -> NDArray[np.int32]:
         lines = image[rows].astype(np.int32)
-        return (lines[:, left] * (2048 - x)[:, None] + lines[:, right] * x[:, None]) >> 4
+        return np.asarray((lines[:, left] * (2048 - x)[:, None] + lines[:, right] * x[:, None]) >> 4)
 
     y = y[:, None, None]
     total = ((row(upper) * (2048 - y)) >> 16) + ((row(lower) * y) >> 16)
-    return ((total + 2) >> 2).clip(0, 255).astype(np.uint8)
+    return np.asarray(((total + 2) >> 2).clip(0, 255), np.uint8)
 
 
 def _taps(
