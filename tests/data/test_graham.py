@@ -42,8 +42,8 @@ def test_it_is_the_formula(blur):
     got = np.asarray(graham(rgb, disc, 512, blur), float)
     expected, inside = exact(rgb, disc, 512, blur)
     difference = np.abs(got - expected)[inside]
-    # The average is kept in 8 bits once, and its blocks are half a sigma wide: a few tenths after the factor 4.
-    assert difference.mean() < 0.3
+    # The average is kept in 8 bits once, and its blocks are 0.8 sigma wide: a few tenths after the factor 4.
+    assert difference.mean() < 0.4
     assert difference.max() <= 3
     assert (got[~inside] == 128).all()
 
@@ -57,7 +57,7 @@ def test_where_the_photograph_ends_it_is_mirrored_and_grey_beyond(cut):
     expected, inside = exact(full, Disc(disc.x + 256, disc.y + 256, disc.radius), 512, 10)
     there = np.asarray(Image.new("L", rgb.size, 255).crop(
         (round(disc.x) - 256, round(disc.y) - 256, round(disc.x) + 256, round(disc.y) + 256))) > 0  # fmt: skip
-    assert np.abs(got - expected)[inside & there].mean() < 0.3
+    assert np.abs(got - expected)[inside & there].mean() < 0.4
     assert (got[~(inside & there)] == 128).all()
 
 

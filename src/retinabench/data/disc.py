@@ -25,7 +25,7 @@ def field_of_view(rgb: NDArray[np.uint8]) -> tuple[int, int, int, int]:
     Lit is what is brighter than a tenth of the middle row's mean (Graham's rule, applied to columns and rows). Where
     nothing is, the box is the whole picture.
     """
-    brightness = rgb.sum(axis=2, dtype=np.int64)
+    brightness = rgb[..., 0].astype(np.uint16) + rgb[..., 1] + rgb[..., 2]
     return _box(brightness > brightness[len(brightness) // 2].mean() / 10)
 
 
