@@ -63,10 +63,10 @@ def is_made(shard: Shard) -> bool:
 
 
 def read_files(shard: Shard) -> pa.Table | None:
-    """Return the table that lies beside a shard, or None where there is none."""
+    """Return the table that lies beside a shard, or None where there is none that can be read."""
     try:
         return pa.parquet.read_table(shard.files, schema=STAMPED)
-    except FileNotFoundError:
+    except (OSError, pa.ArrowException):
         return None
 
 
