@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.data.records import Records, fingerprint, join, write_shard
+from retinabench.data.files import table_of, to_parquet
+from retinabench.data.records import FORMAT, Records, fingerprint, join, write_shard
 from retinabench.store import write_bytes, write_json
 
 TINY = [
@@ -28,9 +29,11 @@ def make_prepared(
     folder.mkdir(parents=True)
     write_shard(folder / "images-00000.npy", pictures)
     write_bytes(folder / "records.parquet", records.to_parquet())
+    files = [{"image_id": str(name), "source": str(name), "status": "ok"} for name in records.image_id]
+    write_bytes(folder / "files.parquet", to_parquet(table_of(files)))
     write_json(folder / "prepare.json", {})
     about = {
-        "name": "patches", "size": size, "shards": ["images-00000.npy"],
+        "name": "patches", "format": FORMAT, "size": size, "shards": ["images-00000.npy"],
         "fingerprint": fingerprint(records, [folder / "images-00000.npy"]),
     }  # fmt: skip
     write_json(folder / "dataset.json", about)

@@ -114,14 +114,30 @@ def prepare(
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="synthetic only: seed of the drawing.")
     ] = None,
+    preprocess: Annotated[
+        Literal["crop", "graham", "none"],
+        typer.Option("--preprocess", help="graham: subtract the local average; none: the whole photograph."),
+    ] = "crop",
+    blur: Annotated[
+        int, typer.Option("--blur", help="graham only: sigma is the disc's radius / blur; 5, 10, 20 or 30.")
+    ] = 30,
+    published: Annotated[
+        bool, typer.Option("--published", help="graham only: the released code's pixels, faults included.")
+    ] = False,
+    on_bad: Annotated[
+        Literal["fail", "skip"],
+        typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
+    ] = "fail",
     workers: Workers = None,
     quiet: Silent = False,
 ) -> None:
     """Read or draw a data set once, into a folder from which training is fast."""
     from retinabench.data import find_dataset
+    from retinabench.data.images import Recipe
     from retinabench.data.prepare import prepare as prepare_data
 
     find_dataset(dataset)
+    recipe = Recipe(size, preprocess, blur, published)
     options = {key: value for key, value in {"images": images, "seed": seed}.items() if value is not None}
     if dataset != "synthetic":
         if options:
@@ -129,7 +145,14 @@ def prepare(
         if source is None:
             raise InputError(f"{dataset} is read from a folder", cure="Name it with --source DIR.")
     data = prepare_data(
-        dataset, out, size=size, source=source, workers=workers, progress=_progress(quiet), **options
+        dataset,
+        out,
+        recipe=recipe,
+        source=source,
+        workers=workers,
+        on_bad=on_bad,
+        progress=_progress(quiet),
+        **options,
     )
     print(f"{len(data.records):,} images at {size} px in {out}")
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from retinabench.commands import shares
 from retinabench.config import load_run
+from retinabench.data.images import Recipe
 from retinabench.data.prepare import prepare
 from retinabench.formats import read_predictions
 from retinabench.predictions import Predictions
@@ -32,7 +33,13 @@ def run_demo(
     """
     began = time.perf_counter()
     data = prepare(
-        "synthetic", out / "data", size=SIZE, images=images, seed=seed, workers=workers, progress=progress
+        "synthetic",
+        out / "data",
+        recipe=Recipe(SIZE),
+        images=images,
+        seed=seed,
+        workers=workers,
+        progress=progress,
     )
 
     def predictions(preset: str, number: int) -> Predictions:

@@ -45,13 +45,15 @@ class Bars:
         from rich import progress
 
         class Clock(progress.ProgressColumn):
-            """`0:12 left`, and when done `in 0:40`."""
+            """`41/s, 0:12 left`, and when done `in 0:40`."""
 
             def render(self, task: progress.Task) -> str:
                 """Return the text of the column."""
                 if task.finished:
                     return f"in {_minutes(task.finished_time or 0)}"
-                return "" if task.time_remaining is None else f"{_minutes(task.time_remaining)} left"
+                if task.time_remaining is None or not task.speed:
+                    return ""
+                return f"{task.speed:.3g}/s, {_minutes(task.time_remaining)} left"
 
         bar = progress.Progress(
             progress.TextColumn("{task.description:<32}"),

@@ -54,9 +54,29 @@ def write_json(path: str | Path, content: Any) -> None:
     write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
 
+def claim(path: str | Path, content: Any) -> None:
+    """Write `content` as JSON to `path` unless it is there: of several processes at once, one wins.
+
+    A hard link is made at once or refused; a file system without them gets the last writer.
+    """
+    path = Path(path)
+    if path.exists():
+        return
+    own = path.with_name(f".{path.name}.{secrets.token_hex(4)}.claim")
+    write_json(own, content)
+    try:
+        os.link(own, path)
+    except FileExistsError:
+        pass
+    except OSError:
+        write_json(path, content)
+    finally:
+        own.unlink()
+
+
 def sweep(folder: Path) -> None:
     """Delete what killed writes left in `folder`: temporary files older than an hour, which no write outlasts."""
-    for leftover in folder.glob(".*.part"):
+    for leftover in (*folder.glob(".*.part"), *folder.glob(".*.claim")):
         with contextlib.suppress(OSError):
             if time.time() - leftover.stat().st_mtime > 3600:
                 leftover.unlink()

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.data.images import Recipe, field_of_view, picture
+from retinabench.data.disc import field_of_view
+from retinabench.data.images import Recipe, picture
 from retinabench.errors import InputError
 
 

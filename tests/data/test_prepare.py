@@ -1,23 +1,28 @@
 import filecmp
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
+from retinabench.data import find_dataset
+from retinabench.data.images import Recipe
 from retinabench.data.prepare import prepare
 from retinabench.data.records import open_prepared
+from retinabench.data.shards import plan
 from retinabench.errors import InputError
 
-SETTINGS = {"size": 24, "images": 160, "workers": 1}
+SETTINGS = {"recipe": Recipe(24), "images": 160, "workers": 1}
 
 KILLING = """
 import os, signal, sys
 from pathlib import Path
+from retinabench.data.images import Recipe
 from retinabench.data.prepare import prepare
 
 replace, count = os.replace, 0
@@ -28,7 +33,7 @@ def killing_replace(source, destination):
         os.kill(os.getpid(), signal.SIGKILL)
     replace(source, destination)
 os.replace = killing_replace
-prepare("synthetic", Path(sys.argv[1]), size=24, images=160, workers=1)
+prepare("synthetic", Path(sys.argv[1]), recipe=Recipe(24), images=160, workers=1)
 """
 
 
@@ -71,12 +76,53 @@ def test_a_second_command_does_nothing(whole):
 
 def test_other_settings_never_mix(whole, tmp_path):
     with pytest.raises(InputError, match="another size"):
-        prepare("synthetic", whole, **{**SETTINGS, "size": 32})
+        prepare("synthetic", whole, **{**SETTINGS, "recipe": Recipe(32)})
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     with pytest.raises(InputError, match="not empty"):
         prepare("synthetic", tmp_path / "mine", **SETTINGS)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_a_folder_of_another_version_says_so(whole, tmp_path):
+    for name in ("dataset.json", "prepare.json"):
+        old = shutil.copytree(whole, tmp_path / name)
+        content = json.loads((old / name).read_text())
+        del content["format"]
+        (old / name).write_text(json.dumps(content))
+    with pytest.raises(
+        InputError, match=r"another version.*format 1; this one reads format 2.*prepare it again"
+    ):
+        open_prepared(tmp_path / "dataset.json")
+    with pytest.raises(InputError, match=r"another version.*prepare it again"):
+        prepare("synthetic", tmp_path / "prepare.json", **SETTINGS)
+
+
+@pytest.mark.parametrize("recipe", [Recipe(24, "none"), Recipe(24, "graham"), Recipe(24, "graham", 10)])
+def test_another_recipe_is_another_folder(whole, recipe):
+    with pytest.raises(InputError, match=r"prepared with another.*preprocess"):
+        prepare("synthetic", whole, **{**SETTINGS, "recipe": recipe})
+
+
+def test_the_manifest_says_what_was_prepared_from_what(whole):
+    about = json.loads((whole / "dataset.json").read_text())
+    assert about["settings"]["preprocess"] == "crop"
+    assert about["images"] == 320
+    assert about["bad"] == 0
+    assert len(about["source_sha256"]) == 64
+    assert about["version"]
+    files = open_prepared(whole).files
+    assert files["image_id"].to_pylist() == list(open_prepared(whole).records.image_id)
+    assert set(files["status"].to_pylist()) == {"ok"}
+    assert set(files["sha256"].to_pylist()) == {""}  # drawn: there are no files
+
+
+def test_a_shard_takes_no_more_than_100_mib():
+    records = find_dataset("synthetic").records(None, images=320)
+    for size, images in ((64, 128), (512, 128), (1024, 33), (2048, 8)):
+        shards = plan("synthetic", records, None, Recipe(size), Path())
+        assert len(shards[0].sources) == images
+        assert sum(len(shard.sources) for shard in shards) == len(records)
 
 
 def test_a_damaged_folder_is_refused(whole, tmp_path):
@@ -95,24 +141,6 @@ def test_patients_never_stand_on_both_sides(whole):
     assert not sides["train"] & sides["validation"]
     assert not sides["train"] & sides["test"]
     assert not sides["validation"] & sides["test"]
-
-
-def test_a_corrupt_photograph_is_named_and_nothing_is_half_written(tmp_path):
-    source = tmp_path / "idrid"
-    (source / "images").mkdir(parents=True)
-    rows = ["file,name,split,grade"]
-    for number in range(6):
-        Image.new("RGB", (30, 20), (100 + number, 60, 30)).save(source / "images" / f"{number}.jpg")
-        rows.append(f"{number}.jpg,image{number},{'train' if number < 4 else 'test'},{number % 5}")
-    (source / "labels.csv").write_text("\n".join(rows))
-    (source / "images" / "3.jpg").write_bytes(b"\xff\xd8 broken")
-    with pytest.raises(InputError, match=r"3\.jpg"):
-        prepare("idrid", tmp_path / "out", size=16, source=source, workers=1)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["prepare.json"]
-    Image.new("RGB", (30, 20), (103, 60, 30)).save(source / "images" / "3.jpg")
-    data = prepare("idrid", tmp_path / "out", size=16, source=source, workers=1)
-    assert len(data.records) == 6
-    assert np.asarray(data.images([3])).mean() > 0
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from retinabench.data import synthetic
-from retinabench.data.images import Recipe
+from retinabench.data.images import Recipe, preprocess
 from retinabench.data.records import Records, join
 from retinabench.errors import InputError
 
@@ -61,8 +62,9 @@ def _part(domain: str, split: str, indices: range, seed: int) -> Records:
 
 
 def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
-    """Draw one picture (size, size, 3)."""
+    """Draw one picture (size, size, 3); its disc fills the square, as `crop` would make it."""
     seed, population, index = source.split(":")
-    return synthetic.draw(
+    drawn = synthetic.draw(
         int(index), size=recipe.size, seed=int(seed), population=population, masks=False
     ).image
+    return drawn if recipe.preprocess == "crop" else preprocess(Image.fromarray(drawn), recipe)

@@ -2,44 +2,81 @@
 
 from __future__ import annotations
 
-import io
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
-from retinabench.errors import InputError
+from retinabench.data.decode import decode, dimensions
+from retinabench.data.disc import field_of_view, find_disc
+from retinabench.data.graham import graham, working_side
+from retinabench.data.graham_published import graham_published
+from retinabench.errors import InputError, nearest
 
-Image.MAX_IMAGE_PIXELS = 200_000_000  # the largest fundus cameras stay below 50 megapixels
+Preprocess = Literal["crop", "graham", "none"]
+BLURS = (3, 5, 10, 20, 30)  # of the Retina Benchmark; its paper tells of 5 and more
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a photograph becomes a picture: everything that decides its pixels. size: side in pixels."""
+    """How a photograph becomes a picture: everything that decides its pixels.
+
+    size: side in pixels, 16 … 2048.
+    preprocess: `crop`: the disc fills the square, and nothing else (bdl-benchmarks 2019); `graham`: the local average
+    is subtracted (Retina Benchmark 2021); `none`: the whole photograph, padded with black to a square.
+    blur: of `graham`: the local average's sigma is the disc's radius / blur.
+    published: of `graham`: exactly the released code's pixels, faults included.
+    """
 
     size: int
+    preprocess: Preprocess = "crop"
+    blur: int = 30
+    published: bool = False
+
+    def __post_init__(self) -> None:
+        if not 16 <= self.size <= 2048:
+            raise InputError(f"size {self.size} is outside 16 … 2048 pixels", cure="Choose another --size.")
+        if self.preprocess not in get_args(Preprocess):
+            cure = nearest(self.preprocess, get_args(Preprocess))
+            raise InputError(f"unknown preprocessing '{self.preprocess}'", cure=cure)
+        if self.blur not in BLURS:
+            raise InputError(f"blur {self.blur} is not one of {', '.join(map(str, BLURS))}")
+        if self.preprocess != "graham" and (self.published or self.blur != 30):
+            raise InputError(
+                "blur and published belong to Graham's preprocessing", cure="Add --preprocess graham."
+            )
 
 
 def picture(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
-    """Turn the bytes of the photograph `name` into (size, size, 3) RGB: the disc fills the square, black around it.
-
-    The field of view is what is brighter than a tenth of the middle row's mean (Graham's rule, applied to columns and
-    rows); where it cannot be found the whole picture is used. Decoding is scaled (JPEG) where that saves time.
+    """Turn the bytes of the photograph `name` into (size, size, 3) RGB. Decoding is scaled (JPEG) where that saves time.
 
     Raises `InputError` where the bytes are no picture, or broken off.
     """
+    if (notes := _notes.get()) is not None:
+        notes.append(Original(hashlib.sha256(data).hexdigest(), len(data), *dimensions(data)))
+    if recipe.published:
+        return graham_published(np.asarray(decode(data, name)), recipe.size, recipe.blur)
+    if recipe.preprocess == "graham":
+        return _graham(data, recipe, name)
+    at_least = 2 * recipe.size if recipe.preprocess == "crop" else recipe.size
+    return preprocess(decode(data, name, at_least), recipe)
+
+
+def preprocess(rgb: Image.Image, recipe: Recipe) -> NDArray[np.uint8]:
+    """Turn a decoded photograph, or a picture from elsewhere, into (size, size, 3)."""
     size = recipe.size
-    try:
-        with Image.open(io.BytesIO(data)) as opened:
-            opened.draft("RGB", (2 * size, 2 * size))
-            rgb = ImageOps.exif_transpose(opened).convert("RGB")
-    except UnidentifiedImageError:
-        raise InputError(
-            "is not a picture that can be read", file=name, cure="Replace or remove it."
-        ) from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"is a broken picture ({error})", file=name, cure="Replace or remove it.") from None
+    if recipe.published:
+        return graham_published(np.asarray(rgb), size, recipe.blur)
+    if recipe.preprocess == "graham":
+        return np.asarray(graham(rgb, find_disc(rgb), size, recipe.blur))
+    if recipe.preprocess == "none":
+        return np.asarray(ImageOps.pad(rgb, (size, size), Image.Resampling.BILINEAR, color=(0, 0, 0)))
     left, top, right, bottom = field_of_view(np.asarray(rgb))
     side = max(right - left, bottom - top)
     centre_x, centre_y = (left + right) / 2, (top + bottom) / 2
@@ -50,14 +87,41 @@ def picture(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
     )
 
 
-def field_of_view(rgb: NDArray[np.uint8]) -> tuple[int, int, int, int]:
-    """Return the box (left, top, right, bottom) around the lit disc of a photograph (H, W, 3)."""
-    brightness = rgb.sum(axis=2, dtype=np.int64)
-    height, width = brightness.shape
-    lit = brightness > brightness[height // 2].mean() / 10
-    # A speck of noise outside the disc must not widen the box: a lit column has a lit twentieth.
-    columns = np.flatnonzero(lit.mean(axis=0) > 0.05)
-    rows = np.flatnonzero(lit.mean(axis=1) > 0.05)
-    if columns.size == 0 or rows.size == 0:
-        return 0, 0, width, height
-    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+def _graham(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
+    needed = working_side(recipe.size)
+    rgb = decode(data, name, needed)
+    disc = find_disc(rgb)
+    if (
+        2 * disc.radius < needed
+    ):  # a small disc in a large frame: decode finer, where the photograph has more to give
+        rgb = decode(data, name, round(min(rgb.size) * needed / (2 * disc.radius)))
+        disc = find_disc(rgb)
+    return np.asarray(graham(rgb, disc, recipe.size, recipe.blur))
+
+
+@dataclass(frozen=True)
+class Original:
+    """What a picture was made from: SHA-256 and number of the bytes, width and height as stored (0: unreadable)."""
+
+    sha256: str
+    bytes: int
+    width: int
+    height: int
+
+
+_notes: ContextVar[list[Original] | None] = ContextVar("originals", default=None)
+
+
+@contextmanager
+def originals() -> Iterator[list[Original]]:
+    """Note what every `picture` of the block is made from.
+
+    A data set hands over pixels, from wherever it has the bytes (a folder, an archive); this is how `prepare` learns of
+    the bytes without a second reading.
+    """
+    notes: list[Original] = []
+    token = _notes.set(notes)
+    try:
+        yield notes
+    finally:
+        _notes.reset(token)

@@ -1,163 +1,173 @@
 """Prepare a data set: every picture once, in parallel, into shards that a killed command continues.
 
-Shard k holds pictures k*SHARD … and depends on nothing but the settings in `prepare.json`; a shard that is there is
-whole (atomic rename) and is never made again. Two commands in one folder make the same bytes.
+Two commands in one folder share the work and end with the same bytes. A file that cannot be read never stops the
+others: all are looked at, and then the command fails with a table of the bad ones, or leaves them out. A command that
+continues tries bad files again, and makes the shards again whose files have changed since; a finished folder is never
+touched, so a repaired or changed file enters only a new one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import multiprocessing
 import os
-import signal
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
+import pyarrow as pa
 
 from retinabench import __version__
 from retinabench.data import find_dataset
+from retinabench.data.files import SCHEMA, bad_csv, bad_rows, source_sha256, to_parquet
 from retinabench.data.images import Recipe
-from retinabench.data.records import Prepared, Records, fingerprint, open_prepared, write_shard
+from retinabench.data.records import FORMAT, Prepared, Records, fingerprint, open_prepared
+from retinabench.data.shards import Shard, is_made, plan, read_files, sweep_files
+from retinabench.data.workers import make_shards
 from retinabench.errors import InputError, WorkError
 from retinabench.progress import QUIET, Progress
-from retinabench.store import write_bytes, write_json
+from retinabench.store import claim, sweep, write_bytes, write_json
 
-SHARD = 128
-FORMAT = 1  # of the folder and of every picture's content: raise it when either changes
+OnBad = Literal["fail", "skip"]
 
 
 def prepare(
     name: str,
     out: Path,
     *,
-    size: int,
+    recipe: Recipe,
     source: Path | None = None,
     workers: int | None = None,
+    on_bad: OnBad = "fail",
     progress: Progress = QUIET,
     **options: Any,
 ) -> Prepared:
-    """Prepare data set `name` at `size` pixels into the folder `out`, or continue there; return it opened.
+    """Prepare data set `name` into the folder `out`, or continue there; return it opened.
 
-    Raises `InputError` where the source is bad or `out` holds another data set.
+    on_bad: `fail` when all files have been looked at and some cannot be read, or `skip` those.
+
+    Raises `InputError` where the source is bad or `out` holds another data set, `WorkError` where the disk is full.
     """
-    if not 16 <= size <= 2048:
-        raise InputError(f"size {size} is outside 16 … 2048 pixels", cure="Choose another --size.")
     rows = find_dataset(name).records(source, **options)
     settings = {
         "dataset": name,
-        "size": size,
+        **asdict(recipe),
         "format": FORMAT,
         "source": str(source.resolve()) if source else None,
-        **options,
+        "label_table": _digest(rows),
+        **{key: value if isinstance(value, int | float) else str(value) for key, value in options.items()},
     }
     _claim(out, settings)
+    sweep(out)
     if not (out / "dataset.json").is_file():
-        paths = [out / f"images-{k:05d}.npy" for k in range(-(-len(rows) // SHARD))]
-        _make_shards(name, rows, paths, source, size, workers, progress)
-        write_bytes(out / "records.parquet", rows.to_parquet())
-        about = {
-            "name": name,
-            "size": size,
-            "images": len(rows),
-            "fingerprint": fingerprint(rows, paths),
-            "shards": [path.name for path in paths],
-            "settings": settings,
-            "version": __version__,
-        }
-        write_json(out / "dataset.json", about)
-    return open_prepared(out)
+        shards = plan(name, rows, source, recipe, out)
+        _make(shards, f"Preparing {name} at {recipe.size} px", workers, progress)
+        _finish(out, rows, shards, settings, on_bad)
+    sweep_files(out)
+    data = open_prepared(out)
+    if left_out := bad_rows(data.files).num_rows:
+        if on_bad == "fail":
+            raise InputError(
+                f"was prepared without {left_out:,} files that could not be read (bad.csv)",
+                file=out,
+                cure="Accept that with --on-bad skip, or delete the folder and prepare it again.",
+            )
+        progress.say(f"{left_out:,} files could not be read and are left out: {out / 'bad.csv'}")
+    return data
+
+
+def _digest(rows: Records) -> str:
+    """SHA-256 of ids, labels and splits: a shard's place in the list must not change between two commands."""
+    digest = hashlib.sha256()
+    for column in fields(rows):
+        digest.update(repr(getattr(rows, column.name).tolist()).encode())
+    return digest.hexdigest()
 
 
 def _claim(out: Path, settings: dict[str, Any]) -> None:
     """Note the settings in an empty folder; refuse a folder that was begun with others."""
     file = out / "prepare.json"
-    if file.is_file():
-        begun = json.loads(file.read_text())
-        if begun != settings:
-            different = [key for key in settings if begun.get(key) != settings[key]]
-            raise InputError(
-                f"holds a data set prepared with another {', '.join(different) or 'format'}",
-                file=out,
-                cure="Choose another --out, or delete the folder.",
-            )
-    elif out.is_dir() and any(out.iterdir()):
+    # Another command may be writing its note this moment, or was killed over it.
+    found = [path for path in out.glob("*") if not path.name.lstrip(".").startswith("prepare.json.")]
+    if found and not file.is_file():
         raise InputError(
             "is not empty and holds no prepared data set", file=out, cure="Choose another --out."
         )
-    else:
-        write_json(file, settings)
-
-
-def _make_shards(
-    name: str,
-    rows: Records,
-    paths: list[Path],
-    source: Path | None,
-    size: int,
-    workers: int | None,
-    progress: Progress,
-) -> None:
-    """Make the shards that are missing."""
-    missing = [k for k, path in enumerate(paths) if not path.is_file()]
-    jobs = [(name, list(rows.source[k * SHARD : (k + 1) * SHARD]), source, size, paths[k]) for k in missing]
-    workers = min(workers or os.cpu_count() or 1, len(jobs))
-    with progress.track(f"Preparing {name} at {size} px", len(rows), unit="images") as advance:
-        advance(
-            sum(len(rows.source[k * SHARD : (k + 1) * SHARD]) for k in range(len(paths)) if k not in missing)
+    claim(file, settings)
+    try:
+        begun = json.loads(file.read_text())
+    except ValueError as error:
+        raise InputError(f"is damaged ({error})", file=file, cure="Delete the folder.") from None
+    if begun.get("format") != settings["format"]:
+        raise InputError(
+            "holds a data set prepared by another version of retinabench",
+            file=out,
+            cure="Choose another --out, or delete the folder and prepare it again.",
         )
-        for done in _run(jobs, workers):
+    if begun != settings:
+        different = sorted(key for key in begun.keys() | settings if begun.get(key) != settings.get(key))
+        raise InputError(
+            f"holds a data set prepared with another {', '.join(different).replace('_', ' ')}",
+            file=out,
+            cure="Choose another --out, or delete the folder.",
+        )
+
+
+def _make(shards: list[Shard], what: str, workers: int | None, progress: Progress) -> None:
+    """Make the shards that are missing, hold a bad file, or whose files have changed."""
+    missing = [shard for shard in shards if not is_made(shard)]
+    again = sum(shard.files.is_file() for shard in missing)
+    if again:
+        progress.say(f"{again:,} parts are made again: a file in them was bad or has changed")
+    images = [sum(len(shard.image_ids) for shard in some) for some in (shards, missing)]
+    with progress.track(what, images[1], unit="images") as advance:
+        for done in make_shards(missing, min(workers or os.cpu_count() or 1, len(missing))):
             advance(done)
 
 
-Job = tuple[str, list[str], Path | None, int, Path]
+def _finish(out: Path, rows: Records, shards: list[Shard], settings: dict[str, Any], on_bad: OnBad) -> None:
+    """Write the tables and, last, `dataset.json`; or fail where files are bad and shall not be skipped."""
+    tables = [read_files(shard) for shard in shards]
+    if any(table is None for table in tables):
+        if (out / "dataset.json").is_file():  # another command has finished
+            return
+        raise WorkError(f"{out}: files vanished while they were needed. Repeat the command.")
+    files = pa.concat_tables(tables).select(SCHEMA.names)
+    bad = bad_rows(files)
+    if bad.num_rows:
+        write_bytes(out / "bad.csv", bad_csv(files))
+        if on_bad == "fail" or bad.num_rows == len(rows):
+            _fail(out, bad, len(rows), settings["source"])
+    else:
+        (out / "bad.csv").unlink(missing_ok=True)
+    good = rows.take((files["status"].to_numpy() == "ok").nonzero()[0])
+    write_bytes(out / "files.parquet", to_parquet(files))
+    write_bytes(out / "records.parquet", good.to_parquet())
+    about = {
+        "name": settings["dataset"],
+        "format": FORMAT,
+        "size": settings["size"],
+        "images": len(good),
+        "bad": bad.num_rows,
+        "fingerprint": fingerprint(good, [shard.pictures for shard in shards]),
+        "source_sha256": source_sha256(files),
+        "shards": [shard.pictures.name for shard in shards],
+        "settings": settings,
+        "version": __version__,
+    }
+    write_json(out / "dataset.json", about)
 
 
-def _run(jobs: list[Job], workers: int) -> Iterator[int]:
-    if workers <= 1:
-        yield from map(make_shard, jobs)
-        return
-    # A forked child would inherit the locks of the parent's threads.
-    spawn = multiprocessing.get_context("spawn")
-    # Ctrl-C reaches the whole group of processes; only the parent shall speak of it.
-    pool = ProcessPoolExecutor(workers, spawn, signal.signal, (signal.SIGINT, signal.SIG_IGN))
-    with _one_thread_each(), pool:
-        futures: list[Future[int]] = [pool.submit(make_shard, job) for job in jobs]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BrokenProcessPool:
-            raise WorkError(
-                "a worker was killed, perhaps for lack of memory. Repeat the command, with --workers 1."
-            ) from None
-        finally:
-            for future in futures:
-                future.cancel()
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Let children start with one thread for linear algebra: the processes already share the cores."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def make_shard(job: Job) -> int:
-    """Read or draw the pictures of one shard and write it; return how many they are."""
-    name, sources, root, size, path = job
-    read = find_dataset(name).read
-    write_shard(path, np.stack([read(source, root, Recipe(size)) for source in sources]))
-    return len(sources)
+def _fail(out: Path, bad: pa.Table, images: int, source: str | None) -> None:
+    first = bad.slice(0, 1).to_pylist()[0]
+    others = (
+        f"; {bad.num_rows:,} of {images:,} files are bad"
+        if bad.num_rows > 1
+        else f"; the other {images - 1:,} are good"
+    )
+    skip = ", or leave them out with --on-bad skip" if bad.num_rows < images else ""
+    raise InputError(
+        f"{first['reason'].rstrip('.')}{others}, see {out / 'bad.csv'}",
+        file=Path(source or "") / first["source"],
+        cure=f"Repair or replace them and repeat the command{skip}.",
+    )

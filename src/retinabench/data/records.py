@@ -4,16 +4,20 @@ A prepared folder holds
 - `prepare.json`: what it is made from; written first, so that a second command with other settings is refused;
 - `images-00000.npy …`: shards of uint8 pictures (n, size, size, 3), each written whole;
 - `records.parquet`: the rows, in the order of the pictures;
-- `dataset.json`: name, size and fingerprint; written last: the folder is whole when it is there.
+- `files.parquet`: what became of every file (`files.py`); those that could not be read have no picture and no record,
+  and stand in `bad.csv` too;
+- `dataset.json`: name, size, fingerprint, hash of the source; written last: the folder is whole when it is there.
+
+Shards differ in length where files were left out: `Prepared.images` knows where each begins.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +25,11 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from retinabench.data.files import to_parquet
 from retinabench.errors import InputError
-from retinabench.store import write_bytes
+from retinabench.store import atomic_write
 
+FORMAT = 2  # of the folder and of every picture's content: raise it when either changes
 SPLITS = ("train", "validation", "test")
 
 
@@ -76,9 +82,7 @@ class Records:
 
     def to_parquet(self) -> bytes:
         """Return the rows as the bytes of a Parquet file."""
-        sink = io.BytesIO()
-        pa.parquet.write_table(pa.table({c.name: getattr(self, c.name) for c in fields(self)}), sink)
-        return sink.getvalue()
+        return to_parquet(pa.table({c.name: getattr(self, c.name) for c in fields(self)}))
 
     @classmethod
     def from_parquet(cls, path: Path) -> Records:
@@ -109,12 +113,22 @@ class Prepared:
     def images(self, rows: NDArray[np.intp] | Sequence[int]) -> NDArray[np.uint8]:
         """Return pictures (len(rows), size, size, 3) in the given order."""
         rows = np.asarray(rows, dtype=np.intp)
-        step = len(self.shards[0])
+        shards = np.searchsorted(self.starts, rows, side="right") - 1
         out = np.empty((len(rows), self.size, self.size, 3), np.uint8)
-        for shard in np.unique(rows // step):
-            mine = np.flatnonzero(rows // step == shard)
-            out[mine] = self.shards[shard][rows[mine] % step]
+        for shard in np.unique(shards):
+            mine = np.flatnonzero(shards == shard)
+            out[mine] = self.shards[shard][rows[mine] - self.starts[shard]]
         return out
+
+    @cached_property
+    def starts(self) -> NDArray[np.intp]:
+        """(shards,) the row with which each shard begins."""
+        return np.cumsum([0, *(len(shard) for shard in self.shards[:-1])])
+
+    @property
+    def files(self) -> pa.Table:
+        """What became of every file of the data set, also of those without a record: see `files.py`."""
+        return pa.parquet.read_table(self.folder / "files.parquet")
 
     def image(self, image_id: str) -> NDArray[np.uint8] | None:
         """Return the picture of one image id (size, size, 3), or None where there is none."""
@@ -140,8 +154,17 @@ def open_prepared(folder: str | Path) -> Prepared:
         )
     try:
         about = json.loads((folder / "dataset.json").read_text())
+        if about.get("format") != FORMAT:
+            raise InputError(
+                "was prepared by another version of retinabench "
+                f"(format {about.get('format', 1)}; this one reads format {FORMAT})",
+                file=folder,
+                cure="Delete it and prepare it again.",
+            )
         shards = tuple(np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in about["shards"])
         records = Records.from_parquet(folder / "records.parquet")
+    except InputError:
+        raise
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise InputError(
             f"is damaged ({error})", file=folder, cure="Delete it and prepare it again."
@@ -160,8 +183,12 @@ def fingerprint(records: Records, shards: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def write_shard(path: Path, pictures: NDArray[np.uint8]) -> None:
+def write_shard(path: Path, pictures: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> None:
     """Write pictures (n, size, size, 3) as one .npy shard, whole or not at all."""
-    sink = io.BytesIO()
-    np.save(sink, np.ascontiguousarray(pictures), allow_pickle=False)
-    write_bytes(path, sink.getvalue())
+    shape = (len(pictures), *np.shape(pictures[0] if len(pictures) else pictures)[-3:])
+    with atomic_write(path) as handle:
+        np.lib.format.write_array_header_1_0(handle, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        for picture in pictures:  # one after the other: no second copy of the shard in memory
+            if picture.shape != shape[1:] or picture.dtype != np.uint8:
+                raise ValueError(f"a picture of shape {picture.shape} in a shard of {shape[1:]}")
+            handle.write(picture.tobytes())

@@ -1,0 +1,134 @@
+"""Photographs per second on one core: ours against the released pipeline in OpenCV, and against decoding alone.
+
+    python benchmarks/prepare.py PHOTOGRAPH… [--size 512] [--rounds 15]
+
+Without photographs it draws one of 4288 x 2848 pixels, which compresses worse than a real one. Every round times all
+contestants one after the other on the same photographs, in processor time; printed are medians over the rounds of
+images per second and of the ratios within a round. The opponent is the Retina Benchmark's pipeline: OpenCV decodes all
+pixels, scales to a radius of 300, subtracts the Gaussian, masks, crops and encodes a JPEG, on one thread. The limit is
+Pillow decoding at the reduced scale that ours asks for, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import io
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import cv2
+import numpy as np
+from PIL import Image
+
+from retinabench.data import synthetic
+from retinabench.data.graham import working_side
+from retinabench.data.images import Recipe, picture
+
+EYEPACS = 88_702  # photographs
+
+
+def opencv(data, size):
+    """The released pipeline, as it writes its records."""
+    image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH)
+    row = image[image.shape[0] // 2].sum(axis=1)
+    scale = 300 / ((row > row.mean() / 10).sum() / 2)
+    image = cv2.resize(image, (0, 0), fx=scale, fy=scale)
+    image = cv2.addWeighted(image, 4, cv2.GaussianBlur(image, (0, 0), 10), -4, 128)
+    mask = np.zeros(image.shape)
+    x, y = image.shape[1] // 2, image.shape[0] // 2
+    cv2.circle(mask, (x, y), 270, (1, 1, 1), -1, 8, 0)
+    image = (image * mask + (1 - mask) * 128)[max(y - 270, 0) : y + 270, max(x - 270, 0) : x + 270]
+    return cv2.imencode(".jpg", image.astype(np.uint8), [cv2.IMWRITE_JPEG_QUALITY, 72])[1]
+
+
+def decode_only(data, size):
+    with Image.open(io.BytesIO(data)) as opened:
+        opened.draft("RGB", (working_side(size),) * 2)
+        opened.load()
+
+
+def ours(*recipe):
+    return lambda data, size: picture(data, Recipe(size, *recipe), "")
+
+
+CONTESTANTS = {
+    "OpenCV, as released": opencv,
+    "decoding alone, reduced": decode_only,
+    "graham, corrected": ours("graham", 30),
+    "graham, corrected, blur 5": ours("graham", 5),
+    "graham, published": ours("graham", 30, True),
+    "crop": ours("crop"),
+    "none": ours("none"),
+}
+
+
+def drawn():
+    """A photograph-sized JPEG of a drawn retina."""
+    retina = Image.fromarray(synthetic.draw(0, size=512, masks=False).image).resize((2848, 2848))
+    frame = Image.new("RGB", (4288, 2848))
+    frame.paste(retina, (720, 0))
+    sink = io.BytesIO()
+    frame.save(sink, "JPEG", quality=85)
+    return sink.getvalue()
+
+
+def seconds(contestant, photographs, size):
+    begin = time.process_time()
+    for data in photographs:
+        contestant(data, size)
+    return (time.process_time() - begin) / len(photographs)
+
+
+def peak(name, paths, size):
+    """Peak memory in MB of a fresh process that runs one contestant."""
+    arguments = [sys.executable, __file__, *paths, "--size", str(size), "--peak", name]
+    return float(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("photographs", nargs="*")
+    parser.add_argument("--size", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--peak", choices=CONTESTANTS, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    cv2.setNumThreads(1)
+    photographs = [Path(path).read_bytes() for path in chosen.photographs] or [drawn()]
+    if chosen.peak:
+        seconds(CONTESTANTS[chosen.peak], photographs, chosen.size)
+        # Not `ru_maxrss`, which a process inherits from the one that starts it.
+        status = Path("/proc/self/status").read_text()
+        print(int(status.partition("VmHWM:")[2].split()[0]) / 1024)
+        return
+    rounds = []
+    for number in range(chosen.rounds + 1):
+        took = {
+            name: seconds(contestant, photographs, chosen.size) for name, contestant in CONTESTANTS.items()
+        }
+        rounds += [took] if number else []  # the first warms the caches up
+    print(f"{len(photographs)} photographs, to {chosen.size} px, {chosen.rounds} rounds, one core")
+    print(
+        f"{'':28s}{'images/s':>10s}{'x OpenCV':>10s}{'x decoding':>12s}{'peak MB':>9s}{'EyePACS, 1 core':>17s}"
+    )
+    for name in CONTESTANTS:
+        each = statistics.median(took[name] for took in rounds)
+        faster = statistics.median(took["OpenCV, as released"] / took[name] for took in rounds)
+        slower = statistics.median(took[name] / took["decoding alone, reduced"] for took in rounds)
+        memory = peak(name, chosen.photographs, chosen.size)
+        hours = EYEPACS * each / 3600
+        print(f"{name:28s}{1 / each:10.1f}{faster:10.2f}{slower:12.2f}{memory:9.0f}{hours:15.2f} h")
+    print("required of graham, corrected, at 512 px: at least 2 x OpenCV, at most 2 x decoding")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Find the lit disc of a fundus photograph: its bounding box, or its circle even where the picture cuts it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+SEARCHED = 256  # pixels of the longer side at which the circle is looked for: fits a radius to about 0.3 %
+
+
+class Disc(NamedTuple):
+    """Centre and radius in pixels; the picture's upper left corner is (0, 0), the middle of its first pixel (½, ½)."""
+
+    x: float
+    y: float
+    radius: float
+
+
+def field_of_view(rgb: NDArray[np.uint8]) -> tuple[int, int, int, int]:
+    """Return the box (left, top, right, bottom) around the lit disc of a photograph (H, W, 3).
+
+    Lit is what is brighter than a tenth of the middle row's mean (Graham's rule, applied to columns and rows). Where
+    nothing is, the box is the whole picture.
+    """
+    brightness = rgb[..., 0].astype(np.uint16) + rgb[..., 1] + rgb[..., 2]
+    return _box(brightness > brightness[len(brightness) // 2].mean() / 10)
+
+
+def find_disc(rgb: Image.Image) -> Disc:
+    """Fit the circle of the field of view to the border between lit and dark.
+
+    Works for discs off the centre, cut by the picture's edge or by a straight mask, and with specks around them. The
+    picture's own edge is no border of the disc. Where too little of the border is seen (a picture cropped inside the
+    disc, a black one), the disc is centred on the lit box and half as wide as its longer side.
+    """
+    factor = max(1, max(rgb.size) // SEARCHED)
+    lit = _lit(np.asarray(rgb.reduce(factor).convert("L"), dtype=np.float32))
+    left, top, right, bottom = _box(lit)
+    disc = _fit(_border(lit))
+    longer = max(right - left, bottom - top)
+    if disc is None or not 0.4 * longer < disc.radius < 0.75 * max(lit.shape):
+        disc = Disc((left + right) / 2, (top + bottom) / 2, longer / 2)
+    return Disc(*(factor * value for value in disc))
+
+
+def _lit(brightness: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Tell the retina from the surround, whose level is that of the darkest corner."""
+    bright = brightness[brightness >= brightness.mean()].mean()
+    patch = max(1, min(brightness.shape) // 32)
+    corners = [brightness[rows, columns].mean() for rows in (slice(patch), slice(-patch, None))
+               for columns in (slice(patch), slice(-patch, None))]  # fmt: skip
+    dark = min(corners)
+    if dark > bright / 3:  # all corners show retina
+        dark = 0.0
+    return np.asarray(brightness > dark + (bright - dark) / 10)
+
+
+def _box(lit: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+    # A speck of noise outside the disc must not widen the box: a lit column has a lit twentieth.
+    columns = np.flatnonzero(lit.mean(axis=0) > 0.05)
+    rows = np.flatnonzero(lit.mean(axis=1) > 0.05)
+    if columns.size == 0 or rows.size == 0:
+        return 0, 0, lit.shape[1], lit.shape[0]
+    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+
+
+def _border(lit: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return points (n, 2), x and y: the first and last lit pixel of each row and column, off the picture's edge."""
+    points = []
+    for swapped, grid in ((False, lit), (True, lit.T)):
+        lines = np.flatnonzero(grid.mean(axis=1) > 0.05)
+        grid = grid[lines]
+        first, last = grid.argmax(axis=1), grid.shape[1] - grid[:, ::-1].argmax(axis=1)
+        for place, inside in ((first, first > 1), (last, last < grid.shape[1] - 1)):
+            pair = (place[inside], lines[inside] + 0.5)
+            points.append(np.stack(pair[::-1] if swapped else pair, axis=1))
+    return np.concatenate(points).astype(np.float64)
+
+
+def _fit(points: NDArray[np.float64]) -> Disc | None:
+    """Fit a circle by consensus over triples of border points, then by least squares over those that agree."""
+    if len(points) < 24:
+        return None
+    middle = points.mean(axis=0)
+    points = points[np.argsort(np.arctan2(*(points - middle).T), kind="stable")]
+    chosen = points[np.linspace(0, len(points) - 1, min(len(points), 240)).astype(int)]
+    n = len(chosen)
+    start = np.arange(0, n, max(1, n // 40))
+    triples = [
+        chosen[(start[:, None] + np.array(steps)) % n]
+        for steps in ((0, n // 3, 2 * n // 3), (0, n // 6, n // 3))
+    ]
+    circles = _through(np.concatenate(triples))
+    distance = np.hypot(chosen[:, 0] - circles[:, :1], chosen[:, 1] - circles[:, 1:2]) - circles[:, 2:]
+    agree = np.abs(distance) < 0.015 * circles[:, 2:]
+    best = int(agree.sum(axis=1).argmax())
+    if agree[best].mean() < 0.4:
+        return None
+    kept = chosen[agree[best]] - middle
+    equations = np.column_stack([2 * kept, np.ones(len(kept))])
+    (x, y, rest), *_ = np.linalg.lstsq(equations, (kept**2).sum(axis=1))
+    return Disc(x + middle[0], y + middle[1], float(np.sqrt(rest + x * x + y * y)))
+
+
+def _through(triples: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return circles (m, 3), x, y and radius, through triples (m, 3, 2); those of points on a line are infinite."""
+    a, b, c = triples.transpose(1, 0, 2)
+    (bx, by), (cx, cy) = (b - a).T, (c - a).T
+    twice = 2 * (bx * cy - by * cx)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        x = (cy * (bx**2 + by**2) - by * (cx**2 + cy**2)) / twice
+        y = (bx * (cx**2 + cy**2) - cx * (bx**2 + by**2)) / twice
+    circles = np.column_stack([a[:, 0] + x, a[:, 1] + y, np.hypot(x, y)])
+    finite: NDArray[np.float64] = circles[np.isfinite(circles).all(axis=1)]
+    return finite

@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from retinabench.data.disc import find_disc
+
+
+def photograph(height, width, x, y, radius, surround=3, noise=3, seed=0):
+    """A disc with a dark rim, in a noisy surround, as an RGB picture."""
+    random = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:height, :width] + 0.5
+    distance = np.hypot(columns - x, rows - y) / radius
+    light = np.where(distance <= 1, 1 - 0.6 * distance**2, 0)
+    picture = np.array([170, 80, 40]) * light[..., None] + surround
+    return Image.fromarray((picture + random.uniform(0, noise, picture.shape)).clip(0, 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "x", "y", "radius"),
+    [
+        (700, 1000, 500, 350, 330),  # centred
+        (700, 1000, 420, 300, 280),  # off the centre
+        (700, 1000, 480, 350, 430),  # cut above and below, as in IDRiD
+        (700, 1000, 300, 350, 330),  # cut at the left
+        (700, 1000, 800, 500, 330),  # cut at the right and below
+        (2000, 2000, 700, 600, 300),  # small, in a corner
+        (640, 640, 320, 320, 320),  # cropped to its box already
+        (560, 640, 320, 280, 320),  # cropped to its box, cut above and below
+    ],
+)
+def test_the_circle_is_found(height, width, x, y, radius):
+    disc = find_disc(photograph(height, width, x, y, radius))
+    # The search sees pixels of 1/256 of the longer side.
+    assert disc == pytest.approx((x, y, radius), abs=max(height, width) / 256)
+
+
+@pytest.mark.parametrize("surround", [0, 12, 25])
+def test_a_grey_surround_is_no_retina(surround):
+    disc = find_disc(photograph(700, 1000, 450, 350, 300, surround, noise=8))
+    assert disc == pytest.approx((450, 350, 300), abs=5)
+
+
+def test_specks_and_a_straight_mask_do_not_move_it():
+    picture = np.array(photograph(800, 1000, 500, 400, 370))
+    picture[:120], picture[-120:] = 0, 0  # some cameras mask above and below
+    picture[20:50, 20:120] = 255  # a date stamp
+    assert find_disc(Image.fromarray(picture)) == pytest.approx((500, 400, 370), abs=5)
+
+
+def test_without_a_border_the_disc_is_the_lit_box():
+    inside = photograph(2000, 2000, 1000, 1000, 900).crop((700, 800, 1300, 1200))
+    assert find_disc(inside) == pytest.approx((300, 200, 300), abs=1)
+    assert find_disc(Image.new("RGB", (600, 400))) == pytest.approx((300, 200, 300), abs=1)
+    assert find_disc(Image.new("RGB", (600, 400), (255, 255, 255))) == pytest.approx((300, 200, 300), abs=1)
+    assert find_disc(Image.new("RGB", (1, 1), (9, 9, 9))).radius > 0
