@@ -100,13 +100,19 @@ def demo(
     run_demo(out, seed=seed, workers=workers, progress=_progress(quiet))
 
 
-@app.command(epilog="Example: retinabench prepare idrid --source ~/idrid --out data/idrid --size 128")
+@app.command(epilog="Example: retinabench prepare aptos --source ~/aptos.zip --out data/aptos --size 512")
 def prepare(
-    dataset: Annotated[str, typer.Argument(help="synthetic or idrid.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(help="synthetic, eyepacs, aptos, idrid, messidor, retinamnist or folder (your own)."),
+    ],
     out: Out,
     source: Annotated[
-        Path | None, typer.Option("--source", help="Folder of the data set as downloaded.")
+        Path | None, typer.Option("--source", help="The data set as downloaded: folder or zip.")
     ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch what needs no login into --source, or say what to do.")
+    ] = False,
     size: Annotated[int, typer.Option("--size", help="Side of the square pictures, in pixels.")] = 64,
     images: Annotated[
         int | None, typer.Option("--images", help="synthetic only: training images to draw.")
@@ -114,20 +120,30 @@ def prepare(
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="synthetic only: seed of the drawing.")
     ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="Put all images into this split, not the published ones.")
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option("--labels", help="folder only: the CSV with the labels, below --source.")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column", help="folder only: ROLE=NAME; image, grade, label, patient, eye, split, domain."
+        ),
+    ] = None,
     workers: Workers = None,
     quiet: Silent = False,
 ) -> None:
     """Read or draw a data set once, into a folder from which training is fast."""
-    from retinabench.data import find_dataset
+    from retinabench.data.options import dataset_options, download_source
     from retinabench.data.prepare import prepare as prepare_data
 
-    find_dataset(dataset)
-    options = {key: value for key, value in {"images": images, "seed": seed}.items() if value is not None}
-    if dataset != "synthetic":
-        if options:
-            raise InputError(f"--{next(iter(options))} is for synthetic data only", cure="Leave it out.")
-        if source is None:
-            raise InputError(f"{dataset} is read from a folder", cure="Name it with --source DIR.")
+    options = dataset_options(
+        dataset, source, images=images, seed=seed, split=split, labels=labels, column=column
+    )
+    if download:
+        download_source(dataset, source, size, _progress(quiet))
     data = prepare_data(
         dataset, out, size=size, source=source, workers=workers, progress=_progress(quiet), **options
     )
@@ -139,13 +155,18 @@ def prepare(
 )
 def train(
     data: Annotated[Path, typer.Option("--data", help="Prepared folder.")],
+    shifted: Annotated[
+        Path | None, typer.Option("--shifted", help="Another one, to test on as the shifted domain.")
+    ] = None,
     out: Out = Path("runs"),
     config: Annotated[
         str | None,
         typer.Option("--config", help="TOML file, or a preset such as demo/map; holds differences."),
     ] = None,
     overrides: Annotated[list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2.")] = None,
-    task: Annotated[str | None, typer.Option("--task", help="country_shift or in_domain.")] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="country_shift, severity_shift, in_domain, hold_out_2019, …")
+    ] = None,
     method: Annotated[str | None, typer.Option("--method", help="map, dropout or ensemble.")] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Seed of weights, order and noise.")
@@ -161,7 +182,9 @@ def train(
     words = list(overrides or ())
     if method is not None:
         words.insert(0, f'method.name="{method}"')
-    run = load_run(config, words, data=str(data), task=task, seed=seed)
+    run = load_run(
+        config, words, data=str(data), shifted=None if shifted is None else str(shifted), task=task, seed=seed
+    )
     print(execute(run, out, Engine(device, workers, _progress(quiet))) / "predictions.parquet")
 
 

@@ -62,7 +62,7 @@ class Engine:
 
 def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:
     """Compute `run` below `out`, or continue it, or find it done; return its folder."""
-    task = load_task(run.data, run.task)
+    task = load_task(run.data, run.task, run.shifted)
     folder = run_folder(run, out, task)
     if (folder / "done").is_file():
         engine.progress.say(f"{title(run.method)}, seed {run.seed}: done before")
@@ -188,7 +188,7 @@ def predict(
         image_id=part.image_id,
         label=part.label,
         probs=np.concatenate(probs),
-        grade=part.grade,
+        grade=getattr(part, "grade", None),
         patient_id=part.patient_id,
         domain=part.domain,
         split=part.split,

@@ -23,6 +23,7 @@ from retinabench import __version__
 from retinabench.data import find_dataset
 from retinabench.data.images import Recipe
 from retinabench.data.records import Prepared, Records, fingerprint, open_prepared, write_shard
+from retinabench.data.survey import Survey
 from retinabench.errors import InputError, WorkError
 from retinabench.progress import QUIET, Progress
 from retinabench.store import write_bytes, write_json
@@ -47,7 +48,8 @@ def prepare(
     """
     if not 16 <= size <= 2048:
         raise InputError(f"size {size} is outside 16 … 2048 pixels", cure="Choose another --size.")
-    rows = find_dataset(name).records(source, **options)
+    survey = Survey()
+    rows = find_dataset(name).records(source, survey=survey, **options)
     settings = {
         "dataset": name,
         "size": size,
@@ -57,6 +59,7 @@ def prepare(
     }
     _claim(out, settings)
     if not (out / "dataset.json").is_file():
+        survey.settle(out, "fail", progress.say)
         paths = [out / f"images-{k:05d}.npy" for k in range(-(-len(rows) // SHARD))]
         _make_shards(name, rows, paths, source, size, workers, progress)
         write_bytes(out / "records.parquet", rows.to_parquet())

@@ -97,7 +97,11 @@ def join(parts: Sequence[Records]) -> Records:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A prepared folder, opened: its records and, memory-mapped, its pictures."""
+    """A prepared folder, opened: its records and, memory-mapped, its pictures.
+
+    graded: False where only 0/1 labels are known and `records.grade` holds the stand-ins 0 and 2. referable_from: the
+    lowest grade with label 1, which the task decides.
+    """
 
     folder: Path
     name: str
@@ -105,15 +109,25 @@ class Prepared:
     fingerprint: str
     records: Records
     shards: tuple[NDArray[np.uint8], ...]
+    graded: bool = True
+    referable_from: int = 2
+
+    @property
+    def label(self) -> NDArray[np.int8]:
+        """(N,) 1 = referable: a grade of at least `referable_from`."""
+        return (self.records.grade >= self.referable_from).astype(np.int8)
 
     def images(self, rows: NDArray[np.intp] | Sequence[int]) -> NDArray[np.uint8]:
         """Return pictures (len(rows), size, size, 3) in the given order."""
         rows = np.asarray(rows, dtype=np.intp)
-        step = len(self.shards[0])
+        ends = np.cumsum(
+            [len(shard) for shard in self.shards]
+        )  # joined folders have shards of unequal length
+        of_row = np.searchsorted(ends, rows, side="right")
         out = np.empty((len(rows), self.size, self.size, 3), np.uint8)
-        for shard in np.unique(rows // step):
-            mine = np.flatnonzero(rows // step == shard)
-            out[mine] = self.shards[shard][rows[mine] % step]
+        for shard in np.unique(of_row):
+            mine = np.flatnonzero(of_row == shard)
+            out[mine] = self.shards[shard][rows[mine] - (ends[shard] - len(self.shards[shard]))]
         return out
 
     def image(self, image_id: str) -> NDArray[np.uint8] | None:
@@ -148,7 +162,8 @@ def open_prepared(folder: str | Path) -> Prepared:
         ) from None
     if sum(len(shard) for shard in shards) != len(records):
         raise InputError("is damaged (pictures and records differ in number)", file=folder)
-    return Prepared(folder, about["name"], about["size"], about["fingerprint"], records, shards)
+    graded = "label" not in about.get("settings", {}).get("columns", {})
+    return Prepared(folder, about["name"], about["size"], about["fingerprint"], records, shards, graded)
 
 
 def fingerprint(records: Records, shards: Sequence[Path]) -> str:
