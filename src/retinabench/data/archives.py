@@ -14,6 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
@@ -21,15 +22,16 @@ from typing import BinaryIO, cast
 from retinabench.errors import InputError
 
 LARGEST_FILE = 1 << 29  # bytes; the largest photograph or label file is a hundredth of this
+AHEAD = 1 << 15  # bytes that are read at once, at least
 LARGEST_INNER = 1 << 26  # bytes of a compressed zip inside a zip that is held in memory
 PART = re.compile(r"(?P<whole>.+\.zip)(?:\.(?P<number>\d{3}))?", re.IGNORECASE)
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, OSError, NotImplementedError, RuntimeError)
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, OSError, RuntimeError, ValueError)
 
-Segment = tuple[BinaryIO, int, int]  # a seekable stream, first byte, number of bytes
+Segment = tuple[Path | BinaryIO, int, int]  # a file or a seekable stream, first byte, number of bytes
 
 
 class Chain(io.RawIOBase):
-    """Segments of other streams as one seekable stream."""
+    """Pieces of files and of other streams as one seekable stream."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._segments = [segment for segment in segments if segment[2]]
@@ -64,10 +66,12 @@ class Chain(io.RawIOBase):
         if self._position >= self._starts[-1]:
             return 0
         k = bisect.bisect_right(self._starts, self._position) - 1
-        stream, first, length = self._segments[k]
+        place, first, length = self._segments[k]
         inside = self._position - self._starts[k]
-        stream.seek(first + inside)
-        data = stream.read(min(len(view), length - inside))
+        # Files are opened for every read: nothing stays open, and processes share no position.
+        with open(place, "rb", buffering=0) if isinstance(place, Path) else nullcontext(place) as stream:
+            stream.seek(first + inside)
+            data = stream.read(min(len(view), length - inside))
         view[: len(data)] = data
         self._position += len(data)
         return len(data)
@@ -103,9 +107,11 @@ class Member:
                     cure="Unpack the outer archive once; the inner ones can stay as they are.",
                 )
             return io.BytesIO(self.read()), 0, self.info.file_size
-        self.stream.seek(self.info.header_offset)
-        header = self.stream.read(30)
-        name, extra = struct.unpack("<HH", header[26:30])
+        self.stream.seek(self.info.header_offset + 26)
+        lengths = self.stream.read(4)
+        if len(lengths) < 4:
+            raise InputError(f"'{self.info.filename}' is cut off", file=self.label, cure="Download it again.")
+        name, extra = struct.unpack("<HH", lengths)
         return self.stream, self.info.header_offset + 30 + name + extra, self.info.file_size
 
 
@@ -140,7 +146,7 @@ class Files:
     def find(self, basename: str) -> str | None:
         """Return the name of the file called `basename`, whatever its case; the least deep one where several are."""
         wanted = basename.lower()
-        found = [name for name in self.names() if PurePosixPath(name).name.lower() == wanted]
+        found = [name for name in self.names() if name.rpartition("/")[2].lower() == wanted]
         return min(found, key=lambda name: (name.count("/"), name), default=None)
 
     def where(self, name: str) -> str:
@@ -171,7 +177,7 @@ def open_files(root: Path) -> Files:
     for whole, parts in _archives(on_disk):
         paths = [base / part for part in parts]
         files.parts |= {path: _stamp(path) for path in paths}
-        segments = [(_open(path), 0, path.stat().st_size) for path in paths]
+        segments: list[Segment] = [(path, 0, path.stat().st_size) for path in paths]
         _add(files, PurePosixPath(whole), segments, str(base / whole), depth=0)
     files.loose -= {name for name in files.loose if PART.fullmatch(name)}
     return files
@@ -238,7 +244,7 @@ def _add(files: Files, whole: PurePosixPath, segments: list[Segment], label: str
     """Add the members of one archive, and of the archives in it."""
     if depth > 2:
         raise InputError("archives are nested more than three deep", file=label)
-    stream = cast(BinaryIO, io.BufferedReader(Chain(segments)))
+    stream = cast(BinaryIO, io.BufferedReader(Chain(segments), AHEAD))
     try:
         archive = zipfile.ZipFile(stream)
     except BROKEN as error:
@@ -249,16 +255,17 @@ def _add(files: Files, whole: PurePosixPath, segments: list[Segment], label: str
             cure=f"Is a part{last} missing? Download it again, or remove it where it is unpacked already.",
         ) from None
     inner: dict[str, Member] = {}
+    above = whole.parent.parts
     for info in archive.infolist():
-        name = PurePosixPath(info.filename.replace("\\", "/"))
-        if name.is_absolute() or ".." in name.parts or (name.parts and ":" in name.parts[0]):
+        parts = [part for part in info.filename.replace("\\", "/").split("/") if part != "."]
+        if ".." in parts or not parts[0] or ":" in parts[0]:
             raise InputError(f"holds the unsafe name '{info.filename}'", file=label, cure="Do not use it.")
-        if info.is_dir() or any(_hidden(part) for part in name.parts):
+        if info.is_dir() or any(map(_hidden, parts)):
             continue
         if info.flag_bits & 1:
             raise InputError("is encrypted", file=label, cure="Unpack it with its password first.")
         member = Member(archive, info, label, stream)
-        place = str(whole.parent / name)
+        place = "/".join([*above, *parts])
         if PART.fullmatch(place):
             inner[place] = member
         elif (other := files.members.setdefault(place, member)).info.CRC != info.CRC:
@@ -273,13 +280,6 @@ def _add(files: Files, whole: PurePosixPath, segments: list[Segment], label: str
             f"{label}: {inside}",
             depth + 1,
         )
-
-
-def _open(path: Path) -> BinaryIO:
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", file=path) from None
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
+import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +116,15 @@ def pair(
         best = min(found, key=lambda name: _distance(name, hint), default="")
         source.append(best)
         taken[row] = bool(best)
+    if not taken.any():
+        raise InputError(
+            f"none of the {len(records):,} labelled images has a file; the first is '{records.image_id[0]}'",
+            file=files.root,
+            cure="Point --source at the folder that holds the images, or their zip archives, with the labels.",
+        )
+    if len(set(source) - {""}) < taken.sum():
+        twice = next(name for name in source if name and source.count(name) > 1)
+        raise InputError("is named by two rows of the labels", file=files.where(twice))
     lost = records.image_id[~taken].tolist()
     labelled = {stem(wanted) for wanted in records.source.tolist()}
     if survey is not None:
@@ -123,30 +133,25 @@ def pair(
         survey.no_label += [name for name in pictures if stem(name) not in known]
     elif lost:
         raise missing_files(lost)
-    if not taken.any():
-        raise InputError(
-            f"none of the {len(records):,} labelled images has a file; the first is '{records.image_id[0]}'",
-            file=files.root,
-            cure="Point --source at the folder that holds the images, or their zip archives, with the labels.",
-        )
     return replace(records, source=np.array(source)).take(np.flatnonzero(taken))
 
 
 def _fits(name: str, wanted: str) -> bool:
     """A label may name folders; then the file must lie in them."""
-    folders = PurePosixPath(wanted.lower()).parts[:-1]
-    return not folders or PurePosixPath(name.lower()).parts[-1 - len(folders) : -1] == folders
+    folder = wanted.lower().rpartition("/")[0]
+    return not folder or f"/{name.lower()}".rpartition("/")[0].endswith(f"/{folder}")
 
 
 def _distance(name: str, folder: str) -> tuple[bool, int, str]:
-    parts = PurePosixPath(name).parts
+    parts = name.split("/")
     return folder not in parts, len(parts), name
 
 
 def stem(name: str) -> str:
     """Return the file's name without folders and picture ending, in lower case: what labels call it."""
     base = name.rpartition("/")[2].lower()
-    return next((base.removesuffix(ending) for ending in PICTURES if base.endswith(ending)), base)
+    root, ending = posixpath.splitext(base)
+    return root if ending in PICTURES else base
 
 
 def make_records(
