@@ -273,6 +273,9 @@ def report(
     ],
     out: Out = Path("report"),
     data: Annotated[Path | None, typer.Option("--data", help="Prepared folder, for example images.")] = None,
+    shifted: Annotated[
+        Path | None, typer.Option("--shifted", help="The other one, as `train` had it.")
+    ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Headline of the page.")] = None,
     rules: RulesOption = "corrected",
     bootstrap: Bootstrap = 1000,
@@ -282,7 +285,7 @@ def report(
     """Write one self-contained page with tables and figures about one or more models."""
     from retinabench.commands import report_files
 
-    print(report_files(files, out, data, title, rules, bootstrap, seed, _progress(quiet)))
+    print(report_files(files, out, data, title, rules, bootstrap, seed, _progress(quiet), shifted))
 
 
 @app.command(epilog="Example: retinabench inspect runs/map-resnet18-seed-0-1f2e3d4c5b6a")

@@ -4,8 +4,8 @@
 |---|---|
 | input | 516 colour photographs, 4288 x 2848 JPEG, Kowa VX-10 alpha, 50 degrees around the macula |
 | label | retinopathy grade 0-4 on the international scale (macular oedema risk is not used here) |
-| population | one eye clinic, one camera; 413 train (134/20/136/74/49 by grade), 103 test (34/5/32/19/13) |
-| domain | all `in_domain`: one camera, no shift |
+| population | one eye clinic, one camera |
+| splits | train 413 (134/20/136/74/49 by grade), test 103 (34/5/32/19/13) |
 | patients | not published; photographs with equal bytes (six pairs) share one patient id here |
 | known traps | three of the six pairs carry different grades; one pair crosses the official split |
 | licence | CC BY 4.0 |
