@@ -50,7 +50,7 @@ def prepared(tmp_path_factory):
 
 def test_country_shift_from_archives_to_predictions_and_report(prepared, tmp_path, capsys):
     both = ["--data", str(prepared / "eyepacs"), "--shifted", str(prepared / "aptos")]
-    assert run(["train", *both, "--out", str(tmp_path / "runs"), *TINY]) == 0
+    assert run(["train", *both, "--out", str(tmp_path / "runs"), *TINY, "optimizer.select=nll"]) == 0
     said = capsys.readouterr()
     assert "the complete data set gives 35,126" in said.err.replace("\n", " ")
     file = said.out.splitlines()[-1]
@@ -59,7 +59,7 @@ def test_country_shift_from_archives_to_predictions_and_report(prepared, tmp_pat
     assert len(test) == 2_929
     assert len(predictions.select(domain="shifted", split="validation")) == 733
     # The bright spot is the label in both: whoever learnt it here finds it there.
-    assert np.corrcoef(test.prob, test.label)[0, 1] > 0.5
+    assert test.prob[test.label == 1].mean() > test.prob[test.label == 0].mean() + 0.3
     report = ["report", file, *both, "--out", str(tmp_path / "report"), "--bootstrap", "20", "-q"]
     assert run(report) == 0
     page = (tmp_path / "report" / "index.html").read_text()

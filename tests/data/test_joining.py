@@ -1,6 +1,8 @@
 """Any training set, any test set: two prepared folders in one task."""
 
 import json
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,6 +43,17 @@ def test_every_picture_keeps_its_row_whatever_the_shards(folders):
     )
     assert set(joined.records.domain[n:]) == {"shifted"}
     assert np.array_equal(joined.records.grade[n:], theirs.records.grade)
+
+
+def test_it_travels_to_another_process_whole(folders):
+    joined = replace(open_data(*folders), referable_from=1)
+    sent = pickle.dumps(joined)
+    assert len(sent) < 1000  # paths, not pictures
+    again = pickle.loads(sent)
+    assert again.fingerprint == joined.fingerprint
+    assert np.array_equal(again.label, joined.label)
+    rows = [0, 119, 120, 150]
+    assert np.array_equal(again.images(rows), joined.images(rows))
 
 
 def test_shared_ids_get_the_name_of_their_data_set(folders):

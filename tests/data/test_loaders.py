@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from kaggle_layout import drawn, write_aptos, write_eyepacs
+from retinabench.cli import run
 from retinabench.data import aptos, eyepacs, find_dataset, folder, messidor
 from retinabench.data.images import Recipe
-from retinabench.data.prepare import prepare
-from retinabench.data.records import fields
+from retinabench.data.records import fields, open_prepared
 from retinabench.data.survey import Survey
 from retinabench.errors import InputError
 
@@ -65,7 +65,7 @@ def test_aptos_from_one_zip(tmp_path):
     assert survey.lines() == ["2 files without a label, left out (test_images/x.png, test_images/y.png)"]
 
 
-def test_a_label_without_its_file_stops_the_preparation_and_is_listed(tmp_path):
+def test_a_label_without_its_file_stops_the_preparation_and_is_listed(tmp_path, capsys):
     source = write_eyepacs(tmp_path / "source", "folder", share=SHARE)
     gone = sorted((source / "train").iterdir())[:7]
     for path in gone:
@@ -74,17 +74,34 @@ def test_a_label_without_its_file_stops_the_preparation_and_is_listed(tmp_path):
     names = ", ".join(path.stem for path in gone)
     with pytest.raises(InputError, match=r"7 labelled images have no file: .*, …"):
         eyepacs.records(source)
-    with pytest.raises(InputError, match=r"7 labelled images have no file.*left_out\.csv"):
-        prepare("eyepacs", tmp_path / "out", size=16, source=source, workers=1)
-    rows = (tmp_path / "out" / "left_out.csv").read_text().splitlines()
+    arguments = [
+        "prepare",
+        "eyepacs",
+        "--source",
+        str(source),
+        "--out",
+        str(tmp_path / "out"),
+        "--size",
+        "16",
+        "-q",
+    ]
+    assert run(arguments) == 2
+    assert f"All are listed in {tmp_path / 'out.left_out.csv'}" in capsys.readouterr().err
+    rows = (tmp_path / "out.left_out.csv").read_text().splitlines()
     assert rows[0] == "name,reason"
     assert {row.split(",")[0] for row in rows[1:]} == {*names.split(", "), "train/stranger.jpeg"}
-    assert not (tmp_path / "out" / "dataset.json").exists()
-    survey, said = Survey(), []
+    assert not (tmp_path / "out").exists()
+    survey = Survey()
     assert len(eyepacs.records(source, survey=survey)) == 88 - 7
-    survey.settle(tmp_path / "out", "skip", said.append)
-    assert said[0].startswith("note: 7 labels without a file, left out (")
-    assert said[1] == "note: 1 file without a label, left out (train/stranger.jpeg)"
+    survey.check(tmp_path / "out", "skip")
+    assert survey.lines()[0].startswith("7 labels without a file, left out (")
+    assert survey.lines()[1] == "1 file without a label, left out (train/stranger.jpeg)"
+    for path in gone:
+        path.write_bytes(drawn("x.jpeg", 0))
+    assert run([*arguments, "--workers", "1"]) == 0
+    assert (
+        tmp_path / "out" / "left_out.csv"
+    ).read_text() == "name,reason\ntrain/stranger.jpeg,file without a label\n"
 
 
 def test_labels_of_another_data_set_are_seen_at_once(tmp_path):
@@ -164,10 +181,20 @@ def test_own_images_with_mapped_columns(tmp_path):
 
 def test_own_images_with_labels_know_no_grade(tmp_path):
     lines = ["image,referable", "a/1.jpg,0", "a/2.jpg,1", "b/1.jpg,1", "b/3.png,0"]
-    data = prepare(
-        "folder", tmp_path / "out", size=16, source=write_own(tmp_path / "in", lines), workers=1,
-        columns={"label": "referable"},
-    )  # fmt: skip
+    source = write_own(tmp_path / "in", lines)
+    command = [
+        "prepare",
+        "folder",
+        "--source",
+        str(source),
+        "--out",
+        str(tmp_path / "out"),
+        "--size",
+        "16",
+        "-q",
+    ]
+    assert run([*command, "--column", "label=referable", "--workers", "1"]) == 0
+    data = open_prepared(tmp_path / "out")
     assert data.label.tolist() == [0, 1, 1, 0]
     assert not data.graded
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
-from helpers import make_prepared
+from helpers import TINY, make_prepared
 from kaggle_layout import FELLOWS, GRADES, write_aptos, write_eyepacs
+from retinabench.config import load_run
 from retinabench.data import aptos, eyepacs
 from retinabench.data.archives import open_files
 from retinabench.data.divisions import TASKS, hold_out
@@ -18,6 +20,7 @@ from retinabench.data.records import join
 from retinabench.data.survey import make_records as from_lists
 from retinabench.data.tasks import SPLITS, load_task
 from retinabench.errors import InputError
+from retinabench.run import make_batches
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +190,19 @@ def test_labels_follow_the_task(tmp_path):
     assert (usual["shifted_test"].label == 1).all()
     assert (mild["train"].grade <= 1).all()
     assert set(mild["train"].label) == {0, 1}
+
+
+@pytest.mark.parametrize("task", ["severity_shift", "severity_shift_mild"])
+def test_training_and_validation_see_the_labels_of_the_task(tmp_path, task):
+    loaded = load_task(prepared(tmp_path), task)
+    run = load_run(None, TINY, data=str(tmp_path / "data"), task=task)
+    batches = make_batches(run, loaded, torch.device("cpu"))
+    positive = sum(int(labels.sum()) for _, labels in batches.epoch(0))
+    assert (
+        positive == loaded["train"].label.sum() == (loaded["train"].grade >= TASKS[task].referable_from).sum()
+    )
+    held = torch.cat([labels for _, labels in batches.held_out()])
+    assert np.array_equal(held.numpy(), loaded["validation"].label)
 
 
 def test_the_corrected_task_says_what_it_leaves_out(tmp_path):

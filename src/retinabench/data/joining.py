@@ -13,7 +13,7 @@ import numpy as np
 from retinabench.data.records import Prepared, Records, join, open_prepared
 from retinabench.errors import InputError
 
-RECIPE = ("recipe", "preprocess", "blur", "published")
+RECIPE = ("preprocess", "blur", "published")
 
 
 def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared:
@@ -49,6 +49,7 @@ def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared
         records=join([first.records, _as_shifted(second, first.records)]),
         shards=first.shards + second.shards,
         graded=first.graded and second.graded,
+        shifted=second.folder,
     )
 
 

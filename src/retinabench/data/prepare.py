@@ -57,9 +57,12 @@ def prepare(
         "source": str(source.resolve()) if source else None,
         **options,
     }
+    survey.check(out, "fail")
     _claim(out, settings)
     if not (out / "dataset.json").is_file():
-        survey.settle(out, "fail", progress.say)
+        survey.write(out / "left_out.csv")
+        for note in survey.lines():
+            progress.say(f"note: {note}")
         paths = [out / f"images-{k:05d}.npy" for k in range(-(-len(rows) // SHARD))]
         _make_shards(name, rows, paths, source, size, workers, progress)
         write_bytes(out / "records.parquet", rows.to_parquet())

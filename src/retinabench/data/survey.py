@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -52,25 +52,22 @@ class Survey:
         ]
         return [*self.notes, *counted]
 
-    def settle(self, out: Path, on_bad: str, say: Callable[[str], None]) -> None:
-        """Write `left_out.csv` into `out` and say what is in it.
+    def check(self, out: Path, on_bad: str) -> None:
+        """Raise `InputError` where a label has no file, unless `on_bad` is 'skip'; the list lies beside `out` then."""
+        if self.no_file and on_bad != "skip":
+            beside = out.with_name(f"{out.name}.left_out.csv")
+            self.write(beside)
+            raise missing_files(self.no_file, f"All are listed in {beside}.")
 
-        Raises `InputError` where a label has no file, unless `on_bad` is 'skip'.
-        """
+    def write(self, file: Path) -> None:
+        """Write all that is left out as CSV, name and reason; nothing where there is nothing."""
         rows = [(name, "label without a file") for name in self.no_file]
         rows += [(name, "file without a label") for name in self.no_label]
         rows += self.left_out
         if rows:
             sink = io.StringIO()
-            writer = csv.writer(sink, lineterminator="\n")
-            writer.writerows([("name", "reason"), *rows])
-            write_bytes(out / "left_out.csv", sink.getvalue().encode())
-        else:
-            (out / "left_out.csv").unlink(missing_ok=True)
-        if self.no_file and on_bad != "skip":
-            raise missing_files(self.no_file, f"All are listed in {out / 'left_out.csv'}.")
-        for line in self.lines():
-            say(f"note: {line}")
+            csv.writer(sink, lineterminator="\n").writerows([("name", "reason"), *rows])
+            write_bytes(file, sink.getvalue().encode())
 
 
 def missing_files(names: Sequence[str], hint: str = "") -> InputError:
