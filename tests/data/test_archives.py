@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from retinabench.data import archives
-from retinabench.data.archives import Chain, open_files, shared_files
+from retinabench.data.archives import open_files, shared_files
+from retinabench.data.chain import Chain
 from retinabench.errors import InputError
 
 CONTENT = {f"train/{k}_left.jpeg": os.urandom(3000 + k) for k in range(20)} | {"labels.csv": b"a,b\n1,2\n"}
@@ -165,3 +166,11 @@ def test_a_root_that_is_neither(tmp_path):
         open_files(tmp_path / "x.rar")
     with pytest.raises(InputError, match="does not exist"):
         open_files(tmp_path / "nowhere")
+
+
+def test_linked_folders_are_read_and_a_circle_ends(tmp_path):
+    write_folder(tmp_path / "disk")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "train").symlink_to(tmp_path / "disk" / "train")
+    (tmp_path / "here" / "up").symlink_to(tmp_path / "here")
+    assert open_files(tmp_path / "here").names() == sorted(name for name in CONTENT if "/" in name)

@@ -6,19 +6,18 @@ that one photograph costs the central directory (once) and its own bytes.
 
 from __future__ import annotations
 
-import bisect
 import io
 import os
 import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
+from retinabench.data.chain import Chain, Segment
 from retinabench.errors import InputError
 
 LARGEST_FILE = 1 << 29  # bytes; the largest photograph or label file is a hundredth of this
@@ -26,55 +25,6 @@ AHEAD = 1 << 15  # bytes that are read at once, at least
 LARGEST_INNER = 1 << 26  # bytes of a compressed zip inside a zip that is held in memory
 PART = re.compile(r"(?P<whole>.+\.zip)(?:\.(?P<number>\d{3}))?", re.IGNORECASE)
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, OSError, RuntimeError, ValueError)
-
-Segment = tuple[Path | BinaryIO, int, int]  # a file or a seekable stream, first byte, number of bytes
-
-
-class Chain(io.RawIOBase):
-    """Pieces of files and of other streams as one seekable stream."""
-
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        self._segments = [segment for segment in segments if segment[2]]
-        self._starts = [0]
-        for _, _, length in self._segments:
-            self._starts.append(self._starts[-1] + length)
-        self._position = 0
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """Yes."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move without reading."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._starts[-1]}[whence]
-        if base + offset < 0:
-            raise OSError(f"seek to {base + offset}")
-        self._position = base + offset
-        return self._position
-
-    def readinto(self, buffer: object) -> int:
-        """Read up to the end of one segment; a buffered reader on top asks again."""
-        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
-        if self._position >= self._starts[-1]:
-            return 0
-        k = bisect.bisect_right(self._starts, self._position) - 1
-        place, first, length = self._segments[k]
-        inside = self._position - self._starts[k]
-        # Files are opened for every read: nothing stays open, and processes share no position.
-        with open(place, "rb", buffering=0) if isinstance(place, Path) else nullcontext(place) as stream:
-            stream.seek(first + inside)
-            data = stream.read(min(len(view), length - inside))
-        view[: len(data)] = data
-        self._position += len(data)
-        return len(data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +145,12 @@ def shared_files(root: Path) -> Files:
 
 
 def _walk(root: Path) -> Iterator[str]:
-    for folder, below, names in os.walk(root):
+    seen = set()  # linked folders count, but a link may lead back up
+    for folder, below, names in os.walk(root, followlinks=True):
+        if (real := os.path.realpath(folder)) in seen:
+            below.clear()
+            continue
+        seen.add(real)
         below[:] = sorted(name for name in below if not _hidden(name))
         place = PurePosixPath(Path(folder).relative_to(root).as_posix())
         yield from (str(place / name) for name in names if not _hidden(name))
