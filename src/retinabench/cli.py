@@ -188,6 +188,24 @@ def train(
     print(execute(run, out, Engine(device, workers, _progress(quiet))) / "predictions.parquet")
 
 
+@app.command(
+    epilog="Example: retinabench predict runs/map-resnet18-seed-0-1f2e3d4c5b6a --data data/idrid --out idrid.parquet"
+)
+def predict(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    data: Annotated[Path, typer.Option("--data", help="Prepared folder, to test on as the shifted domain.")],
+    out: Annotated[Path, typer.Option("--out", help="Predictions file to write: .parquet, .csv or .npz.")],
+    device: Device = "auto",
+    workers: Annotated[int, typer.Option("--workers", min=0, help="Processes that read ahead.")] = 0,
+    quiet: Silent = False,
+) -> None:
+    """Test a trained run on another data set, without training again."""
+    from retinabench.elsewhere import predict_elsewhere
+    from retinabench.run import Engine
+
+    print(predict_elsewhere(folder, data, out, Engine(device, workers, _progress(quiet))))
+
+
 @app.command(epilog="Example: retinabench score predictions.csv --json scores.json")
 def score(
     files: Annotated[list[Path], typer.Argument(help="Predictions: Parquet, CSV or NPZ, or run folders.")],

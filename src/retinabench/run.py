@@ -73,7 +73,7 @@ def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:
             for m in ensemble.member_runs(run)
         ]
         _claim(folder, run, task, engine)
-        predictions = replace(ensemble.pool(members), metadata=_metadata(run, task, members=len(members)))
+        predictions = replace(ensemble.pool(members), metadata=metadata(run, task, members=len(members)))
     else:
         _claim(folder, run, task, engine)
         predictions = _train_and_predict(run, task, folder, engine)
@@ -192,11 +192,12 @@ def predict(
         patient_id=part.patient_id,
         domain=part.domain,
         split=part.split,
-        metadata=_metadata(run, task, members=1),
+        metadata=metadata(run, task, members=1),
     )
 
 
-def _metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
+def metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
+    """Return what the predictions file says of its origin."""
     return {
         "method": run.method.name,
         "title": title(run.method),
