@@ -74,7 +74,7 @@ def write_aptos(folder: Path, form: str = "none", seed: int = 0, rows: int = 3_6
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng([seed, 1])
     grades = random.permutation(np.repeat(np.arange(5), APTOS))[:rows].tolist()
-    names = [f"{number:012x}" for number in random.permutation(16**6)[:rows].tolist()]
+    names = [f"{number:012x}" for number in random.choice(16**6, rows, replace=False).tolist()]
     lines = [f"{name},{grade}" for name, grade in zip(names, grades, strict=True)]
     (folder / "train.csv").write_text("\n".join(["id_code,diagnosis", *lines, ""]))
     pictures = [(f"train_images/{name}.png", grade) for name, grade in zip(names, grades, strict=True)]
