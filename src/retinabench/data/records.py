@@ -14,6 +14,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -125,15 +126,17 @@ class Prepared:
     def images(self, rows: NDArray[np.intp] | Sequence[int]) -> NDArray[np.uint8]:
         """Return pictures (len(rows), size, size, 3) in the given order."""
         rows = np.asarray(rows, dtype=np.intp)
-        ends = np.cumsum(
-            [len(shard) for shard in self.shards]
-        )  # joined folders have shards of unequal length
-        of_row = np.searchsorted(ends, rows, side="right")
+        shards = np.searchsorted(self.starts, rows, side="right") - 1
         out = np.empty((len(rows), self.size, self.size, 3), np.uint8)
-        for shard in np.unique(of_row):
-            mine = np.flatnonzero(of_row == shard)
-            out[mine] = self.shards[shard][rows[mine] - (ends[shard] - len(self.shards[shard]))]
+        for shard in np.unique(shards):
+            mine = np.flatnonzero(shards == shard)
+            out[mine] = self.shards[shard][rows[mine] - self.starts[shard]]
         return out
+
+    @cached_property
+    def starts(self) -> NDArray[np.intp]:
+        """(shards,) the row with which each shard begins."""
+        return np.cumsum([0, *(len(shard) for shard in self.shards[:-1])])
 
     def image(self, image_id: str) -> NDArray[np.uint8] | None:
         """Return the picture of one image id (size, size, 3), or None where there is none."""
