@@ -31,7 +31,7 @@ def test_a_held_out_validation_split_is_called_validation(tmp_path):
 @pytest.mark.parametrize(
     ("parts", "task", "says"),
     [
-        ((("in_domain", "train", 40),), "in_domain", "'test'"),
+        ((("in_domain", "train", 4),), "in_domain", "'validation'"),
         ((("in_domain", "test", 40),), "in_domain", "'train'"),
         ((("in_domain", "train", 40), ("in_domain", "test", 40)), "country_shift", "in_domain"),
     ],

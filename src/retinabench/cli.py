@@ -100,13 +100,19 @@ def demo(
     run_demo(out, seed=seed, workers=workers, progress=_progress(quiet))
 
 
-@app.command(epilog="Example: retinabench prepare idrid --source ~/idrid --out data/idrid --size 128")
+@app.command(epilog="Example: retinabench prepare aptos --source ~/aptos.zip --out data/aptos --size 512")
 def prepare(
-    dataset: Annotated[str, typer.Argument(help="synthetic or idrid.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(help="synthetic, eyepacs, aptos, idrid, messidor, retinamnist or folder (your own)."),
+    ],
     out: Out,
     source: Annotated[
-        Path | None, typer.Option("--source", help="Folder of the data set as downloaded.")
+        Path | None, typer.Option("--source", help="The data set as downloaded: folder or zip.")
     ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch what needs no login into --source, or say what to do.")
+    ] = False,
     size: Annotated[int, typer.Option("--size", help="Side of the square pictures, in pixels.")] = 64,
     images: Annotated[
         int | None, typer.Option("--images", help="synthetic only: training images to draw.")
@@ -128,22 +134,32 @@ def prepare(
         Literal["fail", "skip"],
         typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
     ] = "fail",
+    split: Annotated[
+        str | None, typer.Option("--split", help="Put all images into this split, not the published ones.")
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option("--labels", help="folder only: the CSV with the labels, below --source.")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column", help="folder only: ROLE=NAME; image, grade, label, patient, eye, split, domain."
+        ),
+    ] = None,
     workers: Workers = None,
     quiet: Silent = False,
 ) -> None:
     """Read or draw a data set once, into a folder from which training is fast."""
-    from retinabench.data import find_dataset
     from retinabench.data.images import Recipe
+    from retinabench.data.options import dataset_options, download_source
     from retinabench.data.prepare import prepare as prepare_data
 
-    find_dataset(dataset)
+    options = dataset_options(
+        dataset, source, images=images, seed=seed, split=split, labels=labels, column=column
+    )
     recipe = Recipe(size, preprocess, blur, published)
-    options = {key: value for key, value in {"images": images, "seed": seed}.items() if value is not None}
-    if dataset != "synthetic":
-        if options:
-            raise InputError(f"--{next(iter(options))} is for synthetic data only", cure="Leave it out.")
-        if source is None:
-            raise InputError(f"{dataset} is read from a folder", cure="Name it with --source DIR.")
+    if download:
+        download_source(dataset, source, size, _progress(quiet))
     data = prepare_data(
         dataset,
         out,
@@ -162,13 +178,18 @@ def prepare(
 )
 def train(
     data: Annotated[Path, typer.Option("--data", help="Prepared folder.")],
+    shifted: Annotated[
+        Path | None, typer.Option("--shifted", help="Another one, to test on as the shifted domain.")
+    ] = None,
     out: Out = Path("runs"),
     config: Annotated[
         str | None,
         typer.Option("--config", help="TOML file, or a preset such as demo/map; holds differences."),
     ] = None,
     overrides: Annotated[list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2.")] = None,
-    task: Annotated[str | None, typer.Option("--task", help="country_shift or in_domain.")] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="country_shift, severity_shift, in_domain, hold_out_2019, …")
+    ] = None,
     method: Annotated[str | None, typer.Option("--method", help="map, dropout or ensemble.")] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Seed of weights, order and noise.")
@@ -184,8 +205,28 @@ def train(
     words = list(overrides or ())
     if method is not None:
         words.insert(0, f'method.name="{method}"')
-    run = load_run(config, words, data=str(data), task=task, seed=seed)
+    run = load_run(
+        config, words, data=str(data), shifted=None if shifted is None else str(shifted), task=task, seed=seed
+    )
     print(execute(run, out, Engine(device, workers, _progress(quiet))) / "predictions.parquet")
+
+
+@app.command(
+    epilog="Example: retinabench predict runs/map-resnet18-seed-0-1f2e3d4c5b6a --data data/idrid --out idrid.parquet"
+)
+def predict(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    data: Annotated[Path, typer.Option("--data", help="Prepared folder, to test on as the shifted domain.")],
+    out: Annotated[Path, typer.Option("--out", help="Predictions file to write: .parquet, .csv or .npz.")],
+    device: Device = "auto",
+    workers: Annotated[int, typer.Option("--workers", min=0, help="Processes that read ahead.")] = 0,
+    quiet: Silent = False,
+) -> None:
+    """Test a trained run on another data set, without training again."""
+    from retinabench.elsewhere import predict_elsewhere
+    from retinabench.run import Engine
+
+    print(predict_elsewhere(folder, data, out, Engine(device, workers, _progress(quiet))))
 
 
 @app.command(epilog="Example: retinabench score predictions.csv --json scores.json")
@@ -273,6 +314,9 @@ def report(
     ],
     out: Out = Path("report"),
     data: Annotated[Path | None, typer.Option("--data", help="Prepared folder, for example images.")] = None,
+    shifted: Annotated[
+        Path | None, typer.Option("--shifted", help="The other one, as `train` had it.")
+    ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Headline of the page.")] = None,
     rules: RulesOption = "corrected",
     bootstrap: Bootstrap = 1000,
@@ -282,7 +326,7 @@ def report(
     """Write one self-contained page with tables and figures about one or more models."""
     from retinabench.commands import report_files
 
-    print(report_files(files, out, data, title, rules, bootstrap, seed, _progress(quiet)))
+    print(report_files(files, out, data, title, rules, bootstrap, seed, _progress(quiet), shifted))
 
 
 @app.command(epilog="Example: retinabench inspect runs/map-resnet18-seed-0-1f2e3d4c5b6a")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from retinabench.data.records import Prepared, open_prepared
+from retinabench.data.joining import open_data
 from retinabench.errors import InputError
 from retinabench.formats import read_predictions
 from retinabench.predictions import Predictions
@@ -121,16 +121,19 @@ def report_files(
     bootstrap: int,
     seed: int,
     progress: Progress = QUIET,
+    shifted: Path | None = None,
 ) -> Path:
     """Write a report about files; seeds of one method and configuration stand together."""
     from retinabench.report.page import write_report
 
+    if shifted is not None and data is None:
+        raise InputError("--shifted needs --data", cure="Name the folders as `train` had them.")
     files = find_files(paths)
     predictions = [read_predictions(file) for file in files]
     entries: dict[str, list[Predictions]] = {}
     for name, one in zip(_names(files, predictions), predictions, strict=True):
         entries.setdefault(name, []).append(one)
-    pictures: Prepared | None = open_prepared(data) if data is not None else None
+    pictures = open_data(data, shifted) if data is not None else None
     extra = {"title": title} if title else {}
     with progress.track("Report", 100, unit="%") as advance:
         return write_report(

@@ -152,9 +152,13 @@ AnyMethod = Annotated[SerializeAsAny[Method], BeforeValidator(method_config)]
 
 
 class Run(Frozen):
-    """One training: task, data, model, method, optimiser and seed."""
+    """One training: task, data, model, method, optimiser and seed.
+
+    shifted: a second prepared folder, whose images are the shifted sets.
+    """
 
     data: str
+    shifted: str | None = None
     task: str = "country_shift"
     model: Model = Model()
     method: AnyMethod = Field(default_factory=lambda: method_config("map"))
@@ -163,7 +167,8 @@ class Run(Frozen):
 
     def identity(self, fingerprint: str) -> str:
         """Return the canonical JSON of all that decides the numbers; `fingerprint` stands for the data."""
-        content = self.model_dump(mode="json") | {"data": fingerprint, "protocol": PROTOCOL}
+        content = self.model_dump(mode="json", exclude={"shifted"})  # the fingerprint holds it
+        content |= {"data": fingerprint, "protocol": PROTOCOL}
         return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
     def setting(self, fingerprint: str) -> str:

@@ -71,7 +71,7 @@ def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:
     """Compute `run` below `out`, or continue it, or find it done; return its folder."""
     if not distributed.join(engine.torch_device()).leads:
         engine = replace(engine, progress=QUIET)
-    task = load_task(run.data, run.task)
+    task = load_task(run.data, run.task, run.shifted)
     folder = run_folder(run, out, task)
     if (folder / "done").is_file():
         engine.progress.say(f"{title(run.method)}, seed {run.seed}: done before")
@@ -84,8 +84,8 @@ def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:
         ]
         _claim(folder, run, task, engine)
         combined = method.combine(members)
-        metadata = _metadata(run, task, members=combined.metadata["members"])
-        predictions = replace(combined, metadata=metadata)
+        about = metadata(run, task, members=combined.metadata["members"])
+        predictions = replace(combined, metadata=about)
     else:
         _claim(folder, run, task, engine)
         predictions = _train_and_predict(run, task, folder, engine)
@@ -215,15 +215,16 @@ def predict(
         image_id=part.image_id,
         label=part.label,
         probs=np.concatenate(probs),
-        grade=part.grade,
+        grade=getattr(part, "grade", None),
         patient_id=part.patient_id,
         domain=part.domain,
         split=part.split,
-        metadata=_metadata(run, task, members=1),
+        metadata=metadata(run, task, members=1),
     )
 
 
-def _metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
+def metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
+    """Return what the predictions file says of its origin."""
     return {
         "method": run.method.name,
         "title": title(run.method),

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from retinabench.data import idrid
-from retinabench.data.tasks import in_domain
+from retinabench.data.divisions import in_domain
 from retinabench.errors import InputError
 
 TRAIN, TEST = (134, 20, 136, 74, 49), (34, 5, 32, 19, 13)
@@ -55,14 +55,14 @@ def test_mistakes_are_named(official, tmp_path):
     file = next(official.rglob("*Training Labels.csv"))
     good = file.read_text()
     file.write_text(good.replace("IDRiD_002,2", "IDRiD_002,7"))
-    with pytest.raises(InputError, match=r"row 2, column 'grade': is '7'"):
+    with pytest.raises(InputError, match=r"row 2, column 'Retinopathy grade': is '7'"):
         idrid.records(official)
     file.write_text(good)
     next(official.rglob("a. Training Set/IDRiD_003.jpg")).unlink()
-    with pytest.raises(InputError, match=r"row 3.*IDRiD_003.jpg is missing"):
+    with pytest.raises(InputError, match=r"1 labelled image has no file: IDRiD_003_train"):
         idrid.records(official)
     shutil.rmtree(official / "B. Disease Grading" / "2. Groundtruths")
     with pytest.raises(InputError, match="Groundtruths"):
         idrid.records(official)
-    with pytest.raises(InputError, match="not a folder"):
+    with pytest.raises(InputError, match="does not exist"):
         idrid.records(tmp_path / "nowhere")

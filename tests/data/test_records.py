@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from retinabench.data.records import Prepared, Records, join
-from retinabench.data.tasks import TASKS, hold_out, load_task
+from retinabench.data.records import Prepared, Records
 from retinabench.errors import InputError
 
 
@@ -40,53 +39,6 @@ def test_records_refuse_bad_rows(change):
 def test_referable_is_moderate_or_worse():
     records = make_records()
     assert np.array_equal(records.label, records.grade >= 2)
-
-
-def test_hold_out_keeps_patients_together_and_grades_in_proportion():
-    records = make_records(2000)
-    rest, held = hold_out(records, np.arange(2000))
-    assert sorted([*rest, *held]) == list(range(2000))
-    assert not set(records.patient_id[rest]) & set(records.patient_id[held])
-    assert abs(len(held) / 2000 - 0.2) < 0.02
-    # Stratified by each patient's worst grade: every grade gives its fifth, give or take rounding.
-    worst = np.maximum(records.grade[::2], records.grade[1::2])
-    held_patients = np.unique(held // 2)
-    for grade in range(5):
-        of_grade = (worst == grade).sum()
-        assert abs((worst[held_patients] == grade).sum() - of_grade / 5) <= 2
-
-
-def test_hold_out_does_not_depend_on_the_order_of_rows():
-    records = make_records(400)
-    mixed = np.random.default_rng(1).permutation(400)
-    assert set(hold_out(records, np.arange(400))[1]) == set(hold_out(records, mixed)[1])
-
-
-def test_country_shift_never_trains_or_selects_on_the_shifted_domain():
-    parts = [
-        make_records(200, split="train", prefix="a"),
-        make_records(40, split="validation", prefix="b"),
-        make_records(40, split="test", prefix="c"),
-        make_records(20, "shifted", "validation", "d"),
-        make_records(30, "shifted", "test", "e"),
-    ]
-    records = join(parts)
-    splits = TASKS["country_shift"](records)
-    assert {name: len(rows) for name, rows in splits.items()} == {
-        "train": 200, "validation": 40, "test": 40, "shifted_validation": 20, "shifted_test": 30,
-    }  # fmt: skip
-    assert set(records.domain[splits["train"]]) == {"in_domain"}
-    assert set(records.domain[splits["shifted_test"]]) == {"shifted"}
-
-
-def test_country_shift_without_shifted_images_says_what_to_use():
-    with pytest.raises(InputError, match="in_domain"):
-        TASKS["country_shift"](make_records())
-
-
-def test_an_unknown_task_names_the_nearest(tmp_path):
-    with pytest.raises(InputError, match="Did you mean 'country_shift'"):
-        load_task(tmp_path, "contry_shift")
 
 
 def test_pictures_come_back_in_the_order_asked_for(tmp_path):

@@ -1,4 +1,4 @@
-"""Data sets and tasks: two literal dicts. A new data set is one file and one line in `DATASETS`."""
+"""Data sets: a literal dict. A new one is one file and one line in `DATASETS`."""
 
 from __future__ import annotations
 
@@ -9,32 +9,44 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.data import drawn, idrid
+from retinabench.data import aptos, drawn, eyepacs, folder, idrid, messidor, retinamnist
+from retinabench.data.archives import shared_files
+from retinabench.data.download import Remote
 from retinabench.data.images import Recipe, picture
 from retinabench.data.records import Records
 from retinabench.errors import InputError, nearest
 
 
+def _photograph(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
+    """Read one photograph below `root`, from a folder or an archive."""
+    files = shared_files(root or Path())
+    return picture(files.read(source), recipe, files.where(source))
+
+
 @dataclass(frozen=True)
 class Dataset:
-    """How a data set is read: its rows, and one picture (size, size, 3) by its `source`."""
+    """How a data set is read: its rows, one picture (size, size, 3) by its `source`, and where its files come from.
+
+    records: (source, survey=…, **options) -> Records. steps: how to get the files by hand. remote: the file that can be
+    downloaded without a login, for a picture size.
+    """
 
     records: Callable[..., Records]
-    read: Callable[[str, Path | None, Recipe], NDArray[np.uint8]]
-
-
-def _photograph(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
-    path = (root or Path()) / source
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError("does not exist", file=path) from None
-    return picture(data, recipe, str(path))
+    steps: str
+    read: Callable[[str, Path | None, Recipe], NDArray[np.uint8]] = _photograph
+    remote: Callable[[int], Remote] | None = None
 
 
 DATASETS: dict[str, Dataset] = {
-    "synthetic": Dataset(drawn.records, drawn.read),
-    "idrid": Dataset(idrid.records, _photograph),
+    "synthetic": Dataset(drawn.records, drawn.STEPS, read=drawn.read),
+    "eyepacs": Dataset(eyepacs.records, eyepacs.STEPS, remote=lambda size: eyepacs.SOLUTION),
+    "aptos": Dataset(aptos.records, aptos.STEPS),
+    "idrid": Dataset(idrid.records, idrid.STEPS),
+    "messidor": Dataset(messidor.records, messidor.STEPS),
+    "retinamnist": Dataset(
+        retinamnist.records, retinamnist.STEPS, read=retinamnist.read, remote=retinamnist.remote
+    ),
+    "folder": Dataset(folder.records, folder.STEPS),
 }
 
 

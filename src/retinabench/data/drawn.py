@@ -16,8 +16,10 @@ from PIL import Image
 from retinabench.data import synthetic
 from retinabench.data.images import Recipe, preprocess
 from retinabench.data.records import Records, join
+from retinabench.data.survey import Survey
 from retinabench.errors import InputError
 
+STEPS = "They are drawn: retinabench prepare synthetic --out data/synthetic"
 PARTS = (
     ("in_domain", "train", 1.0),
     ("in_domain", "validation", 1 / 4),
@@ -27,8 +29,12 @@ PARTS = (
 )
 
 
-def records(source: Path | None, images: int = 3200, seed: int = 0) -> Records:
+def records(
+    source: Path | None, images: int = 3200, seed: int = 0, *, survey: Survey | None = None
+) -> Records:
     """Lay out a study of `images` training pictures and its other splits; nothing is drawn yet.
+
+    The survey stays empty: no label is without a picture.
 
     Raises `InputError` where `images` is too small to fill every split.
     """

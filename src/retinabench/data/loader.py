@@ -106,7 +106,7 @@ class _Pictures(Dataset[tuple[Tensor, Tensor]]):
     data: Prepared
 
     def __getitem__(self, rows: NDArray[np.intp]) -> tuple[Tensor, Tensor]:
-        labels = self.data.records.label[rows].astype(np.float32)
+        labels = self.data.label[rows].astype(np.float32)
         return torch.from_numpy(self.data.images(rows)), torch.from_numpy(labels)
 
 

@@ -23,6 +23,7 @@ from retinabench.data.files import SCHEMA, bad_csv, bad_rows, source_sha256, to_
 from retinabench.data.images import Recipe
 from retinabench.data.records import FORMAT, Prepared, Records, fingerprint, open_prepared
 from retinabench.data.shards import Shard, is_made, plan, read_files, sweep_files
+from retinabench.data.survey import Survey
 from retinabench.data.workers import make_shards
 from retinabench.errors import InputError, WorkError
 from retinabench.progress import QUIET, Progress
@@ -48,18 +49,23 @@ def prepare(
 
     Raises `InputError` where the source is bad or `out` holds another data set, `WorkError` where the disk is full.
     """
-    rows = find_dataset(name).records(source, **options)
+    survey = Survey()
+    rows = find_dataset(name).records(source, survey=survey, **options)
     settings = {
         "dataset": name,
         **asdict(recipe),
         "format": FORMAT,
         "source": str(source.resolve()) if source else None,
         "label_table": _digest(rows),
-        **{key: value if isinstance(value, int | float) else str(value) for key, value in options.items()},
+        **{key: str(value) if isinstance(value, Path) else value for key, value in options.items()},
     }
+    survey.check(out, on_bad)
     _claim(out, settings)
     sweep(out)
     if not (out / "dataset.json").is_file():
+        survey.write(out / "left_out.csv")
+        for note in survey.lines():
+            progress.say(f"note: {note}")
         shards = plan(name, rows, source, recipe, out)
         _make(shards, f"Preparing {name} at {recipe.size} px", workers, progress)
         _finish(out, rows, shards, settings, on_bad)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -101,7 +101,11 @@ def join(parts: Sequence[Records]) -> Records:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A prepared folder, opened: its records and, memory-mapped, its pictures."""
+    """A prepared folder, opened: its records and, memory-mapped, its pictures.
+
+    graded: False where only 0/1 labels are known and `records.grade` holds the stand-ins 0 and 2. referable_from: the
+    lowest grade with label 1, which the task decides. shifted: the folder that is joined to this one (`joining.py`).
+    """
 
     folder: Path
     name: str
@@ -109,6 +113,18 @@ class Prepared:
     fingerprint: str
     records: Records
     shards: tuple[NDArray[np.uint8], ...]
+    graded: bool = True
+    referable_from: int = 2
+    shifted: Path | None = None
+
+    def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[Path, Path | None, int]]:
+        """Travel to another process as paths: the pictures themselves would be copied, all of them."""
+        return _reopen, (self.folder, self.shifted, self.referable_from)
+
+    @property
+    def label(self) -> NDArray[np.int8]:
+        """(N,) 1 = referable: a grade of at least `referable_from`."""
+        return (self.records.grade >= self.referable_from).astype(np.int8)
 
     def images(self, rows: NDArray[np.intp] | Sequence[int]) -> NDArray[np.uint8]:
         """Return pictures (len(rows), size, size, 3) in the given order."""
@@ -171,7 +187,15 @@ def open_prepared(folder: str | Path) -> Prepared:
         ) from None
     if sum(len(shard) for shard in shards) != len(records):
         raise InputError("is damaged (pictures and records differ in number)", file=folder)
-    return Prepared(folder, about["name"], about["size"], about["fingerprint"], records, shards)
+    # `folder` notes there which columns it was told to read.
+    graded = "label" not in about.get("settings", {}).get("columns", {})
+    return Prepared(folder, about["name"], about["size"], about["fingerprint"], records, shards, graded)
+
+
+def _reopen(folder: Path, shifted: Path | None, referable_from: int) -> Prepared:
+    from retinabench.data.joining import open_data
+
+    return replace(open_data(folder, shifted), referable_from=referable_from)
 
 
 def fingerprint(records: Records, shards: Sequence[Path]) -> str:

@@ -1,21 +1,21 @@
-"""Tasks: which rows of a data set train, validate and test. A new task is one function and one line in `TASKS`."""
+"""A task over prepared data: rows that train, validate and test, with labels and pictures. `divisions.py` divides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.data.records import Prepared, Records, open_prepared
+from retinabench.data.divisions import TASKS, Division, Rows, Splits
+from retinabench.data.joining import open_data
+from retinabench.data.records import Prepared, Records
 from retinabench.errors import InputError, nearest
 
-Rows = NDArray[np.intp]
 SPLITS = ("train", "validation", "shifted_validation", "test", "shifted_test")
-HOLD_OUT = 0.2  # of the training patients, where a data set has no validation split of its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +29,10 @@ class Part:
     batch_size: int = 64
 
     def __getattr__(self, column: str) -> NDArray[Any]:
-        """Return image_id, label, grade or patient_id."""
-        if column not in ("image_id", "label", "grade", "patient_id"):
+        """Return image_id, label, patient_id, or grade where grades are known."""
+        if column == "label":
+            return self.data.label[self.rows]
+        if column not in ("image_id", "patient_id") and not (column == "grade" and self.data.graded):
             raise AttributeError(column)
         return np.asarray(getattr(self.data.records, column)[self.rows])
 
@@ -52,7 +54,7 @@ class Task:
 
     name: str
     data: Prepared
-    splits: dict[str, Rows]
+    splits: Splits
     notes: tuple[str, ...]
 
     @property
@@ -78,78 +80,67 @@ class Task:
         )
 
 
-def load_task(folder: str | Path, name: str = "country_shift") -> Task:
-    """Open a prepared folder and divide it for the task `name`.
+def load_task(folder: str | Path, name: str = "country_shift", shifted: str | Path | None = None) -> Task:
+    """Open a prepared folder, join the data of a second one as the shifted domain, and divide for the task `name`.
 
-    Raises `InputError` where the folder or the name is unknown or a needed split is empty.
+    Raises `InputError` where a folder or the name is unknown, a needed split is empty, or the task has no use for
+    `shifted`.
     """
     if name not in TASKS:
         raise InputError(f"unknown task '{name}'", cure=nearest(name, TASKS))
-    data = open_prepared(folder)
-    splits = {split: rows for split, rows in TASKS[name](data.records).items() if rows.size}
+    division = TASKS[name]
+    data = replace(open_data(folder, shifted), referable_from=division.referable_from)
+    if division.by_grade and not data.graded:
+        raise InputError(f"holds labels without grades, and '{name}' divides by grade", file=folder)
+    splits = {split: rows for split, rows in division.divide(data.records).items() if rows.size}
+    _check(name, data, splits, folder, shifted)
+    return Task(name, data, splits, tuple(_notes(division, data, splits)))
+
+
+def _check(name: str, data: Prepared, splits: Splits, folder: str | Path, shifted: str | Path | None) -> None:
     for needed in ("train", "validation", "test"):
         if needed not in splits:
             raise InputError(f"the task '{name}' finds no images for its split '{needed}'", file=folder)
     for split in ("train", "validation"):
-        if len(np.unique(data.records.label[splits[split]])) < 2:
+        if len(np.unique(data.label[splits[split]])) < 2:
             raise InputError(f"the split '{split}' of '{name}' holds one class only", file=folder)
-    return Task(name, data, splits, tuple(_leaks(data.records, splits)))
-
-
-def country_shift(records: Records) -> dict[str, Rows]:
-    """Train and validate on one population; test on it and on another country's cameras (domain 'shifted')."""
-    splits = in_domain(records)
-    for split in ("validation", "test"):
-        splits[f"shifted_{split}"] = np.flatnonzero((records.domain == "shifted") & (records.split == split))
-    if splits["shifted_test"].size == 0:
+    used = np.concatenate(list(splits.values()))
+    if shifted is not None and not (data.records.domain[used] == "shifted").any():
         raise InputError(
-            "country_shift needs test images of the domain 'shifted'", cure="Use the task 'in_domain'."
+            f"the task '{name}' uses none of its images",
+            file=shifted,
+            cure="Leave --shifted out, or use the task 'country_shift'; it takes splits 'validation' and 'test'.",
         )
-    return splits
 
 
-def in_domain(records: Records) -> dict[str, Rows]:
-    """Train, validate and test on one population, by the data set's own split.
-
-    A data set without a validation split gives a fifth of its training patients, stratified by grade.
-    """
-    mine = records.domain == "in_domain"
-    train, validation, test = (
-        np.flatnonzero(mine & (records.split == split)) for split in ("train", "validation", "test")
-    )
-    if validation.size == 0:
-        train, validation = hold_out(records, train)
-    return {"train": train, "validation": validation, "test": test}
-
-
-def hold_out(records: Records, rows: Rows, share: float = HOLD_OUT) -> tuple[Rows, Rows]:
-    """Divide `rows` by patient into (rest, held out): every 1/share-th patient within each worst grade.
-
-    A pure function of the records: no random numbers. Patients are ordered by id within their worst grade, so that
-    every grade gives its share.
-    """
-    patients, of_row = np.unique(records.patient_id[rows], return_inverse=True)
-    worst = np.zeros(len(patients), np.int64)
-    np.maximum.at(worst, of_row, records.grade[rows].astype(np.int64))
-    order = np.lexsort((patients, worst))
-    out = np.zeros(len(patients), bool)
-    step = round(1 / share)
-    out[order[step // 2 :: step]] = True
-    return rows[~out[of_row]], rows[out[of_row]]
-
-
-def _leaks(records: Records, splits: dict[str, Rows]) -> list[str]:
-    """Say aloud where a patient stands on both sides of a split."""
+def _notes(division: Division, data: Prepared, splits: Splits) -> Iterator[str]:
+    """Say aloud what was left out or held out, where a patient stands on both sides, and other counts than published."""
+    records = data.records
+    if division.repairs is not None:
+        for split, rows in division.repairs(records).items():
+            if fewer := len(rows) - len(splits.get(split, ())):
+                yield (
+                    f"{fewer:,} of {len(rows):,} images of the split '{split}' are left out, since their patients stand "
+                    "in 'train'; the task ending in _published keeps them"
+                )
+    for split, rows in splits.items():
+        own = records.split[rows] == "train"
+        if split != "train" and own.any():
+            yield f"{own.sum():,} images of the split '{split}' come from the data set's own training split"
     train = np.unique(records.patient_id[splits["train"]])
-    notes = []
     for split, rows in splits.items():
         shared = np.intersect1d(train, records.patient_id[rows]).size if split != "train" else 0
         if shared:
-            notes.append(f"{shared} patient{'s' * (shared > 1)} of the split '{split}' also stand in 'train'")
-    return notes
-
-
-TASKS: dict[str, Callable[[Records], dict[str, Rows]]] = {
-    "country_shift": country_shift,
-    "in_domain": in_domain,
-}
+            yield f"{shared:,} patient{'s' * (shared > 1)} of the split '{split}' also stand in 'train'"
+    unused = int(((records.domain == "shifted") & (records.split == "train")).sum())
+    if unused:
+        yield (
+            f"{unused:,} shifted images are the training split of their data set and not used; prepare it with "
+            "--split test to test on all"
+        )
+    if division.published is not None and data.name.partition("+")[0] == "eyepacs":
+        for split, number in zip(SPLITS, division.published, strict=True):
+            found = len(splits.get(split, ()))
+            whole = data.name == "eyepacs+aptos" or not (split.startswith("shifted") and "+" in data.name)
+            if whole and found != number:
+                yield f"the split '{split}' holds {found:,} images; the complete data set gives {number:,}"

@@ -1,0 +1,176 @@
+"""Folders and archives must look the same from above; bad archives are named."""
+
+import io
+import os
+import zipfile
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from retinabench.data import archives
+from retinabench.data.archives import open_files, shared_files
+from retinabench.data.chain import Chain
+from retinabench.errors import InputError
+
+CONTENT = {f"train/{k}_left.jpeg": os.urandom(3000 + k) for k in range(20)} | {"labels.csv": b"a,b\n1,2\n"}
+
+
+def zipped(content, compression=zipfile.ZIP_STORED):
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", compression) as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+    return sink.getvalue()
+
+
+def write_folder(root):
+    for name, data in CONTENT.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    (root / ".DS_Store").write_bytes(b"x")
+    return root
+
+
+def write_zip(root):
+    content = CONTENT | {"__MACOSX/._labels.csv": b"x", "train/": b""}
+    (root / "all.zip").write_bytes(zipped(content, zipfile.ZIP_DEFLATED))
+    return root / "all.zip"
+
+
+def write_parts(root, pieces=5):
+    data = zipped(CONTENT)
+    for k, piece in enumerate(np.array_split(np.frombuffer(data, np.uint8), pieces), start=1):
+        (root / f"train.zip.{k:03d}").write_bytes(piece.tobytes())
+    return root
+
+
+def write_nested(root):
+    """A zip that holds another zip in parts, and a compressed zip of the labels."""
+    data = zipped({name: value for name, value in CONTENT.items() if name != "labels.csv"})
+    inner = {"train.zip.001": data[:20_000], "train.zip.002": data[20_000:]}
+    inner["labels.csv.zip"] = zipped({"labels.csv": CONTENT["labels.csv"]})
+    (root / "kaggle.zip").write_bytes(zipped(inner))
+    return root / "kaggle.zip"
+
+
+@pytest.mark.parametrize("write", [write_folder, write_zip, write_parts, write_nested])
+def test_every_form_holds_the_same_files(tmp_path, write):
+    files = open_files(write(tmp_path))
+    assert files.names() == sorted(CONTENT)
+    assert all(files.read(name) == data for name, data in CONTENT.items())
+    assert files.find("LABELS.csv") == "labels.csv"
+    assert "train/0_left.jpeg" in files
+    with pytest.raises(InputError, match="does not exist"):
+        files.read("train/nobody.jpeg")
+
+
+def test_any_part_stands_for_all(tmp_path):
+    write_parts(tmp_path)
+    assert open_files(tmp_path / "train.zip.003").names() == sorted(CONTENT)
+
+
+def test_a_chain_reads_and_seeks_like_its_whole():
+    random = np.random.default_rng(0)
+    whole = random.bytes(1000)
+    cuts = [0, 0, 3, 400, 401, 1000]
+    chain = io.BufferedReader(Chain([(io.BytesIO(whole), a, b - a) for a, b in pairwise(cuts)]), 16)
+    for _ in range(300):
+        begin, length = random.integers(0, 1010), random.integers(0, 500)
+        chain.seek(begin)
+        assert chain.read(length) == whole[begin : begin + length]
+    chain.seek(-7, io.SEEK_END)
+    assert chain.read() == whole[-7:]
+
+
+def test_one_image_costs_its_own_bytes_and_no_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "AHEAD", 1000)
+    write_parts(tmp_path)
+    files = open_files(tmp_path)
+    read = []
+    original = Chain.readinto
+    monkeypatch.setattr(Chain, "readinto", lambda self, b: read.append(n := original(self, b)) or n)
+    assert files.read("train/7_left.jpeg") == CONTENT["train/7_left.jpeg"]
+    # The member, its header, and what the buffer reads ahead at both ends.
+    assert sum(read) < 3007 + 100 + 2 * 1000 < sum(map(len, CONTENT.values()))
+
+
+def test_a_process_opens_archives_once_and_again_when_they_change(tmp_path, monkeypatch):
+    path = write_zip(tmp_path)
+    opened = []
+    original = archives.open_files
+    monkeypatch.setattr(archives, "open_files", lambda root: opened.append(root) or original(root))
+    assert shared_files(path) is shared_files(path)
+    path.write_bytes(zipped({"labels.csv": b"new"}))
+    assert shared_files(path).read("labels.csv") == b"new"
+    assert len(opened) == 2
+
+
+def encrypted():
+    data = bytearray(zipped({"a.jpg": b"x"}))
+    data[6] |= 1  # flag bit 0 in the local header and in the central directory
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    return bytes(data)
+
+
+def damaged():
+    data = bytearray(zipped({"a.jpg": b"x" * 100}))
+    data[60] ^= 1
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"a.zip": b""}, "a.zip: is no whole zip"),
+        ({"a.zip": zipped(CONTENT)[:-400]}, "a.zip: is no whole zip"),
+        ({"t.zip.001": zipped(CONTENT)[:9000]}, "Is a part after part 001|Is a part missing"),
+        ({"t.zip.001": b"x", "t.zip.003": b"x"}, "t.zip: part 002 is missing"),
+        ({"t.zip.002": b"x"}, "t.zip: part 001 is missing"),
+        ({"a.zip": zipped({"../../evil.jpg": b"x"})}, "unsafe name"),
+        ({"a.zip": zipped({"/etc/passwd": b"x"})}, "unsafe name"),
+        ({"a.zip": zipped({"C:\\x.jpg": b"x"})}, "unsafe name"),
+        ({"a.zip": encrypted()}, "encrypted"),
+        ({"a.zip": zipped({"x.jpg": b"1"}), "b.zip": zipped({"x.jpg": b"2"})}, "both hold 'x.jpg'"),
+    ],
+)
+def test_bad_archives_are_named(tmp_path, content, says):
+    for name, data in content.items():
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError, match=says):
+        open_files(tmp_path)
+
+
+def test_a_damaged_member_is_named_when_it_is_read(tmp_path):
+    (tmp_path / "a.zip").write_bytes(damaged())
+    with pytest.raises(InputError, match=r"a\.zip: 'a\.jpg' is damaged"):
+        open_files(tmp_path).read("a.jpg")
+
+
+def test_a_member_that_claims_gigabytes_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "LARGEST_FILE", 1000)
+    with pytest.raises(InputError, match="claims 3,000 bytes"):
+        open_files(write_zip(tmp_path)).read("train/0_left.jpeg")
+
+
+def test_a_large_compressed_archive_inside_an_archive_asks_for_unpacking_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "LARGEST_INNER", 1000)
+    (tmp_path / "outer.zip").write_bytes(zipped({"train.zip": zipped(CONTENT)}, zipfile.ZIP_DEFLATED))
+    with pytest.raises(InputError, match="Unpack the outer archive once"):
+        open_files(tmp_path)
+
+
+def test_a_root_that_is_neither(tmp_path):
+    (tmp_path / "x.rar").write_bytes(b"Rar!")
+    with pytest.raises(InputError, match="neither a folder nor a zip"):
+        open_files(tmp_path / "x.rar")
+    with pytest.raises(InputError, match="does not exist"):
+        open_files(tmp_path / "nowhere")
+
+
+def test_linked_folders_are_read_and_a_circle_ends(tmp_path):
+    write_folder(tmp_path / "disk")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "train").symlink_to(tmp_path / "disk" / "train")
+    (tmp_path / "here" / "up").symlink_to(tmp_path / "here")
+    assert open_files(tmp_path / "here").names() == sorted(name for name in CONTENT if "/" in name)

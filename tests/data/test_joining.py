@@ -1,0 +1,120 @@
+"""Any training set, any test set: two prepared folders in one task."""
+
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from helpers import TINY, make_prepared
+from retinabench.config import load_run
+from retinabench.data.joining import open_data
+from retinabench.data.records import open_prepared
+from retinabench.data.tasks import load_task
+from retinabench.errors import InputError
+from retinabench.formats import read_predictions
+from retinabench.run import Engine, execute
+
+OURS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32))
+THEIRS = (("in_domain", "validation", 20), ("in_domain", "test", 26), ("in_domain", "train", 10))
+
+
+@pytest.fixture
+def folders(tmp_path):
+    ours = make_prepared(tmp_path / "ours", parts=OURS)
+    theirs = make_prepared(tmp_path / "theirs", parts=THEIRS, seed=1)
+    about = theirs / "dataset.json"
+    about.write_text(about.read_text().replace('"patches"', '"theirs"'))
+    return ours, theirs
+
+
+def test_every_picture_keeps_its_row_whatever_the_shards(folders):
+    ours, theirs = map(open_prepared, folders)
+    joined = open_data(*folders)
+    n = len(ours.records)
+    assert joined.name == "patches+theirs"
+    assert np.array_equal(joined.images(np.arange(n)), ours.images(np.arange(n)))
+    rows = [55, 0, 13]
+    assert np.array_equal(joined.images([n + k for k in rows]), theirs.images(rows))
+    assert np.array_equal(
+        joined.images([n + 3, 2, n + 1]),
+        np.stack([theirs.images([3])[0], ours.images([2])[0], theirs.images([1])[0]]),
+    )
+    assert set(joined.records.domain[n:]) == {"shifted"}
+    assert np.array_equal(joined.records.grade[n:], theirs.records.grade)
+
+
+def test_it_travels_to_another_process_whole(folders):
+    joined = replace(open_data(*folders), referable_from=1)
+    sent = pickle.dumps(joined)
+    assert len(sent) < 1000  # paths, not pictures
+    again = pickle.loads(sent)
+    assert again.fingerprint == joined.fingerprint
+    assert np.array_equal(again.label, joined.label)
+    rows = [0, 119, 120, 150]
+    assert np.array_equal(again.images(rows), joined.images(rows))
+
+
+def test_shared_ids_get_the_name_of_their_data_set(folders):
+    ours, theirs = map(open_prepared, folders)
+    joined = open_data(*folders).records
+    n = len(ours.records)
+    assert np.array_equal(joined.image_id[:n], ours.records.image_id)
+    assert joined.image_id[n:].tolist() == [f"theirs:{name}" for name in theirs.records.image_id]
+    assert not set(joined.patient_id[:n]) & set(joined.patient_id[n:])
+
+
+def test_the_task_tests_on_the_other_set(folders):
+    task = load_task(folders[0], "country_shift", folders[1])
+    sizes = {name: len(rows) for name, rows in task.splits.items()}
+    assert sizes == {"train": 64, "validation": 24, "test": 32, "shifted_validation": 20, "shifted_test": 26}
+    assert "10 shifted images are the training split of their data set" in task.notes[-1]
+
+
+def test_train_on_one_set_and_predict_on_another(folders, tmp_path):
+    ours, theirs = folders
+    run = load_run(None, TINY, data=str(ours), shifted=str(theirs), task="country_shift")
+    folder = execute(run, tmp_path / "runs", Engine("cpu"))
+    predictions = read_predictions(folder / "predictions.parquet")
+    shifted = predictions.select(domain="shifted", split="test")
+    records = open_prepared(theirs).records
+    truth = dict(zip((f"theirs:{i}" for i in records.image_id), records.label.tolist(), strict=True))
+    assert [truth[name] for name in shifted.image_id] == shifted.label.tolist()
+    assert len(shifted) == 26
+    # The bright patch is the label there too.
+    assert shifted.prob[shifted.label == 1].mean() > shifted.prob[shifted.label == 0].mean()
+    assert execute(run, tmp_path / "runs", Engine("cpu")) == folder
+    assert json.loads((folder / "run.json").read_text())["run"]["shifted"] == str(theirs)
+
+
+def test_a_shifted_set_makes_another_run_and_none_keeps_the_hash(folders):
+    ours, theirs = folders
+    alone = load_run(None, TINY, data=str(ours), task="in_domain")
+    fingerprint = open_data(ours).fingerprint
+    # The hash of this run before data sets could be joined.
+    assert "shifted" not in json.loads(alone.identity(fingerprint))
+    assert alone.hash("0" * 64) == "60fe16dc86fd"
+    both = alone.model_copy(update={"shifted": str(theirs)})
+    assert both.hash(open_data(ours, theirs).fingerprint) != alone.hash(fingerprint)
+    assert open_data(ours, theirs).fingerprint != open_data(theirs, ours).fingerprint
+
+
+def test_sets_that_do_not_fit_are_refused(folders, tmp_path):
+    ours, theirs = folders
+    with pytest.raises(InputError, match="the same data"):
+        open_data(ours, ours)
+    other = make_prepared(tmp_path / "other", size=24, parts=THEIRS)
+    with pytest.raises(InputError, match=r"24 px, .* of 16 px.*--size 16"):
+        open_data(ours, other)
+    (theirs / "prepare.json").write_text('{"preprocess": "graham"}')
+    with pytest.raises(InputError, match="prepared with another preprocess"):
+        open_data(ours, theirs)
+    with pytest.raises(InputError, match="not a folder"):
+        open_data(ours, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("task", ["in_domain", "severity_shift"])
+def test_a_task_without_use_for_it_says_so(folders, task):
+    with pytest.raises(InputError, match="uses none of its images"):
+        load_task(folders[0], task, folders[1])

@@ -1,0 +1,92 @@
+"""Label files in every dialect, and every mistake in them named by file, row and column."""
+
+import pytest
+
+from retinabench.data import aptos, eyepacs
+from retinabench.data.archives import open_files
+from retinabench.data.labels import grade_of, ids_of, read_table
+from retinabench.errors import InputError
+
+GOOD = "image,level\n1_left,0\n1_right,3\n"
+ROWS = [(1, {"image": "1_left", "level": "0"}), (2, {"image": "1_right", "level": "3"})]
+
+
+def table(tmp_path, content, columns=("image", "level")):
+    (tmp_path / "t.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_table(open_files(tmp_path), "t.csv", columns)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        GOOD,
+        "\ufeff" + GOOD,
+        GOOD.replace("\n", "\r\n"),
+        GOOD.replace(",", ";"),
+        GOOD.replace(",", "\t"),
+        GOOD.rstrip("\n"),
+        GOOD + ",\n\n",
+        " image , level \n1_left, 0\n 1_right ,3 \n",
+        '"image","level"\n"1_left","0"\n"1_right","3"\n',
+    ],
+)
+def test_dialects_of_csv_read_alike(tmp_path, content):
+    assert table(tmp_path, content) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "t.csv: is empty"),
+        ("image,level\n", "holds no rows"),
+        ("image,levle\n1_left,0\n", "column 'level': is missing. Did you mean 'levle'"),
+        ("image,level,level\n1_left,0,1\n", "column 'level': stands twice"),
+        ("image,level\n1_left,0,what,3\n", "row 1: has 4 cells under 2 columns"),
+        (b"image,level\n1_\xff,0\n", "not UTF-8"),
+        ('image,level\n"1_left,0\n', "no sound CSV"),
+    ],
+)
+def test_bad_tables_are_named(tmp_path, content, says):
+    with pytest.raises(InputError, match=says):
+        table(tmp_path, content)
+
+
+def test_grades_and_ids(tmp_path):
+    rows = table(tmp_path, "image,level\na,2.0\nb,7\na,-1\n,0\n")
+    assert grade_of(rows[0], "level", "t.csv") == 2
+    with pytest.raises(InputError, match=r"t.csv, row 2, column 'level': is '7', not one of 0, 1, 2, 3, 4"):
+        grade_of(rows[1], "level", "t.csv")
+    with pytest.raises(InputError, match=r"row 3, column 'image': 'a' stands in row 1 already"):
+        ids_of(rows, "image", "t.csv")
+    with pytest.raises(InputError, match=r"row 4, column 'image': is empty"):
+        ids_of(rows[3:], "image", "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "says"),
+    [
+        ("image,level\n1_left,7\n", None, "trainLabels.csv, row 1, column 'level': is '7'"),
+        ("image,level\nleft_1,1\n", None, "row 1, column 'image': 'left_1' is not <patient>_"),
+        (None, "image,level,Usage\n9_left,1,Publik\n", "column 'Usage': is 'Publik'. Did you mean 'Public'"),
+        (None, "image,level\n9_left,1\n", "column 'Usage': is missing"),
+        (None, "image,level,Usage\n1_left,1,Public\n", "'1_left' stands in trainLabels.csv too"),
+    ],
+)
+def test_bad_eyepacs_labels_are_named(tmp_path, train, test, says):
+    (tmp_path / "trainLabels.csv").write_text(train or GOOD)
+    (tmp_path / "retinopathy_solution.csv").write_text(test or "image,level,Usage\n9_left,1,Public\n")
+    with pytest.raises(InputError, match=says):
+        eyepacs.labels(open_files(tmp_path))
+
+
+def test_missing_test_labels_say_how_to_get_them(tmp_path):
+    (tmp_path / "trainLabels.csv").write_text(GOOD)
+    with pytest.raises(InputError, match=r"no retinopathy_solution.csv. Add --download"):
+        eyepacs.labels(open_files(tmp_path))
+
+
+def test_another_number_of_aptos_rows_cannot_give_the_published_split(tmp_path):
+    (tmp_path / "train.csv").write_text("id_code,diagnosis\nab,1\ncd,4\n")
+    with pytest.raises(InputError, match="has 2 rows, not 3,662: the published split goes by row number"):
+        aptos.labels(open_files(tmp_path))
+    assert set(aptos.labels(open_files(tmp_path), "test").split) == {"test"}

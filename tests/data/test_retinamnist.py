@@ -1,0 +1,92 @@
+"""RetinaMNIST's file is read without its package, checked against the published sums, and never unpickled."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from retinabench.data import retinamnist
+from retinabench.data.images import Recipe
+from retinabench.data.survey import Survey
+from retinabench.errors import InputError
+
+COUNTS = {"train": 10, "val": 4, "test": 6}
+
+
+def arrays(side=28, seed=0):
+    random = np.random.default_rng(seed)
+    found = {}
+    for name, n in COUNTS.items():
+        found[f"{name}_images"] = random.integers(30, 255, (n, side, side, 3), dtype=np.uint8)
+        found[f"{name}_labels"] = (np.arange(n, dtype=np.uint8) % 5)[:, None]
+    return found
+
+
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """A file under its published name, with a sum to match."""
+    np.savez_compressed(tmp_path / "retinamnist_64.npz", **arrays(64))
+    digest = hashlib.md5((tmp_path / "retinamnist_64.npz").read_bytes()).hexdigest()
+    monkeypatch.setitem(retinamnist.MD5, 64, digest)
+    return tmp_path
+
+
+def test_the_published_file(published):
+    survey = Survey()
+    records = retinamnist.records(published, survey=survey)
+    assert [(records.split == name).sum() for name in ("train", "validation", "test")] == [10, 4, 6]
+    assert records.grade[:6].tolist() == [0, 1, 2, 3, 4, 0]
+    assert survey == Survey()
+    pixels = arrays(64)["val_images"][3]
+    assert records.source[13] == "retinamnist_64.npz:val:3"
+    for root in (published, published / "retinamnist_64.npz"):
+        assert np.array_equal(retinamnist.read("retinamnist_64.npz:val:3", root, Recipe(64)), pixels)
+    assert retinamnist.read("retinamnist_64.npz:val:3", published, Recipe(32)).shape == (32, 32, 3)
+
+
+def test_a_damaged_file_is_found_by_its_sum(published):
+    file = published / "retinamnist_64.npz"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(InputError, match=r"has the MD5 .*, published is"):
+        retinamnist.records(published)
+
+
+def test_another_name_is_not_checked_and_it_is_said(published):
+    (published / "retinamnist_64.npz").rename(published / "mine.npz")
+    survey = Survey()
+    retinamnist.records(published / "mine.npz", survey=survey)
+    assert survey.notes == ["mine.npz is no published name, so its MD5 is not checked"]
+    with pytest.raises(InputError, match=r"holds no retinamnist\*.npz. Add --download"):
+        retinamnist.records(published)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"val_labels": None}, "holds no array 'val_labels'"),
+        ({"train_labels": np.full((10, 1), 5)}, "train_labels are not 10 grades"),
+        ({"train_labels": np.zeros((9, 1), int)}, "train_labels are not 10 grades"),
+        ({"test_images": np.zeros((6, 28, 28), np.uint8)}, r"test_images is uint8 \(6, 28, 28\)"),
+        ({"test_images": np.zeros((6, 28, 28, 3))}, "test_images is float64"),
+        ({"test_labels": np.array([{}] * 6, object)}, "no sound .npz .*allow_pickle"),
+    ],
+)
+def test_bad_arrays_are_named(tmp_path, change, says):
+    content = {key: value for key, value in (arrays() | change).items() if value is not None}
+    np.savez(tmp_path / "x.npz", **content)
+    with pytest.raises(InputError, match=says):
+        retinamnist.records(tmp_path / "x.npz")
+
+
+def test_no_archive_at_all(tmp_path):
+    (tmp_path / "retinamnist_x.npz").write_bytes(b"<html>404</html>")
+    with pytest.raises(InputError, match=r"no sound \.npz"):
+        retinamnist.records(tmp_path)
+
+
+@pytest.mark.parametrize(("size", "name"), [(16, ""), (28, ""), (29, "_64"), (128, "_128"), (512, "_224")])
+def test_the_download_fits_the_size(size, name):
+    remote = retinamnist.remote(size)
+    assert remote.name == f"retinamnist{name}.npz"
+    assert remote.url == f"https://zenodo.org/records/10519652/files/retinamnist{name}.npz?download=1"
+    assert remote.md5 in retinamnist.MD5.values()
