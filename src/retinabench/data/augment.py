@@ -22,26 +22,34 @@ ZOOM = 0.10  # to either side of 1, each axis on its own
 Augment = Callable[[Tensor], Tensor]
 
 
-def augmentation(kind: str, pictures: int, device: torch.device, seed: int, epoch: int) -> Augment:
-    """Return what turns the batches of one epoch of `pictures` training pictures, in their order, into new views.
+def unchanged(images: Tensor) -> Tensor:
+    """Return the images as they are."""
+    return images
 
+
+def augmentation(
+    kind: str, pictures: int, device: torch.device, seed: int, epoch: int
+) -> tuple[Augment, Augment]:
+    """Return what to do with the batches of one epoch of `pictures` pictures, in their order: to bytes, to inputs.
+
+    The first acts on the stored bytes (B, 3, H, W), a quarter of the traffic; the second on the network's inputs.
     kind: none, flip or affine (`config.Optimizer.augment`). For `affine` the k-th picture of the epoch gets the k-th
     row of numbers drawn on the CPU: the same view on every device, however the epoch is cut into batches.
     """
     if kind == "none":
-        return lambda images: images
+        return unchanged, unchanged
     if kind == "flip":
         noise = torch_generator(device, seed, "augment", epoch)
-        return lambda images: flip(images, noise)
+        return lambda images: flip(images, noise), unchanged
     uniform = torch.rand((pictures, 7), generator=torch_generator("cpu", seed, "augment", epoch))
     matrices, seen = affine_matrices(uniform).to(device), 0
 
-    def views(images: Tensor) -> Tensor:
+    def view(images: Tensor) -> Tensor:
         nonlocal seen
         seen += len(images)
         return affine(images, matrices[seen - len(images) : seen])
 
-    return views
+    return unchanged, view
 
 
 def flip(images: Tensor, generator: torch.Generator) -> Tensor:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from retinabench.data.augment import augmentation
+from retinabench.data.augment import Augment, augmentation, unchanged
 from retinabench.data.records import Prepared
 from retinabench.seeds import numpy_generator
 
@@ -62,9 +62,9 @@ class Batches:
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the shuffled batches of one epoch: pictures (B, 3, H, W), labels (B,)."""
         rows = numpy_generator(self.seed, "order", number).permutation(self.train)
-        augment = augmentation(self.augment, len(rows), self.device, self.seed, number)
-        for images, labels in self._load(rows, self.batch_size):
-            yield augment(images), labels
+        mirror, view = augmentation(self.augment, len(rows), self.device, self.seed, number)
+        for images, labels in self._load(rows, self.batch_size, mirror):
+            yield view(images), labels
 
     def held_out(self, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the validation batches in order."""
@@ -88,11 +88,13 @@ class Batches:
         )
         yield from loader
 
-    def _load(self, rows: NDArray[np.intp], batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _load(
+        self, rows: NDArray[np.intp], batch_size: int, mirror: Augment = unchanged
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         for pictures, labels in self.stored(rows, batch_size):
             pictures = pictures.to(self.device, non_blocking=True)
             # The permuted pictures are in channels-last layout as they are, the faster one on both kinds of device.
-            images = pictures.permute(0, 3, 1, 2).to(torch.float32).div_(255)
+            images = mirror(pictures.permute(0, 3, 1, 2)).to(torch.float32).div_(255)
             if self.standardise:
                 mean, deviation = self.statistics
                 images = images.sub_(mean).div_(deviation)
