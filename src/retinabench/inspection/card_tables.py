@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from retinabench.inspection.duplicates import Group
 from retinabench.inspection.examine import Inspection
+from retinabench.report.marking import plain
 
 MOST_ROWS = 20
 CAMERAS_NOTE = (
@@ -14,8 +15,8 @@ CAMERAS_NOTE = (
     "a model can grade by the camera."
 )
 COPIES_NOTE = (
-    "Across splits first, then by conflicting grades. Same bytes: the original files are equal. Same pixels: the "
-    "prepared pictures are. Nearly the same: their fine detail correlates; a copy saved anew, or the same eye "
+    "Across splits first, then by conflicting grades. Equal bytes: the original files are equal. Equal pixels: the "
+    "prepared pictures are. Nearly equal: their fine detail correlates; a copy saved anew, or the same eye "
     "photographed again."
 )
 OUTLIERS_NOTE = (
@@ -112,7 +113,7 @@ def _outliers(found: Inspection) -> Table:
         "Unlike the others",
         ("Image", "Measure", "What", "z"),
         [
-            (str(image_id[one.row]), one.measure, one.what, f"{one.z:+.1f}".replace("-", "−"))
+            (str(image_id[one.row]), one.measure, one.what, plain(one.z, 1, signed=True))
             for one in found.outliers
         ],
         texts=3,

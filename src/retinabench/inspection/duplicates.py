@@ -19,7 +19,7 @@ SIMILAR = 0.92
 SAME_DETAIL = 0.6
 """Correlation of fine detail that confirms a copy: unrelated pictures stay below it, whatever their camera."""
 BLOCK = 512
-STRENGTH = {"same bytes": 3, "same pixels": 2, "nearly the same": 1}
+STRENGTH = {"equal bytes": 3, "equal pixels": 2, "nearly equal": 1}
 
 
 @dataclass(frozen=True)
@@ -93,16 +93,16 @@ def _edges(
     data: Prepared, digests: NDArray[np.str_] | None, pixels: Pixels | None
 ) -> Iterator[tuple[int, int, str, float]]:
     if digests is not None:
-        yield from ((int(i), int(j), "same bytes", 1.0) for i, j in equal_pairs(digests))
+        yield from ((int(i), int(j), "equal bytes", 1.0) for i, j in equal_pairs(digests))
     if pixels is not None:
         equal = equal_pairs(pixels.digest)
-        yield from ((int(i), int(j), "same pixels", 1.0) for i, j in equal)
+        yield from ((int(i), int(j), "equal pixels", 1.0) for i, j in equal)
         # Of equal pictures only the first goes on: a thousand black frames would make half a million pairs.
         alone = np.setdiff1d(np.arange(len(pixels.digest)), equal[:, 1])
         for i, j in alone[similar_pairs(pixels.standardised()[alone])]:
             a, b = data.images([i, j])
             if (correlation := float(detail(a) @ detail(b))) >= SAME_DETAIL:
-                yield int(i), int(j), "nearly the same", correlation
+                yield int(i), int(j), "nearly equal", correlation
 
 
 def _group(
@@ -114,7 +114,7 @@ def _group(
 ) -> Group:
     """Name a group by the weakest link that its rows need: the strongest kind, where one kind joins them all."""
     joined = {kind: int((kinds == kind).sum()) >= len(rows) - 1 for kind in STRENGTH}
-    kind = next((kind for kind in STRENGTH if joined[kind]), "nearly the same")
+    kind = next((kind for kind in STRENGTH if joined[kind]), "nearly equal")
     return Group(
         rows=tuple(int(row) for row in rows),
         kind=kind,

@@ -81,7 +81,7 @@ def findings(found: Inspection) -> Iterator[Finding]:
         yield Finding("Not prepared.", f"{number} of the data set could not be read or was left out.", "bad")
     if found.outliers:
         number = counted(len({outlier.row for outlier in found.outliers}), "picture")
-        text = f"{number} beyond ±{LIMIT} robust deviations in brightness, sharpness or size; see which."
+        text = f"{number} beyond ±{LIMIT} robust deviations of brightness, sharpness or size."
         yield Finding("Unlike the others.", text, "")
 
 
@@ -97,7 +97,7 @@ def _copies(found: Inspection) -> Iterator[Finding]:
     kinds = [
         f"{sum(g.kind == kind for g in groups):,} {kind}" for kind in dict.fromkeys(g.kind for g in groups)
     ]
-    text = f"{counted(len(groups), 'group')} of pictures that are copies of each other: {', '.join(kinds)}."
+    text = f"{counted(len(groups), 'group')} of pictures that show the same ({', '.join(kinds)})."
     yield Finding("Copies.", text, "")
     if crossing := sum(group.crosses for group in groups):
         text = f"{counted(crossing, 'group')} with copies in different splits: what is tested there was seen before."

@@ -12,7 +12,9 @@ from retinabench.inspection.card import Shown, markdown, page
 from retinabench.inspection.duplicates import Group
 from retinabench.inspection.examine import Inspection, counted
 from retinabench.inspection.sheets import COLUMNS, GRADES, ROWS, Cell, chosen_of_grade, sheet
+from retinabench.inspection.tables import split_names
 from retinabench.progress import QUIET, Progress
+from retinabench.report.marking import plain
 
 SCHEMA = "retinabench.inspection/1"
 MOST_SHOWN = COLUMNS * ROWS
@@ -72,43 +74,35 @@ def to_dict(found: Inspection) -> dict[str, Any]:
 
 def _shown(found: Inspection, seed: int) -> Iterator[Shown]:
     """Yield what is shown: copies side by side, outliers, and pictures of every grade."""
-    data, records = found.data, found.data.records
     if found.groups:
         groups = found.groups[: MOST_SHOWN // 2]
         cells = [cell for group in groups for cell in _pair(found, group)]
-        yield Shown(
-            "sheet-copies.png", _title("Copies, two by two", len(groups), len(found.groups), "group"), cells
-        )
-    rows = list(dict.fromkeys(outlier.row for outlier in found.outliers))
-    if rows:
-        worst = {o.row: o for o in reversed(found.outliers)}
-        cells = [
-            Cell(
-                data.images([row])[0], str(records.image_id[row]), f"{worst[row].what}, z {worst[row].z:+.1f}"
-            )
-            for row in rows[:MOST_SHOWN]
-        ]
-        title = _title("Unlike the others of their domain", len(cells), len(rows), "picture")
-        yield Shown("sheet-outliers.png", title.replace("-", "−"), cells)
+        title = _title("Copies, two by two", len(groups), len(found.groups), "group")
+        yield Shown("sheet-copies.png", title, cells)
+    first = {
+        outlier.row: outlier for outlier in reversed(found.outliers)
+    }  # each picture by its furthest measure
+    if first:
+        rows = list(dict.fromkeys(outlier.row for outlier in found.outliers))[:MOST_SHOWN]
+        said = [f"{first[row].what}, z {plain(first[row].z, 1, signed=True)}" for row in rows]
+        title = _title("Unlike the others of their domain", len(rows), len(first), "picture")
+        yield Shown("sheet-outliers.png", title, _cells(found, rows, said))
+    names = split_names(found.data.records)
     for grade, name in enumerate(GRADES):
-        chosen = chosen_of_grade(records, grade, seed)
-        if len(chosen):
-            cells = [
-                Cell(picture, str(image), str(split))
-                for picture, image, split in zip(
-                    data.images(chosen), records.image_id[chosen], records.split[chosen], strict=True
-                )
-            ]
-            total = int((records.grade == grade).sum())
-            yield Shown(
-                f"sheet-grade-{grade}.png",
-                _title(f"Grade {grade}, {name}", len(cells), total, "picture"),
-                cells,
-            )
+        chosen = chosen_of_grade(found.data.records, grade, seed).tolist()
+        if chosen:
+            total = int((found.data.records.grade == grade).sum())
+            title = _title(f"Grade {grade}, {name}", len(chosen), total, "picture")
+            yield Shown(f"sheet-grade-{grade}.png", title, _cells(found, chosen, names[chosen].tolist()))
+
+
+def _cells(found: Inspection, rows: list[int], said: list[str]) -> list[Cell]:
+    pictures, names = found.data.images(rows), found.data.records.image_id[rows].tolist()
+    return [Cell(*parts) for parts in zip(pictures, names, said, strict=True)]
 
 
 def _pair(found: Inspection, group: Group) -> Iterator[Cell]:
-    """Yield the first two pictures of a group whose grades or splits differ, or else its first two."""
+    """Yield the first picture of a group and the first other that differs from it in grade or split, or else the second."""
     facts = list(zip(group.splits, group.grades, strict=True))
     second = next((k for k in range(1, len(facts)) if facts[k] != facts[0]), 1)
     bad = group.crosses or group.conflicts
