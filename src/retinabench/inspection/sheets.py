@@ -51,7 +51,7 @@ def sheet(title: str, cells: Sequence[Cell]) -> bytes:
         draw.text((x, y + SIDE + 2), _fitting(cell.name, font), INK, font)
         draw.text((x, y + SIDE + 2 + LINE), _fitting(cell.text, font), BAD if cell.bad else MUTED, font)
     with io.BytesIO() as out:
-        page.save(out, "PNG", optimize=True)
+        page.save(out, "PNG")
         return out.getvalue()
 
 

@@ -11,6 +11,7 @@ from retinabench import __version__, store
 from retinabench.inspection.card import Shown, markdown, page
 from retinabench.inspection.duplicates import Group
 from retinabench.inspection.examine import Inspection, counted
+from retinabench.inspection.outliers import Outlier
 from retinabench.inspection.sheets import COLUMNS, GRADES, ROWS, Cell, chosen_of_grade, sheet
 from retinabench.inspection.tables import split_names
 from retinabench.progress import QUIET, Progress
@@ -79,13 +80,13 @@ def _shown(found: Inspection, seed: int) -> Iterator[Shown]:
         cells = [cell for group in groups for cell in _pair(found, group)]
         title = _title("Copies, two by two", len(groups), len(found.groups), "group")
         yield Shown("sheet-copies.png", title, cells)
-    first = {
-        outlier.row: outlier for outlier in reversed(found.outliers)
-    }  # each picture by its furthest measure
-    if first:
-        rows = list(dict.fromkeys(outlier.row for outlier in found.outliers))[:MOST_SHOWN]
-        said = [f"{first[row].what}, z {plain(first[row].z, 1, signed=True)}" for row in rows]
-        title = _title("Unlike the others of their domain", len(rows), len(first), "picture")
+    worst: dict[int, Outlier] = {}
+    for outlier in found.outliers:  # the furthest come first
+        worst.setdefault(outlier.row, outlier)
+    if worst:
+        rows = list(worst)[:MOST_SHOWN]
+        said = [f"{worst[row].what}, z {plain(worst[row].z, 1, signed=True)}" for row in rows]
+        title = _title("Unlike the others of their domain", len(rows), len(worst), "picture")
         yield Shown("sheet-outliers.png", title, _cells(found, rows, said))
     names = split_names(found.data.records)
     for grade, name in enumerate(GRADES):
@@ -114,6 +115,4 @@ def _pair(found: Inspection, group: Group) -> Iterator[Cell]:
 
 
 def _title(what: str, shown: int, total: int, noun: str) -> str:
-    return (
-        f"{what}: {shown:,} of {counted(total, noun)}" if shown < total else f"{what}: {counted(total, noun)}"
-    )
+    return f"{what}: {f'{shown:,} of ' if shown < total else ''}{counted(total, noun)}"
