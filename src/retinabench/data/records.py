@@ -14,6 +14,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -112,12 +113,19 @@ class Prepared:
 
     def images(self, rows: NDArray[np.intp] | Sequence[int]) -> NDArray[np.uint8]:
         """Return pictures (len(rows), size, size, 3) in the given order."""
-        shards, places = np.divmod(np.asarray(rows, dtype=np.intp), len(self.shards[0]))
-        out = np.empty((len(shards), self.size, self.size, 3), np.uint8)
+        rows = np.asarray(rows, dtype=np.intp)
+        shards = np.searchsorted(self.starts, rows, side="right") - 1
+        places = rows - self.starts[shards]
+        out = np.empty((len(rows), self.size, self.size, 3), np.uint8)
         # One copy per picture, straight to its place: rows in random order hardly ever share a shard.
         for picture, shard, place in zip(out, shards.tolist(), places.tolist(), strict=True):
             picture[:] = self.shards[shard][place]
         return out
+
+    @cached_property
+    def starts(self) -> NDArray[np.intp]:
+        """(shards,) the row with which each shard begins."""
+        return np.cumsum([0, *(len(shard) for shard in self.shards[:-1])])
 
     def image(self, image_id: str) -> NDArray[np.uint8] | None:
         """Return the picture of one image id (size, size, 3), or None where there is none."""

@@ -71,7 +71,7 @@ def _look(pictures: NDArray[np.uint8]) -> tuple[Floats, Floats, NDArray[np.bytes
         - 4 * inside[:, 1:-1, 1:-1]
     )  # fmt: skip
     sharpness = np.abs(laplacian).mean(axis=(1, 2)) / np.maximum(brightness, 1)
-    digest = np.array([hashlib.sha256(picture.tobytes()).digest() for picture in pictures], "S32")
+    digest = np.array([hashlib.sha256(picture).digest() for picture in pictures], "S32")
     return brightness, sharpness, digest, dctn(small, axes=(1, 2), norm="ortho")[:, BAND]
 
 
@@ -79,8 +79,8 @@ def _inside(picture: NDArray[np.uint8]) -> Image.Image:
     """Return the grey square inside the disc of a picture (S, S, 3), reduced to below 256 pixels."""
     side = len(picture)
     margin = round(MARGIN * side)
-    grey = Image.fromarray(picture).convert("L").crop((margin, margin, side - margin, side - margin))
-    return grey.reduce(max(side // 128, 1))
+    inside = np.ascontiguousarray(picture[margin : side - margin, margin : side - margin])
+    return Image.fromarray(inside).convert("L").reduce(max(side // 128, 1))
 
 
 def detail(picture: NDArray[np.uint8]) -> Floats:
