@@ -23,14 +23,12 @@ from retinabench.config import load_run
 from retinabench.data import synthetic
 from retinabench.data.drawn import records
 from retinabench.data.loader import Batches
-from retinabench.data.prepare import SHARD
-from retinabench.data.records import fingerprint, open_prepared, write_shard
+from retinabench.data.records import Prepared, write_shard
 from retinabench.methods.losses import cross_entropy
 from retinabench.methods.training import make_optimizer
 from retinabench.models import build_model
-from retinabench.store import write_bytes, write_json
 
-BATCH = 64
+BATCH, SHARD = 64, 128
 DISTINCT = 32  # drawing is slow and reading does not care: the pictures repeat
 CPU = torch.device("cpu")
 
@@ -50,20 +48,18 @@ class Photographs(Dataset):
 
 
 def write_both(folder: Path, size: int, images: int):
-    """Write `images` pictures as shards and as JPEG files; return the opened folder and the files."""
+    """Write `images` pictures as shards and as JPEG files; return the data set and the files."""
     drawn = np.stack([synthetic.draw(k, size=size, masks=False).image for k in range(DISTINCT)])
     rows = records(None, images=max(images, 32)).take(np.arange(images))
     pictures = drawn[np.arange(images) % DISTINCT]
     shards = [folder / f"images-{k:05d}.npy" for k in range(-(-images // SHARD))]
     for k, path in enumerate(shards):
         write_shard(path, pictures[k * SHARD : (k + 1) * SHARD])
-    write_bytes(folder / "records.parquet", rows.to_parquet())
-    about = {"name": "drawn", "size": size, "fingerprint": fingerprint(rows, shards)}
-    write_json(folder / "dataset.json", about | {"shards": [path.name for path in shards]})
     files = [folder / f"{k:05d}.jpeg" for k in range(images)]
     for picture, file in zip(pictures, files, strict=True):
         Image.fromarray(picture).save(file, quality=90)
-    return open_prepared(folder), files
+    mapped = tuple(np.asarray(np.load(path, mmap_mode="r")) for path in shards)
+    return Prepared(folder, "drawn", size, "", rows, mapped), files
 
 
 def speed(batches, images: int, work=lambda pictures, labels: None) -> float:

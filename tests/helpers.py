@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -62,14 +63,11 @@ def write_files(folder: Path, rows: list[dict[str, object]]) -> None:
 
 
 def make_retinas(folder: Path, records: Records, pictures: np.ndarray) -> Path:
-    """Write a prepared folder of given rows and pictures (N, S, S, 3)."""
-    folder.mkdir(parents=True)
+    """Write a prepared folder of given rows and pictures (N, S, S, 3), with no table of files."""
+    make_prepared(folder)
     write_shard(folder / "images-00000.npy", pictures)
     write_bytes(folder / "records.parquet", records.to_parquet())
-    write_json(folder / "prepare.json", {})
-    about = {
-        "name": "retinas", "size": pictures.shape[1], "shards": ["images-00000.npy"],
-        "fingerprint": fingerprint(records, [folder / "images-00000.npy"]),
-    }  # fmt: skip
-    write_json(folder / "dataset.json", about)
+    (folder / "files.parquet").unlink(missing_ok=True)
+    about = json.loads((folder / "dataset.json").read_text())
+    write_json(folder / "dataset.json", about | {"name": "retinas", "size": pictures.shape[1]})
     return folder

@@ -131,6 +131,7 @@ def test_without_out_a_read_only_folder_tells_what_its_tables_know(folder, capsy
 
 def test_a_folder_without_a_table_of_files_is_inspected_all_the_same(tmp_path, capsys):
     data = make_prepared(tmp_path / "data")
+    (data / "files.parquet").unlink(missing_ok=True)
     assert run(["inspect", str(data), "--out", str(tmp_path / "out"), "-q"]) == 0
     found = json.loads((tmp_path / "out" / "inspection.json").read_text())
     assert (found["looked_at_files"], found["cameras"], found["bad_files"]) == (False, [], [])

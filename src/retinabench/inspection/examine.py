@@ -92,7 +92,7 @@ def _copies(found: Inspection) -> Iterator[Finding]:
         return
     groups = found.groups
     if not groups:
-        yield Finding("No copies.", f"No picture occurs twice, by {' and '.join(sought)}.", "good")
+        yield Finding("No copies.", f"Nothing occurs twice among {' and '.join(sought)}.", "good")
         return
     kinds = [
         f"{sum(g.kind == kind for g in groups):,} {kind}" for kind in dict.fromkeys(g.kind for g in groups)
