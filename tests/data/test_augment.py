@@ -1,7 +1,9 @@
 import math
 
+import numpy as np
 import pytest
 import torch
+from scipy.ndimage import map_coordinates
 
 from retinabench.data.augment import SHIFT, affine, affine_matrices, augmentation, flip
 
@@ -82,6 +84,22 @@ def test_what_lies_outside_the_picture_is_zero():
     out = affine(torch.ones(1, 3, 64, 64), chosen(shift=(4 / 64, 0)))
     assert torch.equal(out[..., -4:], torch.zeros(1, 3, 64, 4))
     torch.testing.assert_close(out[..., :-4], torch.ones(1, 3, 64, 60), **EXACT)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_view_equals_scipy_s_sampling_of_rotation_after_shift_after_zoom_after_mirroring(seed):
+    uniform = torch.rand((1, 7), generator=torch.Generator().manual_seed(seed))
+    u = 2 * uniform[0].double().numpy() - 1
+    angle, shift, zoom = math.pi * u[0], 32 * 25 / 512 * u[1:3], 1 + 0.1 * u[3:5]
+    mirror = np.where(u[5:7] < 0, -1, 1)
+    rows, columns = np.mgrid[:32, :32] - 15.5  # from the middle
+    x, y = zoom[0] * mirror[0] * columns + shift[0], zoom[1] * mirror[1] * rows + shift[1]
+    x, y = math.cos(angle) * x - math.sin(angle) * y, math.sin(angle) * x + math.cos(angle) * y
+    image = pictures()
+    expected = map_coordinates(
+        image[0, 0].double().numpy(), [y + 15.5, x + 15.5], order=1, mode="grid-constant"
+    )
+    assert affine(image, affine_matrices(uniform))[0, 0].numpy() == pytest.approx(expected, abs=5e-5)
 
 
 def test_random_views_fill_the_ranges_of_2019():
