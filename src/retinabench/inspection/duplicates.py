@@ -15,7 +15,7 @@ from retinabench.inspection.pixels import Floats, Pixels, detail
 
 Pairs = NDArray[np.intp]
 SIMILAR = 0.9
-"""Cosine of two signatures. IDRiD at 64 to 512 px: copies 1; two exposures of one eye 0.92 to 0.95; other pairs below 0.86."""
+"""Cosine of two signatures. IDRiD at 64 to 512 px: copies 1; two exposures of one eye 0.92 to 0.95; other pairs below 0.87."""
 SAME_DETAIL = 0.6
 """Correlation of fine detail that confirms a copy: unrelated pictures stay below it, whatever their camera."""
 BLOCK = 512
