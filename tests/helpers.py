@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 
 from retinabench.data.files import table_of, to_parquet
 from retinabench.data.records import FORMAT, Records, fingerprint, join, write_shard
@@ -52,3 +55,22 @@ def _records(domain: str, split: str, n: int, random: np.random.Generator) -> Re
         source=np.array([str(k) for k in range(n)]),
         p_referable=np.full(n, np.nan),
     )
+
+
+def write_files(folder: Path, rows: list[dict[str, object]]) -> None:
+    """Write a prepared folder's table of original files; every row names its `image_id`, the rest may be left out."""
+    blank = {"source": "", "sha256": "", "bytes": 0, "width": 0, "height": 0, "status": "ok", "reason": ""}
+    full = [blank | row for row in rows]
+    columns = {name: [row[name] for row in full] for name in ("image_id", *blank)}
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "files.parquet")
+
+
+def make_retinas(folder: Path, records: Records, pictures: np.ndarray) -> Path:
+    """Write a prepared folder of given rows and pictures (N, S, S, 3), with no table of files."""
+    make_prepared(folder)
+    write_shard(folder / "images-00000.npy", pictures)
+    write_bytes(folder / "records.parquet", records.to_parquet())
+    (folder / "files.parquet").unlink(missing_ok=True)
+    about = json.loads((folder / "dataset.json").read_text())
+    write_json(folder / "dataset.json", about | {"name": "retinas", "size": pictures.shape[1]})
+    return folder

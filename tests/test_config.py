@@ -48,6 +48,8 @@ def test_a_method_may_be_one_word():
             "Did you mean 'rate'",
         ),
         (["method.name=map", "method.samples=3"], "method.samples"),
+        (["optimizer.augment=afine"], "optimizer.augment"),
+        (["optimizer.augment=1"], "optimizer.augment"),
     ],
 )
 def test_mistakes_are_named_in_one_line(words, message):
@@ -117,3 +119,8 @@ def test_a_run_survives_its_own_json():
     again = Run(**run.model_dump(mode="json"))
     assert again == run
     assert again.hash("f") == run.hash("f")
+
+
+@pytest.mark.parametrize(("word", "meant"), [("true", "flip"), ("false", "none"), ("affine", "affine")])
+def test_augment_was_a_switch_and_still_reads_as_one(word, meant):
+    assert load_run(None, [f"optimizer.augment={word}"], data="d").optimizer.augment == meant

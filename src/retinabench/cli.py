@@ -329,14 +329,22 @@ def report(
     print(report_files(files, out, data, title, rules, bootstrap, seed, _progress(quiet), shifted))
 
 
-@app.command(epilog="Example: retinabench inspect runs/map-resnet18-seed-0-1f2e3d4c5b6a")
+@app.command(epilog="Example: retinabench inspect data/idrid --out idrid-inspection")
 def inspect(
     path: Annotated[Path, typer.Argument(help="A predictions file, run folder or prepared folder.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Prepared folder: look at every picture, write sheets and a data card here."
+        ),
+    ] = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
 ) -> None:
-    """Say in a few lines what a file or folder holds."""
-    from retinabench.inspection import inspect_path
+    """Say what a file or folder holds; of a data set also copies, conflicting grades, leaks and outliers."""
+    from retinabench.inspection import inspect_lines
 
-    for line in inspect_path(path):
+    for line in inspect_lines(path, out, seed, _progress(quiet)):
         print(line)
 
 

@@ -103,7 +103,8 @@ class Optimizer(Frozen):
     save memory; the loss is that of the whole batch, the statistics of batch norm are those of a part.
     schedule: step (x0.2 at one and two thirds), linear (down to `final_lr` * lr) or cosine (down to 0), after
     `warmup` epochs of linear rise from 0. reweight: `minibatch` weighs each class by 1 / (2 p(k)), p from the batch.
-    augment: random mirror images. select: the checkpoint that predicts, by a validation score, or the last.
+    augment: `flip` mirrors at random; `affine` also rotates, shifts and zooms (`data/augment.py`); true and false mean
+    flip and none. select: the checkpoint that predicts, by a validation score, or the last.
     """
 
     name: Literal["sgd", "adam"] = "sgd"
@@ -118,9 +119,15 @@ class Optimizer(Frozen):
     warmup: float = Field(1.0, ge=0)
     final_lr: float = Field(0.01, ge=0, le=1)
     reweight: Literal["none", "minibatch"] = "minibatch"
-    augment: bool = True
+    augment: Literal["none", "flip", "affine"] = "flip"
     precision: Literal["float32", "bfloat16"] = "float32"
     select: Literal["auroc", "nll", "last"] = "auroc"
+
+    @field_validator("augment", mode="before")
+    @classmethod
+    def _once_a_switch(cls, augment: Any) -> Any:
+        # Earlier files and run folders say true or false.
+        return {True: "flip", False: "none"}[augment] if isinstance(augment, bool) else augment
 
 
 class Method(Frozen):

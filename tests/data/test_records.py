@@ -41,9 +41,10 @@ def test_referable_is_moderate_or_worse():
     assert np.array_equal(records.label, records.grade >= 2)
 
 
-def test_pictures_come_back_in_the_order_asked_for(tmp_path):
+@pytest.mark.parametrize("cuts", [(4, 8), (1, 7), (5, 5)])
+def test_pictures_come_back_in_the_order_asked_for(tmp_path, cuts):
     pictures = np.random.default_rng(0).integers(0, 256, (10, 4, 4, 3), dtype=np.uint8)
-    data = Prepared(tmp_path, "x", 4, "f", make_records(10), (pictures[:4], pictures[4:8], pictures[8:]))
+    data = Prepared(tmp_path, "x", 4, "f", make_records(10), tuple(np.split(pictures, cuts)))
     rows = [9, 0, 5, 5, 3, 8]
     assert np.array_equal(data.images(rows), pictures[rows])
     assert np.array_equal(data.image("p7"), pictures[7])

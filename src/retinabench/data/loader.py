@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from retinabench.data.augment import Augment, augmentation, unchanged
 from retinabench.data.records import Prepared
-from retinabench.seeds import numpy_generator, torch_generator
+from retinabench.seeds import numpy_generator
 
 STATISTICS_PICTURES = 512
 
@@ -23,8 +24,8 @@ class Batches:
     """The training and validation rows of a task, in batches on a device.
 
     Pictures travel as uint8 and become float32 (B, 3, H, W) on the device: in [0, 1], or with `standardise` each channel
-    less its mean and divided by its deviation over training pictures. Labels are float32 (B,). `workers` processes
-    read ahead where the disk is slow (0: none).
+    less its mean and divided by its deviation over training pictures. Labels are float32 (B,). augment: none, flip or
+    affine (`data/augment.py`). `workers` processes read ahead where the disk is slow (0: none).
     """
 
     data: Prepared
@@ -32,7 +33,7 @@ class Batches:
     validation: NDArray[np.intp]
     batch_size: int
     seed: int
-    augment: bool
+    augment: str
     standardise: bool
     device: torch.device
     workers: int = 0
@@ -61,14 +62,14 @@ class Batches:
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the shuffled batches of one epoch: pictures (B, 3, H, W), labels (B,).
 
-        The process `rank` of `ranks` gets its share of every batch, and mirrors with noise of its own.
+        The process `rank` of `ranks` gets its share of every batch, and draws views of its own.
         """
         rows = numpy_generator(self.seed, "order", number).permutation(self.train)
-        own = (rank,) * (rank > 0)
-        noise = torch_generator(self.device, self.seed, "augment", number, *own)
         shares = [np.array_split(chunk, ranks)[rank] for chunk in _chunks(rows, self.batch_size)]
-        for images, labels in self._load(shares):
-            yield (flip(images, noise) if self.augment else images), labels
+        pictures = sum(len(share) for share in shares)
+        mirror, view = augmentation(self.augment, pictures, self.device, self.seed, number, rank)
+        for images, labels in self._load(shares, mirror):
+            yield view(images), labels
 
     def held_out(self, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the validation batches in order."""
@@ -78,7 +79,11 @@ class Batches:
         """Yield any rows in order."""
         return self._load(_chunks(rows, batch_size))
 
-    def _load(self, chunks: list[NDArray[np.intp]]) -> Iterator[tuple[Tensor, Tensor]]:
+    def stored(self, rows: NDArray[np.intp], batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield any rows in order as they are stored, in host memory: uint8 pictures (B, H, W, 3), labels (B,)."""
+        return self._read(_chunks(rows, batch_size))
+
+    def _read(self, chunks: list[NDArray[np.intp]]) -> Iterator[tuple[Tensor, Tensor]]:
         loader: DataLoader[tuple[Tensor, Tensor]] = DataLoader(
             _Pictures(self.data),
             batch_size=None,
@@ -89,10 +94,15 @@ class Batches:
             multiprocessing_context="spawn" if self.workers else None,
             pin_memory=self.device.type == "cuda",
         )
-        for pictures, labels in loader:
+        yield from loader
+
+    def _load(
+        self, chunks: list[NDArray[np.intp]], mirror: Augment = unchanged
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        for pictures, labels in self._read(chunks):
             pictures = pictures.to(self.device, non_blocking=True)
             # The permuted pictures are in channels-last layout as they are, the faster one on both kinds of device.
-            images = pictures.permute(0, 3, 1, 2).to(torch.float32).div_(255)
+            images = mirror(pictures.permute(0, 3, 1, 2)).to(torch.float32).div_(255)
             if self.standardise:
                 mean, deviation = self.statistics
                 images = images.sub_(mean).div_(deviation)
@@ -116,14 +126,3 @@ def _chunks(rows: NDArray[np.intp], size: int) -> list[NDArray[np.intp]]:
     if cuts and len(rows) - cuts[-1] == 1:
         cuts.pop()
     return np.split(rows, cuts)
-
-
-def flip(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Mirror each picture (B, 3, H, W) left-right and upside-down, each with probability 1/2.
-
-    Left and right eyes mirror each other, and retinopathy has no upright: both keep the label true.
-    """
-    for axis in (2, 3):
-        chosen = torch.rand(len(images), generator=generator, device=images.device) < 0.5
-        images = torch.where(chosen[:, None, None, None], images.flip(axis), images)
-    return images

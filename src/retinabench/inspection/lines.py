@@ -11,15 +11,30 @@ import numpy as np
 from retinabench.data.records import open_prepared
 from retinabench.errors import InputError
 from retinabench.formats import read_predictions
+from retinabench.inspection.examine import Inspection, examine, findings
+from retinabench.inspection.write import write_inspection
+from retinabench.progress import QUIET, Progress
 
 
-def inspect_path(path: Path) -> Iterator[str]:
+def inspect_lines(
+    path: Path, out: Path | None = None, seed: int = 0, progress: Progress = QUIET
+) -> Iterator[str]:
     """Yield lines about a predictions file, a run folder or a prepared folder.
 
-    Raises `InputError` where it is none of them.
+    Of a prepared folder the tables alone are read, in a moment and without writing. With `out` every picture is looked
+    at, and contact sheets and a data card are written there.
+
+    Raises `InputError` where `path` is none of the three, or where `out` is given for another than a prepared folder.
     """
     if (path / "prepare.json").is_file():
-        yield from _prepared(path)
+        found = examine(open_prepared(path), pictures=out is not None, progress=progress)
+        page = write_inspection(found, out, seed=seed, progress=progress) if out is not None else None
+        yield from _inspection(found)
+        yield str(
+            page or "copies among the pictures, outliers, contact sheets and a data card: add --out DIR"
+        )
+    elif out is not None:
+        raise InputError("is no prepared data set; --out is for those", file=path, cure="Leave --out out.")
     elif (path / "run.json").is_file():
         yield from _run(path)
     elif path.is_dir():
@@ -28,17 +43,15 @@ def inspect_path(path: Path) -> Iterator[str]:
         yield from _predictions(path)
 
 
-def _prepared(path: Path) -> Iterator[str]:
-    data = open_prepared(path)
-    records = data.records
-    yield f"data set {data.name}, {len(records):,} images of {data.size} px, fingerprint {data.fingerprint[:12]}"
-    for domain in np.unique(records.domain):
-        for split in ("train", "validation", "test"):
-            rows = (records.domain == domain) & (records.split == split)
-            if rows.any():
-                grades = "/".join(str(n) for n in np.bincount(records.grade[rows], minlength=5))
-                patients = len(np.unique(records.patient_id[rows]))
-                yield f"  {domain} {split}: {rows.sum():,} images, {patients:,} patients, grades 0-4: {grades}"
+def _inspection(found: Inspection) -> Iterator[str]:
+    """Yield what a prepared data set holds, and what was found in it."""
+    data = found.data
+    yield f"data set {data.name}, {len(data.records):,} images of {data.size} px, fingerprint {data.fingerprint[:12]}"
+    for row in found.splits:
+        grades = "/".join(str(n) for n in row.grades)
+        yield f"  {row.split}: {row.images:,} images, {row.patients:,} patients, grades 0-4: {grades}"
+    for finding in findings(found):
+        yield f"{finding.lead} {finding.text}"
 
 
 def _run(path: Path) -> Iterator[str]:

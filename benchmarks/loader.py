@@ -1,0 +1,142 @@
+"""How fast batches come, beside `torch.utils.data` with Pillow decoding one JPEG per image, and beside what trains.
+
+    OMP_NUM_THREADS=1 python benchmarks/loader.py [--images 1024] [--rounds 5]
+
+Drawn retinas are written twice: as prepared shards, and as JPEG files of the same size, which spares the opponent all
+preprocessing. Both are read in the same shuffled order, in batches of 64, by one process, from a warm page cache. One
+round measures everything once; ratios are taken within rounds, and the median round is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from retinabench.config import load_run
+from retinabench.data import synthetic
+from retinabench.data.drawn import records
+from retinabench.data.loader import Batches
+from retinabench.data.records import Prepared, write_shard
+from retinabench.methods.losses import cross_entropy
+from retinabench.methods.training import make_optimizer
+from retinabench.models import build_model
+
+BATCH, SHARD = 64, 128
+DISTINCT = 32  # drawing is slow and reading does not care: the pictures repeat
+CPU = torch.device("cpu")
+
+
+class Photographs(Dataset):
+    """What a first script does: open, decode, convert; one picture (H, W, 3) uint8 and its label at a time."""
+
+    def __init__(self, files, labels):
+        self.files, self.labels = files, labels
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, row):
+        with Image.open(self.files[row]) as picture:
+            return torch.from_numpy(np.array(picture.convert("RGB"))), self.labels[row]
+
+
+def write_both(folder: Path, size: int, images: int):
+    """Write `images` pictures as shards and as JPEG files; return the data set and the files."""
+    drawn = np.stack([synthetic.draw(k, size=size, masks=False).image for k in range(DISTINCT)])
+    rows = records(None, images=max(images, 32)).take(np.arange(images))
+    pictures = drawn[np.arange(images) % DISTINCT]
+    shards = [folder / f"images-{k:05d}.npy" for k in range(-(-images // SHARD))]
+    for k, path in enumerate(shards):
+        write_shard(path, pictures[k * SHARD : (k + 1) * SHARD])
+    files = [folder / f"{k:05d}.jpeg" for k in range(images)]
+    for picture, file in zip(pictures, files, strict=True):
+        Image.fromarray(picture).save(file, quality=90)
+    mapped = tuple(np.asarray(np.load(path, mmap_mode="r")) for path in shards)
+    return Prepared(folder, "drawn", size, "", rows, mapped), files
+
+
+def speed(batches, images: int, work=lambda pictures, labels: None) -> float:
+    """Images per second of going through `batches` once and doing `work` on each."""
+    start = time.perf_counter()
+    for pictures, labels in batches:
+        work(pictures, labels)
+    return images / (time.perf_counter() - start)
+
+
+def training_step(run):
+    """Return what the demo's training does with a batch: forward, backward, step."""
+    model = build_model(run.model, run.seed)
+    optimizer = make_optimizer(model.train(), run.optimizer)
+
+    def step(pictures, labels):
+        loss = cross_entropy(model(pictures), labels, run.optimizer.reweight)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def measure(size: int, images: int, rounds: int, folder: Path) -> dict[str, np.ndarray]:
+    """Return images per second (rounds,) of every way of reading."""
+    data, files = write_both(folder, size, images)
+    rows = np.random.default_rng(0).permutation(images)
+    labels = torch.from_numpy(data.records.label.astype(np.float32))
+    run = load_run("demo/map", data=str(folder))
+
+    few = rows[: BATCH * (8 if size == 64 else 1)]  # floats of 512 px are no work for a CPU
+
+    def batches(augment):
+        return Batches(data, few, few, BATCH, 0, augment, True, CPU)
+
+    pillow = DataLoader(Photographs(files, labels), BATCH, sampler=rows.tolist())
+    step = training_step(run)
+    batch = next(iter(batches("flip").epoch(0)))
+    ways = {
+        "stored, as bytes": lambda: speed(batches("none").stored(rows, BATCH), images),
+        "torch.utils.data + Pillow": lambda: speed(pillow, images),
+        "on the CPU: floats, standardised": lambda: speed(batches("none").epoch(0), len(few)),
+        "on the CPU: and flip": lambda: speed(batches("flip").epoch(0), len(few)),
+        "on the CPU: and affine": lambda: speed(batches("affine").epoch(0), len(few)),
+    }
+    if size == 64:
+        # The same batch over and over: what the demo's network consumes when the loader costs nothing.
+        ways["the demo's training"] = lambda: speed([batch] * 8, 8 * BATCH, step)
+    for way in ways.values():
+        way()  # warms the page cache
+    found = [[way() for way in ways.values()] for _ in range(rounds)]
+    return dict(zip(ways, np.array(found).T, strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--images", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    for size in (64, 512):
+        with tempfile.TemporaryDirectory() as folder:
+            found = measure(size, options.images, options.rounds, Path(folder))
+        ours = found["stored, as bytes"]
+        print(f"\n{options.images} images of {size} px, batches of {BATCH}, one process, one thread")
+        for name, speeds in found.items():
+            line = f"  {name:34s} {np.median(speeds):10,.0f} images/s"
+            if name != "stored, as bytes":
+                line += f"   stored bytes come {np.median(ours / speeds):7.1f} times as fast"
+            print(line)
+        if size == 64:
+            fed = found["on the CPU: and flip"] / found["the demo's training"]
+            print(
+                f"  flipped floats come {np.median(fed):.1f} times as fast as the demo's training takes them"
+            )
+
+
+if __name__ == "__main__":
+    main()

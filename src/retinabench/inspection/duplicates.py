@@ -1,0 +1,124 @@
+"""Copies among the pictures of a data set: equal files, equal pictures, and nearly equal ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from retinabench.data.records import Prepared
+from retinabench.inspection.pixels import Floats, Pixels, detail
+
+Pairs = NDArray[np.intp]
+SIMILAR = 0.9
+"""Cosine of two signatures. IDRiD at 64 to 512 px: copies 1; two exposures of one eye 0.92 to 0.95; other pairs below 0.87."""
+SAME_DETAIL = 0.6
+"""Correlation of fine detail that confirms a copy: unrelated pictures stay below it, whatever their camera."""
+BLOCK = 512
+STRENGTH = {"equal bytes": 3, "equal pixels": 2, "nearly equal": 1}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of the records that show one picture. `correlation`: of their detail, the least of the pairs found."""
+
+    rows: tuple[int, ...]
+    kind: str
+    correlation: float
+    splits: tuple[str, ...]
+    grades: tuple[int, ...]
+
+    @property
+    def crosses(self) -> bool:
+        """Whether copies lie in different splits: what is tested was trained on."""
+        return len(set(self.splits)) > 1
+
+    @property
+    def conflicts(self) -> bool:
+        """Whether copies carry different grades: one of them is wrong."""
+        return len(set(self.grades)) > 1
+
+
+def equal_pairs(key: NDArray[np.generic]) -> Pairs:
+    """Return (P, 2) rows: each row whose key (N,) was seen before, with the first row that has it; "" is no key."""
+    order = np.argsort(key, kind="stable")
+    same = key[order][1:] == key[order][:-1]
+    start = np.maximum.accumulate(np.where(np.append(False, same), 0, np.arange(len(key))))
+    repeats = np.flatnonzero(np.append(False, same) & (key[order] != key.dtype.type()))
+    return np.stack([order[start[repeats]], order[repeats]], axis=1)
+
+
+def similar_pairs(signatures: Floats, least: float = SIMILAR) -> Pairs:
+    """Return all (P, 2) pairs of rows i < j whose unit signatures (N, D) have a cosine of at least `least`.
+
+    Every pair is compared, N² D multiplications in blocks of a matrix product, without an N x N array.
+    """
+    found = []
+    for start in range(0, len(signatures), BLOCK):
+        cosines = signatures[start : start + BLOCK] @ signatures[start:].T
+        near = np.argwhere(cosines >= least)
+        found.append(near[near[:, 0] < near[:, 1]] + start)
+    return np.concatenate(found) if found else np.empty((0, 2), np.intp)
+
+
+def duplicate_groups(
+    data: Prepared, split: NDArray[np.str_], digests: NDArray[np.str_] | None, pixels: Pixels | None
+) -> list[Group]:
+    """Return the groups of copies, those across splits first, then those in conflict, then by their first row.
+
+    split: (N,) the name of each row's split. digests: (N,) SHA-256 of the original files, where known. pixels: what
+    was seen of the pictures; without it only equal files are found.
+    """
+    edges = list(_edges(data, digests, pixels))
+    if not edges:
+        return []
+    first, second, kinds, correlations = (np.array(column) for column in zip(*edges, strict=True))
+    size = len(data.records)
+    graph = coo_array((np.ones(len(first)), (first, second)), shape=(size, size))
+    label = connected_components(graph, directed=False)[1]
+    # Only the rows of edges: a component of one row is no group.
+    groups = [
+        _group(data, split, np.flatnonzero(label == one), kinds[mine], correlations[mine])
+        for one in np.unique(label[first])
+        for mine in [label[first] == one]
+    ]
+    return sorted(groups, key=lambda group: (not group.crosses, not group.conflicts, group.rows))
+
+
+def _edges(
+    data: Prepared, digests: NDArray[np.str_] | None, pixels: Pixels | None
+) -> Iterator[tuple[int, int, str, float]]:
+    if digests is not None:
+        yield from ((int(i), int(j), "equal bytes", 1.0) for i, j in equal_pairs(digests))
+    if pixels is not None:
+        equal = equal_pairs(pixels.digest)
+        yield from ((int(i), int(j), "equal pixels", 1.0) for i, j in equal)
+        # Of equal pictures only the first goes on: a thousand black frames would make half a million pairs.
+        alone = np.setdiff1d(np.arange(len(pixels.digest)), equal[:, 1])
+        for i, j in alone[similar_pairs(pixels.standardised()[alone])]:
+            a, b = data.images([i, j])
+            if (correlation := float(detail(a) @ detail(b))) >= SAME_DETAIL:
+                yield int(i), int(j), "nearly equal", correlation
+
+
+def _group(
+    data: Prepared,
+    split: NDArray[np.str_],
+    rows: NDArray[np.intp],
+    kinds: NDArray[np.str_],
+    correlations: NDArray[np.float64],
+) -> Group:
+    """Name a group by the weakest link that its rows need: the strongest kind, where one kind joins them all."""
+    joined = {kind: int((kinds == kind).sum()) >= len(rows) - 1 for kind in STRENGTH}
+    kind = next((kind for kind in STRENGTH if joined[kind]), "nearly equal")
+    return Group(
+        rows=tuple(int(row) for row in rows),
+        kind=kind,
+        correlation=1.0 if STRENGTH[kind] > 1 else float(correlations.min()),
+        splits=tuple(str(name) for name in split[rows]),
+        grades=tuple(int(grade) for grade in data.records.grade[rows]),
+    )

@@ -1,0 +1,71 @@
+"""The original files behind a prepared folder, from its `files.parquet`: bytes, digests, sizes, and what was bad.
+
+One row per image of the data set, those that could not be prepared among them. Folders made by hand, or by earlier
+versions, have no such file: everything here then says that nothing is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from retinabench.data.records import Prepared
+from retinabench.errors import InputError
+
+NAME = "files.parquet"
+
+
+@dataclass(frozen=True)
+class BadFile:
+    """An image of the data set that was not prepared, and why."""
+
+    image_id: str
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Files:
+    """The original file of each of N records: SHA-256 (N,) text, "" where unknown; width, height, bytes (N,), 0 where unknown."""
+
+    sha256: NDArray[np.str_]
+    width: NDArray[np.int64]
+    height: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    bad: tuple[BadFile, ...]
+
+
+def original_files(data: Prepared) -> Files | None:
+    """Return the original files in the order of the records, or None where nobody wrote them down.
+
+    Raises `InputError` where the table is there and cannot be read.
+    """
+    path = data.folder / NAME
+    if not path.is_file():
+        return None
+    try:
+        table = pa.parquet.read_table(path)
+        columns = {name: table[name].to_pylist() for name in ("image_id", "source", "status", "reason")}
+        known = {name: table[name].to_pylist() for name in ("sha256", "width", "height", "bytes")}
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise InputError(
+            f"is damaged ({error})", file=path, cure="Delete the folder and prepare it again."
+        ) from None
+    rows = {image: row for row, image in enumerate(columns["image_id"])}
+    order = [rows.get(image, -1) for image in data.records.image_id.tolist()]
+    prepared = set(data.records.image_id.tolist())
+    bad = tuple(
+        BadFile(str(image), str(source or ""), str(reason or status or "unknown"))
+        for image, source, status, reason in zip(*columns.values(), strict=True)
+        if image not in prepared
+    )
+    numbers = {
+        name: np.array([known[name][row] or 0 if row >= 0 else 0 for row in order], np.int64)
+        for name in ("width", "height", "bytes")
+    }
+    digests = np.array([known["sha256"][row] or "" if row >= 0 else "" for row in order], np.str_)
+    return Files(sha256=digests, **numbers, bad=bad)

@@ -1,0 +1,109 @@
+"""Counts of a data set: splits, cameras, and patients that lie in two splits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.data.records import SPLITS, Records
+from retinabench.inspection.files import Files
+
+
+@dataclass(frozen=True)
+class SplitRow:
+    """One split: how many images, patients and images per grade 0 … 4."""
+
+    split: str
+    images: int
+    patients: int
+    grades: tuple[int, ...]
+
+    @property
+    def referable(self) -> float:
+        """Share of images of grade 2 or above."""
+        return sum(self.grades[2:]) / self.images
+
+
+@dataclass(frozen=True)
+class CameraRow:
+    """Photographs of one original size in one domain: the size tells cameras, and centres, apart."""
+
+    domain: str
+    width: int
+    height: int
+    images: int
+    median_bytes: int
+    referable: float
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Patients with images in two splits; `fellow_eyes`: those whose other eye lies in the other split.
+
+    images: how many images of the second split belong to a patient of the first.
+    """
+
+    splits: tuple[str, str]
+    patients: int
+    images: int
+    fellow_eyes: int
+
+
+def split_names(records: Records) -> NDArray[np.str_]:
+    """Return each row's split (N,): train, validation or test, with `shifted` before it outside the domain."""
+    return np.where(records.domain == "shifted", np.char.add("shifted ", records.split), records.split)
+
+
+def in_order(names: NDArray[np.str_]) -> list[str]:
+    """Return the splits that exist, in the order of a study."""
+    present = set(names.tolist())
+    return [name for prefix in ("", "shifted ") for split in SPLITS if (name := prefix + split) in present]
+
+
+def split_rows(records: Records) -> Iterator[SplitRow]:
+    """Yield the counts of every split."""
+    names = split_names(records)
+    for name in in_order(names):
+        mine = names == name
+        grades = tuple(int(n) for n in np.bincount(records.grade[mine], minlength=5))
+        yield SplitRow(name, int(mine.sum()), len(np.unique(records.patient_id[mine])), grades)
+
+
+def camera_rows(records: Records, files: Files | None) -> Iterator[CameraRow]:
+    """Yield original sizes by domain, the commonest first; nothing where the sizes are not known."""
+    if files is None:
+        return
+    sizes = np.stack([files.width, files.height], axis=1)
+    for domain in np.unique(records.domain):
+        mine = (records.domain == domain) & (sizes > 0).all(axis=1)
+        found, which, counts = np.unique(sizes[mine], axis=0, return_inverse=True, return_counts=True)
+        label, weight = records.label[mine], files.bytes[mine]
+        for k in np.argsort(-counts, kind="stable"):
+            these = which.ravel() == k
+            yield CameraRow(
+                str(domain), int(found[k, 0]), int(found[k, 1]), int(counts[k]),
+                int(np.median(weight[these])), float(label[these].mean()),
+            )  # fmt: skip
+
+
+def leaks(records: Records) -> Iterator[Leak]:
+    """Yield the pairs of splits that share patients."""
+    names = split_names(records)
+    people, patient = np.unique(records.patient_id, return_inverse=True)
+    eyes = {side: records.eye == side for side in ("left", "right")}
+
+    def count(mask: NDArray[np.bool_]) -> NDArray[np.intp]:
+        return np.bincount(patient[mask], minlength=len(people))
+
+    for first, second in combinations(in_order(names), 2):
+        a, b = names == first, names == second
+        both = (count(a) > 0) & (count(b) > 0)
+        fellow = np.zeros(len(people), bool)
+        for one, other in (("left", "right"), ("right", "left")):
+            fellow |= (count(a & eyes[one]) > 0) & (count(b & eyes[other]) > 0)
+        if both.any():
+            yield Leak((first, second), int(both.sum()), int(count(b)[both].sum()), int(fellow.sum()))

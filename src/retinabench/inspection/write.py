@@ -1,0 +1,118 @@
+"""Write an inspection: contact sheets, `inspection.json`, and the data card as a page and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from retinabench import __version__, store
+from retinabench.inspection.card import Shown, markdown, page
+from retinabench.inspection.duplicates import Group
+from retinabench.inspection.examine import Inspection, counted
+from retinabench.inspection.outliers import Outlier
+from retinabench.inspection.sheets import COLUMNS, GRADES, ROWS, Cell, chosen_of_grade, sheet
+from retinabench.inspection.tables import split_names
+from retinabench.progress import QUIET, Progress
+from retinabench.report.marking import plain
+
+SCHEMA = "retinabench.inspection/1"
+MOST_SHOWN = COLUMNS * ROWS
+
+
+def write_inspection(found: Inspection, out: Path, *, seed: int = 0, progress: Progress = QUIET) -> Path:
+    """Write everything into the folder `out`; return the page's path. The same arguments give the same bytes.
+
+    seed: of the choice of pictures for the contact sheets. Raises `InputError` where `out` cannot be written to.
+    """
+    shown = list(_shown(found, seed))
+    with progress.track("Writing sheets and data card", len(shown) + 3, unit="files") as advance:
+        for one in shown:
+            store.write_bytes(out / one.file, sheet(one.heading, one.cells))
+            advance(1)
+        store.write_json(out / "inspection.json", to_dict(found))
+        store.write_bytes(out / "card.md", markdown(found, shown).encode())
+        store.write_bytes(out / "index.html", page(found, shown).encode())
+        advance(3)
+    return out / "index.html"
+
+
+def to_dict(found: Inspection) -> dict[str, Any]:
+    """Return the whole inspection as JSON can hold it: every group, outlier and leak, with ids in place of rows."""
+    records, files = found.data.records, found.files
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "data": found.data.name,
+        "size": found.data.size,
+        "fingerprint": found.data.fingerprint,
+        "looked_at_pictures": found.looked,
+        "looked_at_files": files is not None,
+        "splits": [asdict(row) | {"referable": row.referable} for row in found.splits],
+        "cameras": [asdict(row) for row in found.cameras],
+        "duplicates": [
+            {
+                "kind": group.kind,
+                "correlation": group.correlation,
+                "across_splits": group.crosses,
+                "conflicting_grades": group.conflicts,
+                "images": [
+                    {"image_id": str(records.image_id[row]), "split": split, "grade": grade}
+                    for row, split, grade in zip(group.rows, group.splits, group.grades, strict=True)
+                ],
+            }
+            for group in found.groups
+        ],
+        "leaks": [asdict(leak) for leak in found.leaks],
+        "outliers": [
+            {"image_id": str(records.image_id[o.row]), "measure": o.measure, "z": o.z, "what": o.what}
+            for o in found.outliers
+        ],
+        "bad_files": [asdict(bad) for bad in files.bad] if files is not None else [],
+    }
+
+
+def _shown(found: Inspection, seed: int) -> Iterator[Shown]:
+    """Yield what is shown: copies side by side, outliers, and pictures of every grade."""
+    if found.groups:
+        groups = found.groups[: MOST_SHOWN // 2]
+        cells = [cell for group in groups for cell in _pair(found, group)]
+        title = _title("Copies, two by two", len(groups), len(found.groups), "group")
+        yield Shown("sheet-copies.png", title, cells)
+    worst: dict[int, Outlier] = {}
+    for outlier in found.outliers:  # the furthest come first
+        worst.setdefault(outlier.row, outlier)
+    if worst:
+        rows = list(worst)[:MOST_SHOWN]
+        said = [f"{worst[row].what}, z {plain(worst[row].z, 1, signed=True)}" for row in rows]
+        title = _title("Unlike the others of their domain", len(rows), len(worst), "picture")
+        yield Shown("sheet-outliers.png", title, _cells(found, rows, said))
+    names = split_names(found.data.records)
+    for grade, name in enumerate(GRADES):
+        chosen = chosen_of_grade(found.data.records, grade, seed).tolist()
+        if chosen:
+            total = int((found.data.records.grade == grade).sum())
+            title = _title(f"Grade {grade}, {name}", len(chosen), total, "picture")
+            yield Shown(f"sheet-grade-{grade}.png", title, _cells(found, chosen, names[chosen].tolist()))
+
+
+def _cells(found: Inspection, rows: list[int], said: list[str]) -> list[Cell]:
+    pictures, names = found.data.images(rows), found.data.records.image_id[rows].tolist()
+    return [Cell(*parts) for parts in zip(pictures, names, said, strict=True)]
+
+
+def _pair(found: Inspection, group: Group) -> Iterator[Cell]:
+    """Yield the first picture of a group and the first other that differs from it in grade or split, or else the second."""
+    facts = list(zip(group.splits, group.grades, strict=True))
+    second = next((k for k in range(1, len(facts)) if facts[k] != facts[0]), 1)
+    bad = group.crosses or group.conflicts
+    for k in (0, second):
+        row = group.rows[k]
+        text = f"grade {group.grades[k]}, {group.splits[k]}, {group.kind}"
+        more = f" (+{len(facts) - 2})" if len(facts) > 2 else ""
+        yield Cell(found.data.images([row])[0], str(found.data.records.image_id[row]), text + more, bad)
+
+
+def _title(what: str, shown: int, total: int, noun: str) -> str:
+    return f"{what}: {f'{shown:,} of ' if shown < total else ''}{counted(total, noun)}"

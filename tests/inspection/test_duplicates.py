@@ -1,0 +1,81 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from conftest import shared_path
+from retinabench.data.prepare import prepare
+from retinabench.inspection.duplicates import SIMILAR, equal_pairs, similar_pairs
+from retinabench.inspection.examine import examine
+from retinabench.inspection.pixels import look
+
+
+@pytest.mark.parametrize("n", [1, 2, 500])
+def test_equal_pairs_join_exactly_what_is_equal(n):
+    key = np.random.default_rng(0).integers(0, 200, n).astype(str)
+    key[::7] = ""
+    pairs = equal_pairs(key)
+    groups = {
+        k: set(np.flatnonzero(key == k).tolist()) for k in set(key.tolist()) if k and (key == k).sum() > 1
+    }
+    found = {}
+    for first, second in pairs.tolist():
+        assert key[first] == key[second] != ""
+        found.setdefault(key[first], {first}).add(second)
+    assert found == groups
+    # A chain would do as well, but a repeat for each member beyond the first is all it takes.
+    assert len(pairs) == sum(len(group) - 1 for group in groups.values())
+
+
+@pytest.mark.parametrize("n", [1, 511, 512, 1300])
+def test_similar_pairs_equal_brute_force_across_block_borders(n):
+    random = np.random.default_rng(n)
+    vectors = random.normal(size=(n, 20))
+    vectors[n // 2 :] = vectors[: n - n // 2] + random.normal(0, 0.2, (n - n // 2, 20))
+    unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    cosines = unit.astype(np.float64) @ unit.T.astype(np.float64)
+    expected = {(i, j) for i, j in np.argwhere(cosines >= 0.9).tolist() if i < j}
+    # No cosine lies so near 0.9 that single precision could decide otherwise.
+    assert np.abs(cosines - 0.9).min() > 1e-6
+    assert {tuple(pair) for pair in similar_pairs(unit, 0.9).tolist()} == expected
+    assert n == 1 or expected
+
+
+@pytest.fixture(scope="module")
+def idrid(tmp_path_factory):
+    source = shared_path("data", "idrid")
+    return prepare("idrid", tmp_path_factory.mktemp("idrid") / "64", size=64, source=source, workers=1)
+
+
+KNOWN = {
+    ("IDRiD_064_test", "IDRiD_118_train"): {3, 0},
+    ("IDRiD_021_train", "IDRiD_391_train"): {1, 2},
+    ("IDRiD_028_train", "IDRiD_327_train"): {4, 3},
+    ("IDRiD_045_train", "IDRiD_333_train"): {2},
+    ("IDRiD_073_train", "IDRiD_375_train"): {2},
+    ("IDRiD_079_train", "IDRiD_279_train"): {1},
+}
+TWO_EXPOSURES = ("IDRiD_013_train", "IDRiD_397_train")
+"""One eye photographed twice in one sitting, graded 3 and 2: no copy by bytes, and found by looking alone."""
+
+
+def test_idrid_s_six_pairs_and_one_eye_photographed_twice_are_found_and_nothing_else(idrid):
+    found = examine(idrid, pictures=True)
+    ids = {tuple(idrid.records.image_id[list(group.rows)].tolist()): group for group in found.groups}
+    assert set(ids) == {*KNOWN, TWO_EXPOSURES}
+    for pair, grades in KNOWN.items():
+        assert ids[pair].kind in ("equal bytes", "equal pixels")
+        assert set(ids[pair].grades) == grades
+        assert ids[pair].conflicts == (len(grades) > 1)
+        assert ids[pair].crosses == (pair == ("IDRiD_064_test", "IDRiD_118_train"))
+    assert ids[TWO_EXPOSURES].kind == "nearly equal"
+    assert ids[TWO_EXPOSURES].conflicts
+    assert found.groups[0].crosses  # the worst first
+    assert [leak.splits for leak in found.leaks] == [("train", "test")]
+    # All unlike pairs keep their distance from the threshold: it was not set to fit these seven.
+    unit = look(idrid).standardised()
+    cosines = unit @ unit.T
+    alike = {pair: cosines[tuple(np.flatnonzero(np.isin(idrid.records.image_id, pair)))] for pair in ids}
+    others = [cosines[i, j] for i, j in combinations(range(len(unit)), 2) if cosines[i, j] < SIMILAR]
+    assert min(alike.values()) > 0.94
+    assert max(others) < 0.88

@@ -1,0 +1,158 @@
+"""A small study with every fault planted, from the folder to the page."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from helpers import make_prepared, make_retinas, write_files
+from retinabench.cli import run
+from retinabench.data import synthetic
+from retinabench.data.records import Records
+
+N, SIDE = 48, 64
+HOSTILE = '<script>alert("1")</script>|`x`'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """48 drawn retinas: 1 copies 0 across splits with another grade, 3 is 2 saved again, 5 is black."""
+    pictures = np.stack([synthetic.draw(k, size=SIDE, masks=False).image for k in range(N)])
+    pictures[1] = pictures[0]
+    with io.BytesIO() as out:
+        Image.fromarray(pictures[2]).save(out, "JPEG", quality=90)
+        pictures[3] = np.asarray(Image.open(out).convert("RGB"))
+    pictures[5] = 0
+    split = np.where(np.arange(N) % 4 == 1, "test", "train")
+    grade = np.arange(N) % 5
+    grade[[2, 3]] = 2
+    names = [f"i{k:02d}" for k in range(N)]
+    names[0] = HOSTILE
+    patients = np.array([f"p{k}" for k in range(N)])
+    patients[8] = patients[9]  # train and test
+    records = Records(
+        image_id=np.array(names), patient_id=patients, eye=np.array(["left", "right"] * (N // 2)),
+        grade=grade.astype(np.int8), domain=np.full(N, "in_domain"), split=split,
+        source=np.array(names), p_referable=np.full(N, np.nan),
+    )  # fmt: skip
+    path = make_retinas(tmp_path_factory.mktemp("inspect") / "data", records, pictures)
+    rows = [
+        {"image_id": name, "sha256": f"{k:064x}", "bytes": 1000 + k, "width": 640, "height": 480}
+        for k, name in enumerate(names)
+    ]
+    rows[1]["sha256"] = rows[0]["sha256"]
+    rows[7] |= {"width": 6400, "height": 4800}
+    rows.append({"image_id": "lost", "source": "a/<b>.jpg", "status": "bad", "reason": "is a broken picture"})
+    write_files(path, rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def written(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("inspection")
+    assert run(["inspect", str(folder), "--out", str(out), "-q"]) == 0
+    return out
+
+
+def test_every_planted_fault_is_in_the_json(written):
+    found = json.loads((written / "inspection.json").read_text())
+    assert found["schema"] == "retinabench.inspection/1"
+    groups = {tuple(image["image_id"] for image in group["images"]): group for group in found["duplicates"]}
+    assert set(groups) == {(HOSTILE, "i01"), ("i02", "i03")}
+    exact, near = groups[HOSTILE, "i01"], groups["i02", "i03"]
+    assert (exact["kind"], exact["across_splits"], exact["conflicting_grades"]) == ("equal bytes", True, True)
+    assert (near["kind"], near["across_splits"], near["conflicting_grades"]) == ("nearly equal", False, False)
+    assert found["leaks"] == [{"splits": ["train", "test"], "patients": 1, "images": 1, "fellow_eyes": 1}]
+    unlike = {(o["image_id"], o["measure"]): o["what"] for o in found["outliers"]}
+    assert unlike["i05", "brightness"] == "dark"
+    assert unlike["i07", "original size"] == "many pixels"
+    assert found["bad_files"] == [
+        {"image_id": "lost", "source": "a/<b>.jpg", "reason": "is a broken picture"}
+    ]
+    assert [(c["width"], c["images"]) for c in found["cameras"]] == [(640, N - 1), (6400, 1)]
+
+
+def test_the_page_stands_alone_and_escapes_what_it_shows(written):
+    page = (written / "index.html").read_text()
+    assert "&lt;script&gt;alert" in page
+    assert "<script" not in page
+    assert "a/&lt;b&gt;.jpg" in page
+    assert set(re.findall(r'(?:src|href)="([a-z]+:|#|[^"]*)', page)) <= {"data:", "#"}
+    assert page.count("data:image/jpeg;base64,") >= N
+    card = (written / "card.md").read_text()
+    assert "<script" not in card
+    line = next(line for line in card.splitlines() if "equal bytes" in line and line.startswith("|"))
+    assert len(re.findall(r"(?<!\\)\|", line)) == 6  # five columns, whatever the names hold
+
+
+def test_a_sheet_per_grade_and_for_copies_and_outliers(written):
+    sheets = {path.name for path in written.glob("*.png")}
+    assert sheets == {*(f"sheet-grade-{g}.png" for g in range(5)), "sheet-copies.png", "sheet-outliers.png"}
+    for name in sheets:
+        with Image.open(written / name) as sheet:
+            assert sheet.width == 1030
+            assert np.asarray(sheet).std() > 10
+
+
+def test_the_same_folder_and_seed_give_the_same_bytes_and_another_seed_other_pictures(
+    folder, written, tmp_path
+):
+    for seed in (0, 1):
+        assert (
+            run(["inspect", str(folder), "--out", str(tmp_path / str(seed)), "--seed", str(seed), "-q"]) == 0
+        )
+    for path in written.iterdir():
+        assert path.read_bytes() == (tmp_path / "0" / path.name).read_bytes(), path.name
+    assert (written / "inspection.json").read_bytes() == (tmp_path / "1" / "inspection.json").read_bytes()
+
+
+def test_without_out_a_read_only_folder_tells_what_its_tables_know(folder, capsys):
+    before = sorted(os.listdir(folder))
+    mode = folder.stat().st_mode
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        assert run(["inspect", str(folder)]) == 0
+    finally:
+        folder.chmod(mode)
+    said = capsys.readouterr().out
+    for words in ("48 images", "1 equal bytes", "different splits", "fellow eye", "--out DIR"):
+        assert words in said
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_a_folder_without_a_table_of_files_is_inspected_all_the_same(tmp_path, capsys):
+    data = make_prepared(tmp_path / "data")
+    (data / "files.parquet").unlink(missing_ok=True)
+    assert run(["inspect", str(data), "--out", str(tmp_path / "out"), "-q"]) == 0
+    found = json.loads((tmp_path / "out" / "inspection.json").read_text())
+    assert (found["looked_at_files"], found["cameras"], found["bad_files"]) == (False, [], [])
+    assert "No copies." in capsys.readouterr().out
+
+
+def test_a_damaged_table_of_files_and_a_senseless_out_are_one_line(tmp_path, capsys):
+    data = make_prepared(tmp_path / "data")
+    (data / "files.parquet").write_bytes(b"PAR1 not")
+    assert run(["inspect", str(data)]) == 2
+    assert "files.parquet" in capsys.readouterr().err
+    (tmp_path / "p.csv").write_text("image_id,label,prob\na,1,0.5\nb,0,0.2\n")
+    assert run(["inspect", str(tmp_path / "p.csv"), "--out", str(tmp_path / "o")]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
+
+
+def test_looking_at_pictures_never_loads_torch(folder, tmp_path):
+    code = (
+        "import sys; from retinabench.cli import run; "
+        f"assert run(['inspect', {str(folder)!r}, '--out', {str(tmp_path / 'out')!r}, '-q']) == 0; "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=120)
