@@ -42,6 +42,7 @@ class Unpredictable:
         self._values = np.where(self._patterns >= 0, blank, NEVER).T.copy()  # (c, groups), as is the next
         self._truth = self._patterns.T.copy()
         self._best = self._values.max(axis=0)
+        self._ties = (self._values == self._best).sum(axis=0)  # concepts that share the best value
         self._used = groups
 
     def draw(self, cell: tuple[int, int] | None, random: np.random.Generator) -> tuple[int, int, int]:
@@ -50,8 +51,8 @@ class Unpredictable:
         if cell is None:
             best = np.where(live, self._best[: self._used], NEVER)
             groups = (best == best.max()).nonzero()[0]
-            tied = self._values[:, groups] == best.max()  # (c, groups): every such question is equally likely
-            group = int(groups[_weighted(size[groups] * tied.sum(axis=0), random)])
+            # Every such question is equally likely, so a group counts for its samples times its tied concepts.
+            group = int(groups[_weighted(size[groups] * self._ties[groups], random)])
             concepts = (self._values[:, group] == best[group]).nonzero()[0]
             concept = int(concepts[random.integers(len(concepts))])
             truth = int(self._truth[concept, group])
@@ -93,7 +94,8 @@ class Unpredictable:
             self._pattern[place], self._asked[place] = pattern, asked
             closed = asked | (self._patterns[pattern] < 0)
             self._values[:, place] = np.where(closed, NEVER, self._value(pattern, asked))
-            self._best[place], self._truth[:, place] = self._values[:, place].max(), self._patterns[pattern]
+            self._truth[:, place], self._best[place] = self._patterns[pattern], self._values[:, place].max()
+            self._ties[place] = (self._values[:, place] == self._best[place]).sum()
             self._touched.append([])
             self._used += 1
         self._touched[place].append(sample)
@@ -125,6 +127,7 @@ class Unpredictable:
         self._values = np.concatenate([self._values, np.full((c, extra), NEVER)], axis=1)
         self._truth = np.concatenate([self._truth, np.zeros((c, extra), np.int8)], axis=1)
         self._best = np.concatenate([self._best, np.full(extra, NEVER)])
+        self._ties = np.concatenate([self._ties, np.zeros(extra, self._ties.dtype)])
 
 
 def _patterns(bank: Bank) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]]:
