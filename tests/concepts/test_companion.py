@@ -65,8 +65,8 @@ def shares_held(strategy, examinations, samples=300, questions=150, seed=0):
         truth = (random.random((samples, 3)) < random.uniform(0.1, 0.6, 3)).astype(np.int8)
         bank = Bank(None, "abc", truth)
         right = random.random(truth.shape) < random.uniform(0.4, 0.98, (3, 2))[[0, 1, 2], truth]
-        probs = np.where(right == (truth == 1), 0.5, 0.0) + random.random(truth.shape) / 2
-        probs = np.where(right == (truth == 1), np.maximum(probs, 0.5), np.minimum(probs, 0.499))
+        yes = right == (truth == 1)
+        probs = np.where(yes, random.uniform(0.5, 1, truth.shape), random.uniform(0, 0.499, truth.shape))
         found = examine(bank, Answers(bank, probs), strategy=strategy, questions=questions, seed=number)
         for place, one in enumerate(found.to_dict()["concepts"].values()):
             for sign, name in ((0, "specificity"), (1, "sensitivity")):
