@@ -114,6 +114,11 @@ class Examination:
                     notes.append(f"The bank has only {n} {kind} sample{'s' * (n > 1)} of '{name}'.")
             if unknown := self.bank.samples - negative - positive:
                 notes.append(f"The truth of '{name}' is unknown for {unknown} samples, which are not asked.")
+        if self.stopped == "claims":
+            notes.append(
+                "The questions stopped when a claim was decided: the decision holds at its confidence, while the intervals "
+                "of the rates are for a number of questions chosen without regard to the answers."
+            )
         if len(self.claims) > 1:
             notes.append("Each claim is decided at its confidence for itself, not all of them together.")
         return notes
