@@ -99,6 +99,11 @@ class Examination:
                 f"The strategy '{self.strategy}' selects samples by their other concepts: sensitivity, specificity "
                 "and accuracy describe the questions asked, and their intervals are not valid for the bank."
             )
+        else:
+            notes.append(
+                "Rates, intervals and claims are about the samples of this bank; where all of a kind were asked, nothing is "
+                "left open. Other patients would show more variation."
+            )
         if self.strategy.startswith("uncertainty") and self.rules == "corrected":
             notes.append(
                 f"A concept and truth whose last {SATURATED} questions filled no new bin is skipped while others "
