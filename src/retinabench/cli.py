@@ -318,9 +318,6 @@ def examine(
     """Question a classifier concept by concept: which lesions does it grasp, from as few questions as possible?"""
     from retinabench.concepts.command import examine_files, summary_lines
 
-    if repetitions == 1:
-        cure = "At least 2, or 0 to leave the comparison out."
-        raise InputError("--repetitions 1 gives no interval", cure=cure)
     found = examine_files(
         answers,
         truth,

@@ -12,6 +12,7 @@ from retinabench.concepts.comparison import compare_strategies
 from retinabench.concepts.files import read_answers, read_bank
 from retinabench.concepts.performance import Reading
 from retinabench.concepts.questioning import examine
+from retinabench.errors import InputError
 from retinabench.progress import QUIET, Progress
 from retinabench.store import write_json
 
@@ -38,6 +39,9 @@ def examine_files(
     progress: Progress = QUIET,
 ) -> dict[str, Any]:
     """Examine a table of answers against the truth and write all files to `out`; continues a transcript found there."""
+    if repetitions == 1:
+        cure = "At least 2, or 0 to leave the comparison out."
+        raise InputError("--repetitions 1 gives no interval", cure=cure)
     bank = read_bank(truth, concepts)
     examinee = read_answers(answers, bank)
     found = examine(
