@@ -71,9 +71,19 @@ def test_the_cell_of_largest_uncertainty_or_least_precision():
     random = np.random.default_rng(0)
     now = state(bank, [[1, 2], [0, 1]], [[1, 1], [0, 1]], [[0.5, 1.9], [1.2, 1.1]])
     assert most_uncertain(now, random) == (1, 0)  # (0, 1) is more uncertain, but asked completely
-    spread = moments(now.right, now.asked, bank.cells)[1]
+    spread = moments(now.asked / 2, now.asked, bank.cells)[1]
     assert spread[0, 1] == 0
     assert least_precise(now, random) == divmod(int(spread.argmax()), 2)
+
+
+def test_precision_asks_rare_concepts_first_and_without_regard_to_the_answers():
+    bank = make_bank(samples=300)
+    order = asked_by(bank, "precision", questions=200)
+    other = []
+    examine(bank, lambda *question: (other.append(question), 1.0)[1], strategy="precision", questions=200)
+    assert other == order
+    soft = sum(bank.truth[sample, 3] == 1 for sample, concept in order if concept == "soft exudate")
+    assert soft >= 10  # of some 30 among 1,200 questions; a random sixth would be 5
 
 
 def test_ties_are_drawn_evenly():

@@ -5,8 +5,9 @@ leave for the N - n others: right ~ BetaBinomial(N - n, a, b), a = k + 1/2, b = 
 (k + right) / N is a property of the bank, so its interval closes to a point when all were asked: the finite-population correction.
 The interval is equal-tailed at 95 %, its ends taken outwards to attained values.
 
-Valid where the strategy draws at random *within* the cell: which cell is asked next may depend on the answers. Accuracy over
-both truths weighs the two cells by their sizes, as the questions were not drawn in proportion.
+Valid where the strategy draws at random *within* the cell, and how often a cell is asked does not depend on its answers (random,
+precision). Where it does (uncertainty), the posterior is the same, but its interval covers only nearly as often as it says.
+Accuracy over both truths weighs the two cells by their sizes, as the questions were not drawn in proportion.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def rate(right: int, asked: int, of: int, level: float = 0.95) -> dict[str, Any]
         ends = [(right + min(end, rest)) / of for end in (low, high)]
     else:
         mean, variance = moments(right, asked, of)
-        ends = _beta_ends(float(mean), float(variance), right / of, (right + rest) / of, tail)
+        ends = _beta_ends(float(mean), float(variance), right, asked, of, tail)
     return {"value": float(moments(right, asked, of)[0]), "low": ends[0], "high": ends[1], **counts}
 
 
@@ -57,7 +58,7 @@ def accuracy(
 ) -> dict[str, Any]:
     """Share of right answers over both truths of a concept, arrays (2,): the cells' rates weighed by the cells' sizes.
 
-    The interval is that of the beta distribution with the posterior's mean and variance, on the range still possible.
+    The interval is that of the beta distribution with the posterior's mean and variance.
     """
     if (asked[of > 0] == 0).any():
         cells = " and ".join(
@@ -67,8 +68,7 @@ def accuracy(
     mean, variance = moments(right, asked, of)
     weight = of / of.sum()
     value, spread = float(weight @ mean), float(weight**2 @ variance)
-    known, rest = right.sum() / of.sum(), (of - asked).sum() / of.sum()
-    low, high = _beta_ends(value, spread, known, known + rest, (1 - level) / 2)
+    low, high = _beta_ends(value, spread, int(right.sum()), int(asked.sum()), int(of.sum()), (1 - level) / 2)
     return {"value": value, "low": low, "high": high}
 
 
@@ -79,13 +79,17 @@ def _beta_binomial(trials: int, a: float, b: float) -> Floats:
     return np.asarray(np.exp(choose + special.betaln(k + a, trials - k + b) - special.betaln(a, b)))
 
 
-def _beta_ends(mean: float, variance: float, least: float, most: float, tail: float) -> list[float]:
-    """Ends of the central interval of the beta distribution on [least, most] with this mean and variance."""
-    width = most - least
-    if width <= 0 or variance <= 0:
+def _beta_ends(mean: float, variance: float, right: int, asked: int, of: int, tail: float) -> list[float]:
+    """Ends of the central interval of the beta distribution with this mean and variance, on the range still possible.
+
+    Taken outwards to whole samples, and to the end of the range where all answers agree: no sample speaks against it.
+    """
+    least, rest = right / of, (of - asked) / of
+    if rest == 0:
         return [mean, mean]
-    m, v = (mean - least) / width, variance / width**2
+    m, v = (mean - least) / rest, variance / rest**2
     strength = m * (1 - m) / v - 1
-    return [
-        float(least + width * stats.beta.ppf(q, m * strength, (1 - m) * strength)) for q in (tail, 1 - tail)
-    ]
+    low, high = (least + rest * stats.beta.ppf(q, m * strength, (1 - m) * strength) for q in (tail, 1 - tail))
+    low = least if right == 0 else float(np.floor(low * of + 1e-9) / of)
+    high = least + rest if right == asked else float(np.ceil(high * of - 1e-9) / of)
+    return [low, high]

@@ -104,6 +104,11 @@ class Examination:
                 "Rates, intervals and claims are about the samples of this bank; where all of a kind were asked, nothing is "
                 "left open. Other patients would show more variation."
             )
+        if self.strategy == "uncertainty":
+            notes.append(
+                "How often a concept was asked depended on the answers, so the 95 % intervals are approximate; those of the "
+                "strategies precision and random are not."
+            )
         if self.strategy.startswith("uncertainty") and self.rules == "corrected":
             notes.append(
                 f"A concept and truth whose last {SATURATED} questions filled no new bin is skipped while others "

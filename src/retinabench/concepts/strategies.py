@@ -6,13 +6,17 @@
 | unpredictability | (any) | least predictable from the sample's earlier questions | no |
 | uncertainty | largest uncertainty of the Gaussian process | at random | yes |
 | uncertainty+unpredictability | the same | least predictable | no |
-| precision | largest posterior standard deviation of the cell's rate | at random | yes |
+| precision | whose rate is known worst, for all that its answers may be | at random | yes |
 | claims | the same, among the cells of undecided claims | at random | yes |
 
 The first four are those of Fountoukidou and Sznitman (2019). A cell whose last `SATURATED` questions occupied no new bin is skipped
 until all others are as far (rules "corrected"): its uncertainty cannot fall by more of the same answers, and the published rule
-(rules "published") asks it until it is empty. `precision` follows from what the examination is for, the rates: the next question
-goes where the rate is known worst, which for two cells is the allocation that makes their standard deviations equal.
+(rules "published") asks it until it is empty.
+
+`precision` follows from what an auditor wants, the rates: it asks where the rate is known worst, rare concepts first. It plans with
+a rate of one half, not with the answers so far: a strategy that asks on until a rate *looks* well known stops too early where the
+answers happen to agree, and of its nominal 95 % intervals only 92 % held (4,800 simulated, rates of 0.7).
+Claims do not suffer from this: their test holds for any choice of cells.
 """
 
 from __future__ import annotations
@@ -77,19 +81,21 @@ def most_uncertain(state: State, random: np.random.Generator) -> Cell:
 
 
 def least_precise(state: State, random: np.random.Generator) -> Cell:
-    """The cell whose rate has the largest posterior standard deviation; a cell asked completely has none."""
-    variance = moments(state.right, state.asked, state.bank.cells)[1]
-    return _largest(np.where(state.left > 0, variance, -1.0), random)
+    """The cell whose rate has the largest posterior standard deviation if half of its answers were right."""
+    return _largest(np.where(state.left > 0, _planned(state), -1.0), random)
 
 
 def claimed(state: State, random: np.random.Generator) -> Cell:
     """The least precise cell among those of undecided claims."""
-    variance = moments(state.right, state.asked, state.bank.cells)[1]
-    wanted = np.full(variance.shape, -1.0)
+    wanted = np.zeros(state.asked.shape, bool)
     for claim in state.claims:
-        if claim.decided == "undecided":
-            wanted[claim.concept, claim.truth] = variance[claim.concept, claim.truth]
-    return _largest(wanted, random)
+        wanted[claim.concept, claim.truth] |= claim.decided == "undecided"
+    return _largest(np.where(wanted, _planned(state), -1.0), random)
+
+
+def _planned(state: State) -> NDArray[np.float64]:
+    """(c, 2) posterior variance of the rates, half of the answers taken to be right: a function of how many were asked."""
+    return moments(state.asked / 2, state.asked, state.bank.cells)[1]
 
 
 class AtRandom:
