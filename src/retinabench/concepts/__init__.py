@@ -1,0 +1,31 @@
+"""Questioning a classifier, concept by concept: the concept-centric visual Turing test; NumPy and SciPy, no torch.
+
+    bank = read_bank("truth.csv")                                  # image_id, one 0/1 column per concept
+    found = examine(bank, read_answers("answers.csv", bank), strategy="precision", questions=200,
+                    claim="sensitivity of haemorrhage >= 0.85")
+    found.to_dict()
+
+A *question* is a pair (sample, concept): "is there a haemorrhage in this picture?". A *cell* is a concept and a truth: all
+positive samples of haemorrhage are one cell, all negative ones another. An *examinee* is any callable
+`answer(sample_index: int, concept: str) -> float`, P(yes), or a table of such probabilities (`Answers`).
+
+`Examination.to_dict()`:
+
+    {"schema": "retinabench.examination/1", "strategy", "seed", "reading", "rules", "asked": n,
+     "stopped": "questions" | "tolerance" | "patience" | "claims" | "all asked",
+     "bank": {"hash", "samples", "concepts": [names], "positives": {name: n}, "negatives": {name: n}, "unknown": {name: n}},
+     "concepts": {name: {
+         "counts": {"tn", "fp", "fn", "tp"}, "bins": [100 counts],
+         "gp": {"grid": [101], "mean": [101], "sd": [101], "u_minus", "u_plus", "kernel": {"signal", "noise", "length"}},
+         "sensitivity": {"value", "low", "high", "asked", "of"}, "specificity": the same,
+         "accuracy": {"value", "low", "high"}}},
+     "progress": {"questions": [0, 1, …, n], "uncertainty": [mean over concepts and signs after so many questions]},
+     "claims": [{"text", "concept", "measure", "goal", "confidence", "decided": "holds" | "fails" | "undecided",
+                 "after": n or None, "asked", "of"}],
+     "companion_valid": bool, "notes": [sentences]}
+
+Where a cell is empty (no positive in the bank), value, low and high of its rate are None and "why" says so; where it was
+not asked, value is None and the interval is [0, 1].
+
+Source of the method: Fountoukidou and Sznitman, Concept-Centric Visual Turing Tests for Method Validation, MICCAI 2019.
+"""
