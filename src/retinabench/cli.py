@@ -262,6 +262,85 @@ def report(
     print(report_files(files, out, data, title, rules, bootstrap, seed, _progress(quiet)))
 
 
+@app.command(
+    epilog="Example: retinabench examine --answers answers.csv --truth truth.csv --strategy precision --questions 200 --out examination"
+)
+def examine(
+    answers: Annotated[
+        Path, typer.Option("--answers", help="P(yes): CSV or Parquet, image_id and a column per concept.")
+    ],
+    truth: Annotated[Path, typer.Option("--truth", help="0, 1 or empty (unknown): the same columns.")],
+    out: Out = Path("examination"),
+    concepts: Annotated[
+        str | None,
+        typer.Option("--concepts", help="Columns of the truth file, separated by commas; default: all."),
+    ] = None,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            "--strategy",
+            help="uncertainty, random, unpredictability, uncertainty+unpredictability, precision or claims.",
+        ),
+    ] = "uncertainty",
+    questions: Annotated[
+        int | None, typer.Option("--questions", help="Stop after so many; default: all.")
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option("--tolerance", help="Stop at this mean uncertainty; it begins at 2.")
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option("--patience", help="Stop after so many questions without progress.")
+    ] = None,
+    claim: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--claim", help="Stop when decided: 'sensitivity of haemorrhage >= 0.85'; may be repeated."
+        ),
+    ] = None,
+    confidence: Annotated[float, typer.Option("--confidence", help="Of each claim's decision.")] = 0.95,
+    reading: Annotated[
+        Literal["std", "variance"],
+        typer.Option("--reading", help="Uncertainty: area of the drawn band, or as printed."),
+    ] = "std",
+    rules: Annotated[
+        Literal["corrected", "published"],
+        typer.Option("--rules", help="corrected: skip saturated cells; published: ask them until empty."),
+    ] = "corrected",
+    kernel: Annotated[
+        Literal["published", "fitted"], typer.Option("--kernel", help="Hyper-parameters of the drawn curves.")
+    ] = "published",
+    repetitions: Annotated[
+        int, typer.Option("--repetitions", min=0, help="To compare all strategies; 0: do not.")
+    ] = 10,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Question a classifier concept by concept: which lesions does it grasp, from as few questions as possible?"""
+    from retinabench.concepts.command import examine_files, summary_lines
+
+    found = examine_files(
+        answers,
+        truth,
+        out,
+        concepts=[name.strip() for name in concepts.split(",")] if concepts else None,
+        strategy=strategy,
+        questions=questions,
+        tolerance=tolerance,
+        patience=patience,
+        claims=claim or (),
+        confidence=confidence,
+        reading=reading,
+        rules=rules,
+        kernel=kernel,
+        repetitions=repetitions,
+        seed=seed,
+        progress=_progress(quiet),
+    )
+    for line in summary_lines(found):
+        print(line)
+    _notes([found])
+
+
 @app.command(epilog="Example: retinabench inspect runs/map-resnet18-seed-0-1f2e3d4c5b6a")
 def inspect(
     path: Annotated[Path, typer.Argument(help="A predictions file, run folder or prepared folder.")],

@@ -25,7 +25,7 @@ def read_csv(path: Path) -> Predictions:
         raise InputError(
             "is larger than 2 GiB", file=path, cure="Convert it to Parquet, or score a part of it."
         )
-    encoding, header = _csv_header(path)
+    encoding, header = csv_header(path)
     delimiter = max(",;\t", key=header.count)
     names = [name.strip().strip('"').strip() for name in header.split(delimiter)]
     check_columns(path, names)
@@ -61,12 +61,12 @@ def read_csv(path: Path) -> Predictions:
             except pa.ArrowInvalid:
                 table = load(text=True, decimal=".")
     except (pa.ArrowInvalid, UnicodeError) as error:
-        raise _broken_csv(path, str(error)) from None
+        raise broken_csv(path, str(error)) from None
     check_size(path, table.num_rows, max(1, len(names) - 2))
     return from_table(path, table, {})
 
 
-def _csv_header(path: Path) -> tuple[str, str]:
+def csv_header(path: Path) -> tuple[str, str]:
     """Encoding and first line of a CSV, however many sample columns it names."""
     with open(path, "rb") as handle:
         head = handle.read(BLOCK)
@@ -95,7 +95,8 @@ def _csv_size(path: Path, samples: int) -> None:
     check_size(path, rows, max(1, samples))
 
 
-def _broken_csv(path: Path, message: str) -> InputError:
+def broken_csv(path: Path, message: str) -> InputError:
+    """The error that names the broken line, from what the CSV reader said."""
     if "UTF8" in message or "codec" in message:
         return InputError("is not UTF-8 text", file=path, cure="Save it as 'CSV UTF-8'.")
     if line := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", message):

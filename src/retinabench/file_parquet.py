@@ -89,10 +89,10 @@ def _flat(path: Path, name: str, column: pa.Array) -> NDArray[Any]:
     try:
         return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise _not_a_number(path, name, column) from None
+        raise not_a_number(path, name, column) from None
 
 
-def _not_a_number(path: Path, name: str, column: pa.Array) -> InputError:
+def not_a_number(path: Path, name: str, column: pa.Array) -> InputError:
     """Find the first value of `column` that is no number."""
     for row, value in enumerate(column, start=1):
         try:

@@ -57,7 +57,10 @@ class Bank:
             wrong = np.argwhere((rows < UNKNOWN) | (rows > 1))
             if wrong.size:
                 row, column = wrong[0]
-                problem, cure = f"is {rows[row, column]}, not 0 or 1", "Unknown truth is -1 (empty in a file)."
+                problem, cure = (
+                    f"is {rows[row, column]}, not 0 or 1",
+                    "Unknown truth is -1 (empty in a file).",
+                )
                 raise check.fail(self.concepts[column], k * CHUNK + row, problem, cure)
             self._before[k + 1] = self._before[k] + np.stack([(rows == o).sum(0) for o in (0, 1)], axis=1)
         self.cells: NDArray[np.int64] = self._before[-1]

@@ -9,8 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.concepts.bank import Bank
+from retinabench.concepts.companion import accuracy, rate
+from retinabench.concepts.performance import GRID, PUBLISHED, Reading, fit_kernel, outcomes, posterior
+from retinabench.concepts.strategies import SATURATED, find_strategy
 
 SCHEMA = "retinabench.examination/1"
+RARE = 10  # positive or negative samples, below which a rate of the bank is hardly worth an interval
 
 
 @dataclass(frozen=True)
@@ -24,15 +28,92 @@ class Examination:
     bank: Bank
     strategy: str
     seed: int
-    reading: str
+    reading: Reading
     rules: str
     kernel: str
     stopped: str
     bins: NDArray[np.int64]
     uncertainty: NDArray[np.float64]
     claims: list[dict[str, Any]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """The examination as JSON content."""
-        raise NotImplementedError
+        bank, names = self.bank, self.bank.concepts
+        negatives, positives = self.bank.cells.T.tolist()
+        unknown = (bank.samples - bank.cells.sum(axis=1)).tolist()
+        return {
+            "schema": SCHEMA,
+            "strategy": self.strategy,
+            "seed": self.seed,
+            "reading": self.reading,
+            "rules": self.rules,
+            "asked": int(self.bins.sum()),
+            "stopped": self.stopped,
+            "bank": {
+                "hash": bank.hash,
+                "samples": bank.samples,
+                "concepts": list(names),
+                "positives": dict(zip(names, positives, strict=True)),
+                "negatives": dict(zip(names, negatives, strict=True)),
+                "unknown": dict(zip(names, unknown, strict=True)),
+            },
+            "concepts": {name: self._concept(place) for place, name in enumerate(names)},
+            "progress": {
+                "questions": list(range(len(self.uncertainty))),
+                "uncertainty": self.uncertainty.tolist(),
+            },
+            "claims": self.claims,
+            "companion_valid": find_strategy(self.strategy).companion_valid,
+            "notes": self._notes(),
+        }
+
+    def _concept(self, place: int) -> dict[str, Any]:
+        bins, of = self.bins[place], self.bank.cells[place]
+        counts = outcomes(bins)
+        asked = bins.reshape(2, 50).sum(axis=1)
+        right = np.array([counts["tn"], counts["tp"]])
+        kernel = fit_kernel(bins) if self.kernel == "fitted" else PUBLISHED
+        model = posterior(bins, kernel)
+        u_minus, u_plus = model.uncertainty(self.reading).tolist()
+        return {
+            "counts": counts,
+            "bins": bins.tolist(),
+            "gp": {
+                "grid": GRID.tolist(),
+                "mean": model.mean().tolist(),
+                "sd": np.sqrt(model.variance()).tolist(),
+                "u_minus": u_minus,
+                "u_plus": u_plus,
+                "kernel": {"signal": kernel.signal, "noise": kernel.noise, "length": kernel.length},
+            },
+            "sensitivity": rate(int(right[1]), int(asked[1]), int(of[1])),
+            "specificity": rate(int(right[0]), int(asked[0]), int(of[0])),
+            "accuracy": accuracy(right, asked, of),
+        }
+
+    def _notes(self) -> list[str]:
+        """What a reader of the numbers must know."""
+        notes = []
+        if not find_strategy(self.strategy).companion_valid:
+            notes.append(
+                f"The strategy '{self.strategy}' selects samples by their other concepts: sensitivity, specificity "
+                "and accuracy describe the questions asked, and their intervals are not valid for the bank."
+            )
+        if self.strategy.startswith("uncertainty") and self.rules == "corrected":
+            notes.append(
+                f"A concept and truth whose last {SATURATED} questions filled no new bin is skipped while others "
+                "are fresher; the published rule would ask it until no question is left."
+            )
+        for name, (negative, positive) in zip(self.bank.concepts, self.bank.cells.tolist(), strict=True):
+            for kind, n, of in (("positive", positive, "sensitivity"), ("negative", negative, "specificity")):
+                if n == 0:
+                    notes.append(
+                        f"The bank has no {kind} sample of '{name}': nothing can be said of its {of}."
+                    )
+                elif n < RARE:
+                    notes.append(f"The bank has only {n} {kind} sample{'s' * (n > 1)} of '{name}'.")
+            if unknown := self.bank.samples - negative - positive:
+                notes.append(f"The truth of '{name}' is unknown for {unknown} samples, which are not asked.")
+        if len(self.claims) > 1:
+            notes.append("Each claim is decided at its confidence for itself, not all of them together.")
+        return notes

@@ -1,0 +1,93 @@
+"""What the verb `examine` does with files: examination.json, transcript.jsonl, comparison.json, and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from retinabench.concepts.comparison import compare_strategies
+from retinabench.concepts.files import read_answers, read_bank
+from retinabench.concepts.performance import Reading
+from retinabench.concepts.questioning import examine
+from retinabench.progress import QUIET, Progress
+from retinabench.store import write_json
+
+
+def examine_files(
+    answers: Path,
+    truth: Path,
+    out: Path,
+    *,
+    concepts: Sequence[str] | None,
+    strategy: str,
+    questions: int | None,
+    tolerance: float | None,
+    patience: int | None,
+    claims: Sequence[str],
+    confidence: float,
+    reading: Reading,
+    rules: Literal["corrected", "published"],
+    kernel: Literal["published", "fitted"],
+    repetitions: int,
+    seed: int,
+    progress: Progress = QUIET,
+) -> dict[str, Any]:
+    """Examine a table of answers against the truth and write all files to `out`; continues a transcript found there."""
+    bank = read_bank(truth, concepts)
+    examinee = read_answers(answers, bank)
+    found = examine(
+        bank,
+        examinee,
+        strategy=strategy,
+        questions=questions,
+        tolerance=tolerance,
+        patience=patience,
+        claim=claims,
+        confidence=confidence,
+        seed=seed,
+        reading=reading,
+        rules=rules,
+        kernel=kernel,
+        transcript=out / "transcript.jsonl",
+    ).to_dict()
+    write_json(out / "examination.json", found)
+    comparison = None
+    if repetitions:
+        comparison = compare_strategies(
+            bank,
+            lambda _: examinee,
+            repetitions=repetitions,
+            questions=questions,
+            seed=seed,
+            reading=reading,
+            rules=rules,
+            progress=progress,
+        )
+        write_json(out / "comparison.json", comparison)
+    if find_spec("retinabench.concepts.report") is not None:
+        import_module("retinabench.concepts.report").write_report(found, comparison, out)
+    return found
+
+
+def summary_lines(found: dict[str, Any]) -> list[str]:
+    """The examination in a few lines for the terminal."""
+    width = max(len(name) for name in found["concepts"])
+    lines = [f"{found['asked']:,} questions asked, stopped by: {found['stopped']}"]
+    lines.append(f"{'':<{width}}  {'sensitivity':<26}{'specificity':<26}")
+    for name, one in found["concepts"].items():
+        cells = "".join(f"{_rate(one[measure]):<26}" for measure in ("sensitivity", "specificity"))
+        lines.append(f"{name:<{width}}  {cells}".rstrip())
+    for claim in found["claims"]:
+        when = f" after {claim['after']} questions" if claim["after"] is not None else ""
+        lines.append(f"claim: {claim['text']}: {claim['decided']}{when}")
+    return lines
+
+
+def _rate(one: dict[str, Any]) -> str:
+    asked = f"({one['asked']} of {one['of']})"
+    if one["value"] is None:
+        return f"unknown {asked}"
+    return f"{one['value']:.2f} [{one['low']:.2f}, {one['high']:.2f}] {asked}"
