@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +10,8 @@ from retinabench.concepts.comparison import compare_strategies
 from retinabench.concepts.files import read_answers, read_bank
 from retinabench.concepts.performance import Reading
 from retinabench.concepts.questioning import examine
+from retinabench.concepts.report import write_report
+from retinabench.concepts.snapshot import snapshot
 from retinabench.progress import QUIET, Progress
 from retinabench.store import write_json
 
@@ -66,9 +66,9 @@ def examine_files(
             rules=rules,
             progress=progress,
         )
+        comparison["state"] = snapshot(bank, examinee, seed=seed, reading=reading, rules=rules)
         write_json(out / "comparison.json", comparison)
-    if find_spec("retinabench.concepts.report") is not None:
-        import_module("retinabench.concepts.report").write_report(found, comparison, out)
+    write_report(found, comparison, out)
     return found
 
 

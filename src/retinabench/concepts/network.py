@@ -56,7 +56,9 @@ def train_network(
                 images = _turn(flip(_tensor(pictures[rows]), noise), noise)
                 loss = binary_cross_entropy_with_logits(network(images), labels[rows])
                 if not torch.isfinite(loss):
-                    raise WorkError(f"the loss is {float(loss)} in epoch {epoch + 1}; lower the learning rate.")
+                    raise WorkError(
+                        f"the loss is {float(loss)} in epoch {epoch + 1}; lower the learning rate."
+                    )
                 for group in stepper.param_groups:
                     group["lr"] = learning_rate(epoch * steps + number, steps, optimizer)
                 stepper.zero_grad(set_to_none=True)

@@ -56,10 +56,7 @@ def render(found: dict[str, Any], comparison: dict[str, Any] | None = None, *, t
         "counts_table": _counts_table(found),
         "performance_figures": _performance_figures(found),
         "progress_figure": _progress_figure(comparison) if comparison else None,
-        "strategies": [
-            {"name": name, "swatch": swatch(sign)}
-            for name, sign in _marks(comparison)
-        ],
+        "strategies": [{"name": name, "swatch": swatch(sign)} for name, sign in _marks(comparison)],
         "strategies_text": texts.progress(comparison) if comparison else "",
         "strategies_table": _strategies_table(comparison) if comparison else None,
         "state_figures": _state_figures(state) if state else None,
@@ -124,7 +121,9 @@ def _progress_figure(comparison: Mapping[str, Any]) -> Panel:
             np.asarray(comparison["strategies"][name][key], np.float64) for key in ("mean", "low", "high")
         )
         lines.append(Line(sign, asked, mean, low, high))
-        said.append(f"{name}: {mean[0]:.2f} at first, {mean[len(mean) // 2]:.2f} half-way, {mean[-1]:.2f} at last")
+        said.append(
+            f"{name}: {mean[0]:.2f} at first, {mean[len(mean) // 2]:.2f} half-way, {mean[-1]:.2f} at last"
+        )
     svg = to_svg(
         figures.progress_panel(lines), "progress",
         title="Uncertainty against the number of questions, by strategy", description="; ".join(said),
@@ -141,7 +140,7 @@ def _state_figures(state: Mapping[str, Any]) -> list[tuple[str, list[Panel]]]:
             counts = np.asarray(bins[concept], np.int64)
             process = posterior(counts)
             drawn[name] = (counts.astype(np.float64), GRID, process.mean(), np.sqrt(process.variance()))
-        most = max(figures.highest(bins, mean, sd) for bins, _, mean, sd in drawn.values())
+        most = max(figures.reach(bins, mean, sd) for bins, _, mean, sd in drawn.values())
         panels = []
         for j, (name, parts) in enumerate(drawn.items()):
             asked = [int(half.sum()) for half in parts[0].reshape(2, 50)]
@@ -163,6 +162,7 @@ def _companion_table(found: Mapping[str, Any]) -> Sheet:
         Column("Specificity, this bank"),
         Column("Specificity, new samples"),
         Column("Accuracy, this bank"),
+        Column("AUROC, new samples"),
     ]
     rows = []
     for pair in words.rates(found):
@@ -170,7 +170,7 @@ def _companion_table(found: Mapping[str, Any]) -> Sheet:
         cells = []
         for rate in pair:
             cells += [_bank_cell(one[rate.measure]), _interval_cell(rate.value, *rate.interval)]
-        rows.append(Row(pair[0].concept, [*cells, _bank_cell(one["accuracy"])]))
+        rows.append(Row(pair[0].concept, [*cells, _bank_cell(one["accuracy"]), _ranking_cell(one)]))
     return Sheet("Rates and their 95 % intervals", columns, rows)
 
 
@@ -185,6 +185,17 @@ def _interval_cell(value: float, low: float, high: float) -> Cell:
         return Cell(Markup("–"))
     text = Markup('{}<span class="interval">[{}, {}]</span>')
     return Cell(text.format(percent(value), percent(low), percent(high)))
+
+
+def _ranking_cell(one: Mapping[str, Any]) -> Cell:
+    found = words.ranking(one)
+    if found is None:
+        return Cell(Markup("–"))
+    low, high = found.interval()
+    text = Markup("{}").format(plain(found.auroc))
+    if found.standard_error > 0:  # no interval where the normal approximation has none: one sample, or no error
+        text += Markup('<span class="interval">[{}, {}]</span>').format(plain(low), plain(high))
+    return Cell(text)
 
 
 def _counts_table(found: Mapping[str, Any]) -> Sheet:
@@ -212,10 +223,7 @@ def _strategies_table(comparison: Mapping[str, Any]) -> Sheet:
     reached = {name: one["questions_to"] for name, one in comparison["strategies"].items()}
     levels = list(next(iter(reached.values())))
     columns = [Column("Strategy", True), *(Column(f"to {float(level):.2f}") for level in levels)]
-    rows = [
-        Row(name, [_questions_cell(one[level]) for level in levels])
-        for name, one in reached.items()
-    ]
+    rows = [Row(name, [_questions_cell(one[level]) for level in levels]) for name, one in reached.items()]
     return Sheet("Questions until the uncertainty has come down", columns, rows)
 
 
@@ -224,5 +232,3 @@ def _questions_cell(one: Mapping[str, Any]) -> Cell:
         return Cell(Markup("not always"))
     text = '{:.0f}<span class="interval">[{:.0f}, {:.0f}]</span>'
     return Cell(Markup(text).format(one["value"], one["low"], one["high"]))
-
-

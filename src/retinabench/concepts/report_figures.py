@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -21,26 +20,37 @@ REGIONS = (("TN", GOOD), ("FP", BAD), ("FN", BAD), ("TP", GOOD))
 HEIGHT = 270
 
 
-def performance_panel(bins: Floats, grid: Floats, mean: Floats, sd: Floats, *, most: float | None = None) -> Figure:
+def performance_panel(
+    bins: Floats, grid: Floats, mean: Floats, sd: Floats, *, most: float | None = None
+) -> Figure:
     """Draw the process of one concept over its four regions: mean, 95 % band (2 sd), and the counts that it has seen.
 
     bins: (100,) answers; grid, mean, sd: (101,). most: upper end of the axis of counts; default: what these data need.
     """
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    top = highest(bins, mean, sd) if most is None else most
+    top = reach(bins, mean, sd) if most is None else most
     low = min(float((mean - 2 * sd).min()), 0.0)
     for number, (name, color) in enumerate(REGIONS):
         axes.axvspan(number / 4, (number + 1) / 4, color=color, alpha=0.07, linewidth=0)
         place = axes.get_xaxis_transform()
         axes.text(
-            number / 4 + 0.125, 1.02, name, transform=place, color=color, fontsize=11, ha="center", va="bottom"
+            number / 4 + 0.125,
+            1.02,
+            name,
+            transform=place,
+            color=color,
+            fontsize=11,
+            ha="center",
+            va="bottom",
         )
     axes.axvline(0.5, color=MUTED, linewidth=0.7)
     axes.axhline(0, color=FAINT, linewidth=0.7, zorder=1)
     axes.fill_between(grid, mean - 2 * sd, mean + 2 * sd, color=HUES[0], alpha=0.22, linewidth=0, zorder=2)
     axes.plot(grid, mean, color=HUES[0], zorder=3)
     seen = np.flatnonzero(bins)
-    axes.plot((seen + 0.5) / 100, bins[seen], linestyle="none", marker="o", markersize=3.4, color=INK, zorder=4)
+    axes.plot(
+        (seen + 0.5) / 100, bins[seen], linestyle="none", marker="o", markersize=3.4, color=INK, zorder=4
+    )
     axes.set(xlim=(0, 1), ylim=(1.06 * low, 1.06 * top), ylabel="answers")
     axes.set_xticks([0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1])
     axes.set_xticklabels(["0", "", "½", "", "1 | 0", "", "½", "", "1"])
@@ -49,14 +59,14 @@ def performance_panel(bins: Floats, grid: Floats, mean: Floats, sd: Floats, *, m
     return figure
 
 
-def highest(bins: Floats, mean: Floats, sd: Floats) -> float:
+def reach(bins: Floats, mean: Floats, sd: Floats) -> float:
     """Return how far up the counts, the mean and its band reach."""
     return max(float(bins.max()), float((mean + 2 * sd).max()), 1.0)
 
 
 def progress_panel(lines: Sequence[Line]) -> Figure:
     """Draw the mean uncertainty of a strategy against the number of questions, with the band over its repetitions."""
-    figure, [[axes]] = canvas(1.5 * WIDTH, 1.2 * HEIGHT)
+    figure, [[axes]] = canvas(WIDTH, 1.15 * HEIGHT)
     for line in lines:
         x, y, low, high = thin(line.x, line.y, line.low, line.high)
         assert x is not None
@@ -64,8 +74,13 @@ def progress_panel(lines: Sequence[Line]) -> Figure:
         if low is not None and high is not None:
             axes.fill_between(x, low, high, color=line.mark.color, alpha=0.12, linewidth=0)
         axes.plot(x, y, color=line.mark.color, linestyle=line.mark.linestyle, zorder=3)
-    _count_axis(axes)
-    axes.set_ylabel("uncertainty, mean over concepts")
+    lowest, highest = min(line.y.min() for line in lines), max(line.y.max() for line in lines)
+    margin = 0.06 * (highest - lowest) + 0.01
+    axes.set(xlim=(0, None), ylim=(lowest - margin, highest + margin))
+    axes.set(xlabel="questions", ylabel="uncertainty, mean over concepts")
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.grid(axis="y", color=FAINT, linewidth=0.6)
+    axes.set_axisbelow(True)
     return figure
 
 
@@ -74,7 +89,7 @@ def interval_panel(rows: Sequence[tuple[str, Sequence[tuple[str, float | None, f
 
     rows: per concept its name, and for sensitivity and specificity a colour, the value (None: not asked), low and high.
     """
-    figure, [[axes]] = canvas(1.5 * WIDTH, 56 + 42 * len(rows))
+    figure, [[axes]] = canvas(WIDTH, 56 + 40 * len(rows))
     for number, (_, rates) in enumerate(rows):
         for offset, (color, value, low, high) in zip((-0.15, 0.15), rates, strict=True):
             known = value is not None
@@ -83,7 +98,9 @@ def interval_panel(rows: Sequence[tuple[str, Sequence[tuple[str, float | None, f
                 linestyle="-" if known else (0, (1, 2)),
             )  # fmt: skip
             if value is not None:
-                axes.plot([value], [number + offset], marker="o", color=color, markersize=5.5, markeredgecolor=PAPER)
+                axes.plot(
+                    [value], [number + offset], marker="o", color=color, markersize=5.5, markeredgecolor=PAPER
+                )
     axes.axvline(0.5, color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
     axes.set(xlim=(-0.01, 1.01), ylim=(len(rows) - 0.5, -0.5), xlabel="share of right answers")
     axes.set_yticks(range(len(rows)), [_short(name) for name, _ in rows], color=INK)
@@ -96,15 +113,8 @@ def interval_panel(rows: Sequence[tuple[str, Sequence[tuple[str, float | None, f
 
 def _short(name: str) -> str:
     # A dollar sign would open mathematics in matplotlib.
-    text = name if len(name) <= 24 else f"{name[:23]}…"
+    text = name if len(name) <= 18 else f"{name[:17]}…"
     return text.replace("\\", "\\\\").replace("$", r"\$")
-
-
-def _count_axis(axes: Axes) -> None:
-    axes.set(xlabel="questions", xlim=(0, None), ylim=(0, None))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.grid(axis="y", color=FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
 
 
 def arrays(concept: dict[str, Any]) -> tuple[Floats, Floats, Floats, Floats]:

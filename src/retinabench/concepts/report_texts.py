@@ -18,9 +18,9 @@ CONTENTS = (
 )  # fmt: skip
 
 STOPPED = {
-    "all asked": "every question was asked",
-    "questions": "the number of questions that was allowed",
-    "tolerance": "the uncertainty came down to the stated level",
+    "all asked": "every question had been asked",
+    "questions": "the allowed number of questions was reached",
+    "tolerance": "the uncertainty had come down to the stated level",
     "patience": "the last questions taught nothing new",
     "claims": "every stated claim was decided",
 }
@@ -32,8 +32,8 @@ COMPANION = (
 )
 
 STATE = (
-    "The same questions budget spent by each strategy, for the commonest concept and the rarest. A strategy that draws from "
-    "all questions alike meets few samples with the rare concept, and its band stays wide on the right."
+    "The same number of questions by each strategy, for the commonest concept and the rarest. A strategy that draws from all "
+    "questions alike meets few samples with a rare concept, and its band stays wide on the right."
 )
 
 TERMS = (
@@ -41,7 +41,8 @@ TERMS = (
     ("Question", "“Is this concept in this sample?” The answer is the model's probability of yes; the truth is known beforehand."),
     ("Sensitivity", "Of the samples with the concept, the share answered yes."),
     ("Specificity", "Of the samples without it, the share answered no."),
-    ("Tells from their absence", "Yes is said more often where the concept is than where it is not: sensitivity and specificity add up to more than 1, by the lower ends of both intervals. Guessing adds up to 1."),
+    ("Recognises", "Yes is said more often where the concept is than where it is not: sensitivity and specificity add up to more than 1, by the lower ends of both intervals. Guessing adds up to 1."),
+    ("AUROC", "The chance that a sample with the concept gets a higher P(yes) than one without; it does not depend on the cut at one half. From answers in steps of 0.02."),
     ("Goal", f"Sensitivity {percent(GOALS['sensitivity'])} and specificity {percent(GOALS['specificity'])}, the NHS standard for screening, as a yardstick for every concept. State claims of your own where another is meant."),
     ("Uncertainty", "The area of the 95 % band over the samples without (or with) the concept; 2 before the first question. It tells how much of the range of answers has been seen, not how well the model does, and never reaches 0 for a model that uses few answers."),
     ("Strategies", "Random: any question. Unpredictability: what earlier answers about the same sample foretell least. Uncertainty: the concept and truth with the widest band. Precision: the concept and truth whose rate is known worst."),
@@ -56,7 +57,7 @@ def standfirst(found: Mapping[str, Any]) -> str:
     return (
         f"{found['asked']:,} of {everything:,} questions asked, about {len(bank['concepts'])} concepts in "
         f"{bank['samples']:,} samples, by the strategy “{found['strategy']}”. "
-        f"It ended because of: {STOPPED.get(found['stopped'], found['stopped'])}."
+        f"It ended when {STOPPED.get(found['stopped'], found['stopped'])}."
     )
 
 
@@ -106,10 +107,16 @@ def progress(comparison: Mapping[str, Any]) -> Markup:
 def facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what decides the examination, and its notes."""
     bank = found["bank"]
-    readings = {"std": "area of the drawn band (standard deviation)", "variance": "integral of the variance, as printed"}
+    readings = {
+        "std": "area of the drawn band (standard deviation)",
+        "variance": "integral of the variance, as printed",
+    }
     rows = [
         ("Strategy", f"{found['strategy']}, rules {found['rules']}, seed {found['seed']}"),
         ("Uncertainty", readings.get(found["reading"], found["reading"])),
-        ("Bank", f"{bank['samples']:,} samples, {len(bank['concepts'])} concepts, SHA-256 {bank['hash'][:16]}"),
+        (
+            "Bank",
+            f"{bank['samples']:,} samples, {len(bank['concepts'])} concepts, SHA-256 {bank['hash'][:16]}",
+        ),
     ]
     return rows + [("Note", note) for note in found["notes"]]

@@ -7,21 +7,27 @@ one by which a model is judged: an auditor asks about the next patients, not abo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 from scipy import stats
 
 from retinabench.report.figures import NHS
-from retinabench.report.marking import percent
-from retinabench.report.style import sentence_list
 from retinabench.report.findings import Finding
+from retinabench.report.marking import percent, plain
+from retinabench.report.style import sentence_list
+from retinabench.scores.auroc_variance import AurocError, auroc_error
 
 GOALS = {"sensitivity": NHS[1], "specificity": 1 - NHS[0]}
 """The yardstick of every concept, unless a claim states another: the NHS standard for screening."""
 
-SIDES = {"sensitivity": ("tp", "fn", "positives", "with"), "specificity": ("tn", "fp", "negatives", "without")}
+SIDES = {
+    "sensitivity": ("tp", "fn", "positives", "with"),
+    "specificity": ("tn", "fp", "negatives", "without"),
+}
 """Measure -> its right and its wrong answers, the name of its samples in the bank, and how these are spoken of."""
 
 
@@ -83,7 +89,7 @@ def needed(goal: float) -> int:
     return count
 
 
-def rates(found: dict[str, Any]) -> list[tuple[Rate, Rate]]:
+def rates(found: Mapping[str, Any]) -> list[tuple[Rate, Rate]]:
     """Return sensitivity and specificity of every concept."""
     pairs = []
     for concept, one in found["concepts"].items():
@@ -95,68 +101,86 @@ def rates(found: dict[str, Any]) -> list[tuple[Rate, Rate]]:
     return pairs
 
 
-def grasp(sensitivity: Rate, specificity: Rate) -> str:
-    """Return `grasped`, `reversed` or `open`: whether yes is said more often where the concept is, in new images too.
+def recognition(sensitivity: Rate, specificity: Rate) -> str:
+    """Return `recognised`, `reversed` or `open`: whether yes is said more often where the concept is, in new samples too.
 
-    Guessing, in whatever proportion of yes and no, has sensitivity + specificity = 1. `grasped`: the lower ends of both
+    Guessing, in whatever proportion of yes and no, has sensitivity + specificity = 1. `recognised`: the lower ends of both
     intervals add up to more; `reversed`: the upper ends to less. Each interval errs in 5 %, both in at most 10 %.
     """
     low = sensitivity.interval[0] + specificity.interval[0]
     high = sensitivity.interval[1] + specificity.interval[1]
-    return "grasped" if low > 1 else "reversed" if high < 1 else "open"
+    return "recognised" if low > 1 else "reversed" if high < 1 else "open"
 
 
-def answer(found: dict[str, Any]) -> Markup:
-    """Return the headline: which concepts the model grasps."""
-    said: dict[str, list[str]] = {"grasped": [], "reversed": [], "open": []}
+def ranking(one: Mapping[str, Any]) -> AurocError | None:
+    """Return the AUROC of the answers about a concept, from their bins; None where either truth was not asked.
+
+    Sensitivity and specificity cut P(yes) at one half; the AUROC asks whether any cut would do.
+    """
+    bins = np.asarray(one["bins"], np.int64)
+    if min(bins[:50].sum(), bins[50:].sum()) == 0:
+        return None
+    places = np.repeat(np.arange(100), bins)
+    return auroc_error(places // 50, places % 50)
+
+
+def answer(found: Mapping[str, Any]) -> Markup:
+    """Return the headline: which concepts the model recognises."""
+    said: dict[str, list[str]] = {"recognised": [], "reversed": [], "open": []}
     for pair in rates(found):
-        said[grasp(*pair)].append(pair[0].concept)
+        said[recognition(*pair)].append(pair[0].concept)
     parts = []
-    if said["grasped"]:
-        parts.append(Markup("The model tells {} from their absence.").format(sentence_list(said["grasped"])))
+    if said["recognised"]:
+        parts.append(Markup("The model recognises {}.").format(sentence_list(said["recognised"])))
     if said["open"]:
-        parts.append(
-            Markup("Nothing better than guessing is shown for {}.").format(sentence_list(said["open"]))
-        )
+        text = Markup("For {}, nothing better than guessing is shown.")
+        parts.append(text.format(sentence_list(said["open"])))
     if said["reversed"]:
-        parts.append(
-            Markup("It answers the wrong way round for {}.").format(sentence_list(said["reversed"]))
-        )
+        text = Markup("For {}, its answers are the wrong way round.")
+        parts.append(text.format(sentence_list(said["reversed"])))
     return Markup(" ").join(parts)
 
 
-def model_findings(found: dict[str, Any]) -> list[Finding]:
+def model_findings(found: Mapping[str, Any]) -> list[Finding]:
     """Return what the answers show about the model: what it misses, and what it does well enough."""
     findings = []
     for pair in rates(found):
+        one = found["concepts"][pair[0].concept]
         for rate in pair:
-            if rate.asked and rate.standing == "missed":
-                kind = SIDES[rate.measure][3]
-                text = Markup("asked about {} samples {} it, it was right about {}: {} of {}, below {}.").format(
-                    rate.asked, kind, rate.right, rate.measure, rate.told(), percent(rate.goal)
-                )
-                findings.append(Finding(_title(rate.concept), text, "bad"))
-        one = found["concepts"][pair[0].concept]["counts"]
-        yes, no = one["tp"] + one["fp"], one["tn"] + one["fn"]
-        if min(rate.asked for rate in pair) and 0 in (yes, no):
-            word = "no" if yes == 0 else "yes"
-            text = Markup("every answer was {}, whatever the image showed.").format(word)
-            findings.append(Finding(_title(pair[0].concept), text, "bad"))
-    met = [pair for pair in rates(found) if all(rate.standing == "met" for rate in pair)]
+            if rate.standing == "missed":
+                findings.append(Finding(f"{rate.concept}:", _missed(rate, one), "bad"))
+    met = [pair[0].concept for pair in rates(found) if all(rate.standing == "met" for rate in pair)]
     if met:
         text = Markup("sensitivity of at least {} and specificity of at least {} are shown for {}.").format(
-            percent(GOALS["sensitivity"]),
-            percent(GOALS["specificity"]),
-            sentence_list([p[0].concept for p in met]),
+            percent(GOALS["sensitivity"]), percent(GOALS["specificity"]), sentence_list(met)
         )
         findings.append(Finding("Good enough for screening:", text, "good"))
     if not findings:
-        text = Markup("no failure and no adequacy is shown: every interval reaches over its goal.")
+        text = Markup("every interval reaches over its goal; neither failure nor adequacy is shown.")
         findings.append(Finding("Nothing is settled:", text))
     return findings
 
 
-def data_findings(found: dict[str, Any]) -> list[Finding]:
+def _missed(rate: Rate, one: Mapping[str, Any]) -> Markup:
+    """Say by how much a rate misses its goal, and whether another cut of P(yes) would help."""
+    text = Markup("asked about {} samples {} it, the model was right about {}: {} {}, goal {}.").format(
+        rate.asked, SIDES[rate.measure][3], rate.right, rate.measure, rate.told(), percent(rate.goal)
+    )
+    counts = one["counts"]
+    said = [
+        word for word, n in (("yes", counts["tp"] + counts["fp"]), ("no", counts["tn"] + counts["fn"])) if n
+    ]
+    if len(said) == 1:
+        text += Markup(" It answered {} to every question about it.").format(said[0])
+    found = ranking(one)
+    if found is not None and found.interval()[0] > 0.5:
+        text += Markup(
+            " Yet it ranks samples rightly more often than not (AUROC {}): another cut of P(yes) than one half would serve better."
+        ).format(plain(found.auroc))
+    return text
+
+
+def data_findings(found: Mapping[str, Any]) -> list[Finding]:
     """Return what no questioning could show with these images, whatever the model: too few of a kind."""
     findings = []
     for pair in rates(found):
@@ -164,7 +188,7 @@ def data_findings(found: dict[str, Any]) -> list[Finding]:
             least = needed(rate.goal)
             if rate.of < least:
                 text = Markup(
-                    "{} of {} samples are {} it. Even if every answer were right, a {} of {} could not be shown for new samples: that takes at least {}."
+                    "{} of {} samples are {} it. Even right answers to all of them could not show a {} of {} for new samples: that takes at least {}."
                 ).format(
                     rate.of,
                     found["bank"]["samples"],
@@ -173,14 +197,16 @@ def data_findings(found: dict[str, Any]) -> list[Finding]:
                     percent(rate.goal),
                     least,
                 )
-                findings.append(Finding(_title(rate.concept), text, "bad"))
+                findings.append(Finding(f"{rate.concept}:", text, "bad"))
     if not findings:
-        text = Markup("every concept has enough samples with it and without it to show a good model to be good.")
+        text = Markup(
+            "every concept has enough samples with it and without it to show a good model to be good."
+        )
         findings.append(Finding("Nothing is too rare:", text, "good"))
     return findings
 
 
-def open_findings(found: dict[str, Any]) -> list[Finding]:
+def open_findings(found: Mapping[str, Any]) -> list[Finding]:
     """Return what the questions left open although the bank could still answer it."""
     left = [
         rate
@@ -195,27 +221,26 @@ def open_findings(found: dict[str, Any]) -> list[Finding]:
     findings = []
     for rate in left:
         text = Markup("{} of {} samples {} it were asked; {} is {} so far.").format(
-            rate.asked, rate.of, SIDES[rate.measure][3], rate.measure, rate.told() if rate.asked else "unknown"
+            rate.asked,
+            rate.of,
+            SIDES[rate.measure][3],
+            rate.measure,
+            rate.told() if rate.asked else "unknown",
         )
-        findings.append(Finding(_title(rate.concept), text))
+        findings.append(Finding(f"{rate.concept}:", text))
     if not findings:
         text = Markup("more questions to this bank would settle nothing that they have left open.")
         findings.append(Finding("Enough was asked:", text))
     return findings
 
 
-def claim_verdict(claim: dict[str, Any]) -> Markup:
+def claim_verdict(claim: Mapping[str, Any]) -> Markup:
     """Return what the questions say about a stated claim."""
     confidence = percent(claim["confidence"])
     if claim["decided"] == "undecided":
-        return Markup("Undecided after {} of {} questions about it: neither the claim nor its opposite is shown.").format(
-            claim["asked"], claim["of"]
-        )
+        return Markup(
+            "Undecided after {} of {} questions about it: neither the claim nor its opposite is shown."
+        ).format(claim["asked"], claim["of"])
     after = "before the first question" if not claim["after"] else f"at question {claim['after']}"
     word = "Holds" if claim["decided"] == "holds" else "Does not hold"
     return Markup("{}, decided {} at a confidence of {}.").format(word, after, confidence)
-
-
-def _title(concept: str) -> str:
-    return f"{concept}:"
-

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from retinabench.concepts.bank import Bank
 from retinabench.concepts.comparison import COMPARED
+from retinabench.concepts.examinees import Examinee
 from retinabench.concepts.performance import Reading
-from retinabench.concepts.questioning import Examinee, examine
+from retinabench.concepts.questioning import examine
 
 QUESTIONS = 100  # as published
 

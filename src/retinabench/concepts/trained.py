@@ -45,6 +45,46 @@ def lesion_images(name: str, source: Path | None, images: int | None, seed: int)
     return idrid_lesions.read(source)
 
 
+def examine_network(
+    name: str,
+    out: Path,
+    source: Path | None = None,
+    *,
+    images: int | None = None,
+    size: int | None = None,
+    grid: int = 1,
+    epochs: int = 40,
+    seed: int = 0,
+    progress: Progress = QUIET,
+) -> dict[str, Any]:
+    """Train, answer, and ask every question; return the examination. All files and the page go into `out`."""
+    from retinabench.concepts.command import examine_files
+
+    known = lesion_images(name, source, images, seed)
+    size = size or (64 if name == "synthetic" else 256 // grid)
+    train_and_answer(known, out, size=size, grid=grid, epochs=epochs, seed=seed, progress=progress)
+    # A transcript holds the answers of the network before; this one answers anew.
+    (out / "transcript.jsonl").unlink(missing_ok=True)
+    return examine_files(
+        out / "answers.csv",
+        out / "truth.csv",
+        out,
+        concepts=None,
+        strategy="precision",
+        questions=None,
+        tolerance=None,
+        patience=None,
+        claims=(),
+        confidence=0.95,
+        reading="std",
+        rules="corrected",
+        kernel="published",
+        repetitions=10,
+        seed=seed,
+        progress=progress,
+    )
+
+
 def train_and_answer(
     images: LesionImages,
     out: Path,

@@ -71,7 +71,9 @@ def render(study: Study, *, title: str, images: ImageSource | None = None) -> st
 
 def fill(template: str, context: Mapping[str, Any]) -> str:
     """Fill a page of `templates/`: everything is escaped, the style sheet is inside, a missing name is an error."""
-    texts = {file.name: file.read_text("utf-8") for file in (files("retinabench.report") / "templates").iterdir()}
+    texts = {
+        file.name: file.read_text("utf-8") for file in (files("retinabench.report") / "templates").iterdir()
+    }
     environment = Environment(loader=DictLoader(texts), autoescape=True, undefined=StrictUndefined)
     return environment.get_template(template).render(
         {**context, "style": Markup(texts["style.css"]), "version": __version__}
