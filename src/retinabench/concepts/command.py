@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from retinabench.concepts.comparison import compare_strategies
 from retinabench.concepts.files import read_answers, read_bank
+from retinabench.concepts.overlap import together
 from retinabench.concepts.performance import Reading
 from retinabench.concepts.questioning import examine
 from retinabench.concepts.report import write_report
@@ -53,6 +54,7 @@ def examine_files(
         kernel=kernel,
         transcript=out / "transcript.jsonl",
     ).to_dict()
+    found["bank"]["together"] = together(bank)
     write_json(out / "examination.json", found)
     comparison = None
     if repetitions:

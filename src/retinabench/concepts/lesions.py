@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.concepts.regions import region_ids, region_pictures, region_truth
 from retinabench.data import synthetic
 from retinabench.errors import InputError
 from retinabench.progress import Advance
@@ -94,27 +95,6 @@ def split(images: LesionImages, seed: int) -> tuple[NDArray[np.intp], NDArray[np
     wanted = round(HELD_OUT * len(images))
     last = np.sort(order)[wanted - 1]
     return np.flatnonzero(order > last), np.flatnonzero(order <= last)
-
-
-def region_ids(sample_id: str, grid: int) -> list[str]:
-    """Name the grid * grid regions of an image, row by row from the top left: `IDRiD_01/r1c1`, `IDRiD_01/r1c2`, …"""
-    return [f"{sample_id}/r{row}c{column}" for row in range(1, grid + 1) for column in range(1, grid + 1)]
-
-
-def region_truth(masks: NDArray[np.bool_], grid: int) -> NDArray[np.bool_]:
-    """Return (grid * grid, C): whether a pixel of the masks (C, H, W) lies in each region, in the order of `region_ids`."""
-    concepts, height, width = masks.shape
-    rows = np.linspace(0, height, grid + 1).round().astype(int)[:-1]
-    columns = np.linspace(0, width, grid + 1).round().astype(int)[:-1]
-    found = np.logical_or.reduceat(np.logical_or.reduceat(masks, rows, axis=1), columns, axis=2)
-    return found.reshape(concepts, grid * grid).T
-
-
-def region_pictures(picture: NDArray[np.uint8], grid: int) -> NDArray[np.uint8]:
-    """Cut a picture (grid * size, grid * size, 3) into (grid * grid, size, size, 3), in the order of `region_ids`."""
-    size = len(picture) // grid
-    cut = picture.reshape(grid, size, grid, size, 3).swapaxes(1, 2)
-    return cut.reshape(grid * grid, size, size, 3)
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,7 +57,7 @@ def render(found: dict[str, Any], comparison: dict[str, Any] | None = None, *, t
         "performance_figures": _performance_figures(found),
         "progress_figure": _progress_figure(comparison) if comparison else None,
         "strategies": [{"name": name, "swatch": swatch(sign)} for name, sign in _marks(comparison)],
-        "strategies_text": texts.progress(comparison) if comparison else "",
+        "strategies_text": texts.progress(found, comparison) if comparison else "",
         "strategies_table": _strategies_table(comparison) if comparison else None,
         "state_figures": _state_figures(state) if state else None,
         "state_questions": state["questions"] if state else 0,
@@ -140,14 +140,18 @@ def _state_figures(state: Mapping[str, Any]) -> list[tuple[str, list[Panel]]]:
             counts = np.asarray(bins[concept], np.int64)
             process = posterior(counts)
             drawn[name] = (counts.astype(np.float64), GRID, process.mean(), np.sqrt(process.variance()))
-        most = max(figures.reach(bins, mean, sd) for bins, _, mean, sd in drawn.values())
+        ends = [figures.reach(bins, mean, sd) for bins, _, mean, sd in drawn.values()]
+        limits = min(low for low, _ in ends), max(high for _, high in ends)
         panels = []
         for j, (name, parts) in enumerate(drawn.items()):
             asked = [int(half.sum()) for half in parts[0].reshape(2, 50)]
             told = f"{asked[0]} questions without, {asked[1]} with"
             title = f"{concept} after {state['questions']} questions, {name}"
             svg = to_svg(
-                figures.performance_panel(*parts, most=most), f"state-{i}-{j}", title=title, description=told
+                figures.performance_panel(*parts, limits=limits),
+                f"state-{i}-{j}",
+                title=title,
+                description=told,
             )
             panels.append(Panel(name, svg, told))
         groups.append((concept, panels))
@@ -193,7 +197,9 @@ def _ranking_cell(one: Mapping[str, Any]) -> Cell:
         return Cell(Markup("–"))
     low, high = found.interval()
     text = Markup("{}").format(plain(found.auroc))
-    if found.standard_error > 0:  # no interval where the normal approximation has none: one sample, or no error
+    if (
+        found.standard_error > 0
+    ):  # no interval where the normal approximation has none: one sample, or no error
         text += Markup('<span class="interval">[{}, {}]</span>').format(plain(low), plain(high))
     return Cell(text)
 

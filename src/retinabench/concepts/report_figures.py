@@ -21,15 +21,14 @@ HEIGHT = 270
 
 
 def performance_panel(
-    bins: Floats, grid: Floats, mean: Floats, sd: Floats, *, most: float | None = None
+    bins: Floats, grid: Floats, mean: Floats, sd: Floats, *, limits: tuple[float, float] | None = None
 ) -> Figure:
     """Draw the process of one concept over its four regions: mean, 95 % band (2 sd), and the counts that it has seen.
 
-    bins: (100,) answers; grid, mean, sd: (101,). most: upper end of the axis of counts; default: what these data need.
+    bins: (100,) answers; grid, mean, sd: (101,). limits: of the axis of counts; default: what these data need.
     """
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    top = reach(bins, mean, sd) if most is None else most
-    low = min(float((mean - 2 * sd).min()), 0.0)
+    low, top = limits or reach(bins, mean, sd)
     for number, (name, color) in enumerate(REGIONS):
         axes.axvspan(number / 4, (number + 1) / 4, color=color, alpha=0.07, linewidth=0)
         place = axes.get_xaxis_transform()
@@ -59,9 +58,9 @@ def performance_panel(
     return figure
 
 
-def reach(bins: Floats, mean: Floats, sd: Floats) -> float:
-    """Return how far up the counts, the mean and its band reach."""
-    return max(float(bins.max()), float((mean + 2 * sd).max()), 1.0)
+def reach(bins: Floats, mean: Floats, sd: Floats) -> tuple[float, float]:
+    """Return how far down and up the counts, the mean and its band reach; 0 and 1 are always shown."""
+    return min(float((mean - 2 * sd).min()), 0.0), max(float(bins.max()), float((mean + 2 * sd).max()), 1.0)
 
 
 def progress_panel(lines: Sequence[Line]) -> Figure:

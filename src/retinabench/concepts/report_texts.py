@@ -76,13 +76,16 @@ def caution(found: Mapping[str, Any]) -> Markup:
     return text
 
 
-def progress(comparison: Mapping[str, Any]) -> Markup:
+def progress(found: Mapping[str, Any], comparison: Mapping[str, Any]) -> Markup:
     """Say which strategies come down faster than random, by the intervals of the mean area under their curves."""
     curves = comparison["strategies"]
     text = Markup(
         "The uncertainty of all concepts, averaged, against the number of questions; mean of {} repetitions with its 95 % "
-        "interval. All curves end alike when every question has been asked."
+        "interval."
     ).format(comparison["repetitions"])
+    bank = found["bank"]
+    if comparison["questions"][-1] == sum(bank["positives"].values()) + sum(bank["negatives"].values()):
+        text += Markup(" All curves end alike, for in the end every question has been asked.")
     if "random" not in curves:
         return text
     middle = slice(len(comparison["questions"]) // 10, 1 + len(comparison["questions"]) // 2)

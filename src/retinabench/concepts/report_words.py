@@ -181,28 +181,49 @@ def _missed(rate: Rate, one: Mapping[str, Any]) -> Markup:
 
 
 def data_findings(found: Mapping[str, Any]) -> list[Finding]:
-    """Return what no questioning could show with these images, whatever the model: too few of a kind."""
-    findings = []
-    for pair in rates(found):
-        for rate in pair:
-            least = needed(rate.goal)
-            if rate.of < least:
-                text = Markup(
-                    "{} of {} samples are {} it. Even right answers to all of them could not show a {} of {} for new samples: that takes at least {}."
-                ).format(
-                    rate.of,
-                    found["bank"]["samples"],
-                    SIDES[rate.measure][3],
-                    rate.measure,
-                    percent(rate.goal),
-                    least,
-                )
-                findings.append(Finding(f"{rate.concept}:", text, "bad"))
+    """Return what no questioning could show with these samples, whatever the model."""
+    findings = [*_rare(found), *_entangled(found)]
     if not findings:
         text = Markup(
-            "every concept has enough samples with it and without it to show a good model to be good."
+            "every concept has enough samples with it and without it, and no two always come together."
         )
-        findings.append(Finding("Nothing is too rare:", text, "good"))
+        findings.append(Finding("Nothing that questions need:", text, "good"))
+    return findings
+
+
+def _rare(found: Mapping[str, Any]) -> list[Finding]:
+    """Concepts of which there are too few samples of a kind to show a good model to be good."""
+    findings = []
+    for side, (measure, goal) in enumerate(GOALS.items()):
+        least = needed(goal)
+        scarce = [pair[side] for pair in rates(found) if pair[side].of < least]
+        if scarce:
+            names = sentence_list(
+                [f"{rate.concept} ({rate.of} of {found['bank']['samples']})" for rate in scarce]
+            )
+            text = Markup(
+                "{}. Even right answers to all of them could not show a {} of {} for new samples; that takes at least {}."
+            ).format(names, measure, percent(goal), least)
+            findings.append(Finding(f"Too few samples {SIDES[measure][3]}", text, "bad"))
+    return findings
+
+
+def _entangled(found: Mapping[str, Any]) -> list[Finding]:
+    """Concepts that nearly always come together: each group as one finding."""
+    groups: list[tuple[set[str], int]] = []
+    for pair in found["bank"].get("together", ()):
+        joined, most = set(pair["concepts"]), pair["one"]
+        for group in [group for group in groups if group[0] & joined]:
+            groups.remove(group)
+            joined, most = joined | group[0], max(most, group[1])
+        groups.append((joined, most))
+    findings = []
+    for joined, most in groups:
+        names = sentence_list([name for name in found["bank"]["concepts"] if name in joined])
+        text = Markup(
+            "{}; pairs of them differ in at most {} of {} samples. Right answers about one may come from seeing another."
+        ).format(names, most, found["bank"]["samples"])
+        findings.append(Finding("Nearly always together:", text, "bad"))
     return findings
 
 
