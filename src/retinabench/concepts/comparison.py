@@ -19,7 +19,7 @@ from retinabench.progress import QUIET, Progress
 from retinabench.seeds import derive
 
 Floats = NDArray[np.float64]
-SHARES = (0.5, 0.8, 0.9, 0.95)  # of the fall of the uncertainty that every strategy reaches
+SHARES = (0.5, 0.8, 0.9, 0.95)  # of the largest fall of the uncertainty
 COMPARED = tuple(name for name in STRATEGIES if name != "claims")
 
 
@@ -41,7 +41,7 @@ def compare_strategies(
     Returns {"questions": [0 … q], "repetitions", "reading", "rules", "strategies": {name: {"mean": [q + 1], "low", "high",
     "questions_to": {level: {"value", "low", "high", "reached"}}}}}: means over the repetitions with 95 % intervals of the mean
     (Student's t). Levels of the mean uncertainty are 50, 80, 90 and 95 % of the way from the beginning to the lowest one that
-    every examination reached; `value` is None where some repetition did not reach the level.
+    some strategy reached in every repetition; `value` is None where some repetition did not reach the level.
     """
     if repetitions < 2:
         raise InputError(f"{repetitions} repetitions give no interval", cure="At least 2; published were 10.")
@@ -66,7 +66,7 @@ def compare_strategies(
                 advance(1)
             courses[name] = np.stack(rows)
     start = next(iter(courses.values()))[0, 0]
-    reached = max(float(course[:, -1].max()) for course in courses.values())
+    reached = min(float(course[:, -1].max()) for course in courses.values())
     levels = [float(start - share * (start - reached)) for share in SHARES]
     return {
         "questions": list(range(questions + 1)),

@@ -101,7 +101,7 @@ class Performance:
 
     def variance(self) -> Floats:
         """(101,) posterior variance of the noise-free function on the grid."""
-        return np.maximum(self._variance, 0.0)
+        return np.asarray(np.maximum(self._variance, 0.0))
 
     def uncertainty(self, reading: Reading = "std") -> Floats:
         """(2,) uncertainty of negative and positive samples: 4 times the integral over [0, 0.5] and over [0.5, 1].

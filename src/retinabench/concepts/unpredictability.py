@@ -15,8 +15,10 @@ per sample at the start, then 8, and 9 per group and concept.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from retinabench.concepts.bank import CHUNK, Bank
 
@@ -38,11 +40,34 @@ class Unpredictable:
         self._touched: list[list[int]] = [[] for _ in range(groups)]
         self._groups: dict[tuple[int, bytes], int] = {(k, self._asked[k].tobytes()): k for k in range(groups)}
         self._known: dict[bytes, NDArray[np.float64]] = {}
-        blank = self._value(0, np.zeros(c, bool))
+        blank = self.value(self._patterns[0], [])
         self._values = np.where(self._patterns >= 0, blank, NEVER).T.copy()  # (c, groups), as is the next
         self._truth = self._patterns.T.copy()
         self._best = self._values.max(axis=0)
-        self._used = groups
+        self._ties = (self._values == self._best).sum(axis=0)  # concepts that share the best value
+        self._used = int(groups)
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are so far."""
+        return self._used
+
+    def value(self, truth: ArrayLike, asked: Sequence[int] | NDArray[np.intp]) -> NDArray[np.float64]:
+        """(c,) unpredictability of all concepts for samples of this truth (c,) that were asked about the concepts `asked`.
+
+        Remembered per history: it depends on the asked concepts and their truths alone.
+        """
+        truths = np.asarray(truth, np.int8)
+        history = np.full(len(truths), 2, np.int8)
+        history[asked] = truths[asked]
+        key = history.tobytes()
+        if key not in self._known:
+            matching = (self._patterns[:, asked] == truths[asked]).all(axis=1)
+            patterns, weight = self._patterns[matching], self._weight[matching]
+            present, known = weight @ (patterns == 1), weight @ (patterns >= 0)
+            p = present / np.maximum(known, 1)
+            self._known[key] = np.round(1 - 2 * np.abs(p - 0.5), 12)  # 0.3 and 0.7 are equally unpredictable
+        return self._known[key]
 
     def draw(self, cell: tuple[int, int] | None, random: np.random.Generator) -> tuple[int, int, int]:
         """The next question (sample, concept, truth), of a cell or of the whole bank."""
@@ -50,8 +75,8 @@ class Unpredictable:
         if cell is None:
             best = np.where(live, self._best[: self._used], NEVER)
             groups = (best == best.max()).nonzero()[0]
-            tied = self._values[:, groups] == best.max()  # (c, groups): every such question is equally likely
-            group = int(groups[_weighted(size[groups] * tied.sum(axis=0), random)])
+            # Every such question is equally likely, so a group counts for its samples times its tied concepts.
+            group = int(groups[_weighted(size[groups] * self._ties[groups], random)])
             concepts = (self._values[:, group] == best[group]).nonzero()[0]
             concept = int(concepts[random.integers(len(concepts))])
             truth = int(self._truth[concept, group])
@@ -92,29 +117,15 @@ class Unpredictable:
                 self._grow()
             self._pattern[place], self._asked[place] = pattern, asked
             closed = asked | (self._patterns[pattern] < 0)
-            self._values[:, place] = np.where(closed, NEVER, self._value(pattern, asked))
-            self._best[place], self._truth[:, place] = self._values[:, place].max(), self._patterns[pattern]
+            self._values[:, place] = np.where(
+                closed, NEVER, self.value(self._patterns[pattern], asked.nonzero()[0])
+            )
+            self._truth[:, place], self._best[place] = self._patterns[pattern], self._values[:, place].max()
+            self._ties[place] = (self._values[:, place] == self._best[place]).sum()
             self._touched.append([])
             self._used += 1
         self._touched[place].append(sample)
         self._size[place] += 1
-
-    def _value(self, pattern: int, asked: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """(c,) unpredictability of all concepts for samples of a pattern that were asked about the concepts `asked` (c,).
-
-        Remembered per history: it depends on the asked concepts and their truths alone.
-        """
-        truths = self._patterns[pattern]
-        history = np.where(asked, truths, 2).astype(np.int8).tobytes()
-        if history not in self._known:
-            matching = (self._patterns[:, asked] == truths[asked]).all(axis=1)
-            patterns, weight = self._patterns[matching], self._weight[matching]
-            present, known = weight @ (patterns == 1), weight @ (patterns >= 0)
-            p = present / np.maximum(known, 1)
-            self._known[history] = np.round(
-                1 - 2 * np.abs(p - 0.5), 12
-            )  # 0.3 and 0.7 are equally unpredictable
-        return self._known[history]
 
     def _grow(self) -> None:
         extra = max(64, len(self._pattern))
@@ -125,6 +136,7 @@ class Unpredictable:
         self._values = np.concatenate([self._values, np.full((c, extra), NEVER)], axis=1)
         self._truth = np.concatenate([self._truth, np.zeros((c, extra), np.int8)], axis=1)
         self._best = np.concatenate([self._best, np.full(extra, NEVER)])
+        self._ties = np.concatenate([self._ties, np.zeros(extra, self._ties.dtype)])
 
 
 def _patterns(bank: Bank) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]]:

@@ -1,0 +1,221 @@
+"""Claims: the wealth by brute force, and the exact error rate of looking after every question, for every possible bank."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from concept_banks import make_answers, make_bank
+from scipy import special
+
+from retinabench.concepts import Bank, claims, examine
+from retinabench.concepts.claims import Claim, Wealth, parse_claim
+from retinabench.errors import InputError
+
+
+def claim(of, goal, at_least=True, confidence=0.95):
+    return Claim("", 0, 1, at_least, goal, confidence, of)
+
+
+def tell(one, answers):
+    """Feed a claim with answers; what it says after each."""
+    said = []
+    for number, correct in enumerate(answers, start=1):
+        one.update(0, 1, bool(correct), number)
+        said.append(one.decided)
+    return said
+
+
+def chances(K, of, right, asked):
+    """P(a given order of `right` right answers among `asked` | K), by falling factorials, 0 where impossible."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        log = special.gammaln(K + 1) - special.gammaln(K - right + 1)
+        log = log + special.gammaln(of - K + 1) - special.gammaln(of - K - (asked - right) + 1)
+        log = log - special.gammaln(of + 1) + special.gammaln(of - asked + 1)
+    return np.where((right <= K) & (asked - right <= of - K), np.exp(log), 0.0)
+
+
+def test_the_wealth_by_brute_force():
+    random = np.random.default_rng(0)
+    of, null = 40, 33
+    others = np.arange(null + 1, of + 1)
+    one = Wealth(null, others, of)
+    answers = random.permutation(np.arange(of) < 36)
+    for asked in range(1, 30):
+        log = one.update(bool(answers[asked - 1]), int(answers[: asked - 1].sum()), asked - 1)
+        right = int(answers[:asked].sum())
+        by_hand = np.mean(chances(others, of, right, asked)) / chances(np.array([null]), of, right, asked)[0]
+        assert log == pytest.approx(math.log(by_hand), abs=1e-9)
+
+
+def decisions(of, goal, at_least=True, confidence=0.95):
+    """(of + 1, of + 1) of "", "holds", "fails": what is said at (asked, right) if nothing was said before."""
+    table = np.full((of + 1, of + 1), "", object)
+    least = math.ceil(goal * of - 1e-9)
+    above, below = np.arange(least, of + 1), np.arange(least)
+    limit = 1 / (1 - confidence)
+    for asked in range(1, of + 1):
+        for right in range(asked + 1):
+            larger = (
+                np.mean(chances(above, of, right, asked)),
+                chances(np.array([least - 1]), of, right, asked)[0],
+            )
+            smaller = (
+                np.mean(chances(below, of, right, asked)),
+                chances(np.array([least]), of, right, asked)[0],
+            )
+            if right >= least or larger[0] >= limit * larger[1] > 0:
+                table[asked, right] = "holds"
+            elif asked - right > of - least or smaller[0] >= limit * smaller[1] > 0:
+                table[asked, right] = "fails"
+    return table
+
+
+def wrong_share(table, K):
+    """Exact probability that the first word said is wrong, with K right answers in the bank, and the mean number of questions."""
+    of = len(table) - 1
+    alive = {0: 1.0}
+    said, questions = {"holds": 0.0, "fails": 0.0}, 0.0
+    for asked in range(of):
+        following: dict[int, float] = {}
+        for right, chance in alive.items():
+            questions += chance
+            p = (K - right) / (of - asked)
+            for more, q in ((1, p), (0, 1 - p)):
+                if q > 0:
+                    word = table[asked + 1, right + more]
+                    if word:
+                        said[word] += chance * q
+                    else:
+                        following[right + more] = following.get(right + more, 0.0) + chance * q
+        alive = following
+    return said, questions
+
+
+@pytest.mark.parametrize(("of", "goal"), [(20, 0.85), (60, 0.85), (60, 0.5), (37, 0.3)])
+def test_the_exact_error_rate_with_a_look_after_every_question(of, goal):
+    table = decisions(of, goal)
+    least = math.ceil(goal * of - 1e-9)
+    errors = []
+    for K in range(of + 1):
+        said, _ = wrong_share(table, K)
+        assert sum(said.values()) == pytest.approx(1.0, abs=1e-9)  # all asked, all known
+        errors.append(said["fails" if least <= K else "holds"])
+    assert max(errors) <= 0.05
+    # The test is not idle: at the border, in both directions, it errs in a fair part of what it may.
+    assert errors[least - 1] > 0.005
+    assert errors[least] > 0.005
+
+
+@pytest.mark.parametrize(("of", "goal"), [(20, 0.85), (60, 0.85), (37, 0.3)])
+def test_claims_say_what_the_table_says(of, goal):
+    table = decisions(of, goal)
+    random = np.random.default_rng(5)
+    for K in (0, of // 3, math.ceil(goal * of) - 1, math.ceil(goal * of), of):
+        answers = random.permutation(np.arange(of) < K)
+        expected, word = [], "undecided"
+        for asked in range(1, of + 1):
+            word = word if word != "undecided" else table[asked, answers[:asked].sum()] or "undecided"
+            expected.append(word)
+        assert tell(claim(of, goal), answers) == expected
+
+
+def test_the_other_direction_is_the_mirror():
+    answers = np.random.default_rng(2).permutation(np.arange(50) < 30)
+    # "<= 0.59" of 50 is K <= 29, the contrary of K >= 30 which is ">= 0.6".
+    mirrored = {"holds": "fails", "fails": "holds", "undecided": "undecided"}
+    assert [mirrored[word] for word in tell(claim(50, 0.6), answers)] == tell(
+        claim(50, 0.59, at_least=False), answers
+    )
+
+
+def simulated_errors(of, goal, K, studies, seed):
+    random = np.random.default_rng(seed)
+    wrong = "fails" if goal * of <= K else "holds"
+    said = [tell(claim(of, goal), random.permutation(np.arange(of) < K))[-1] for _ in range(studies)]
+    return said.count(wrong) / studies
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K", [3399, 3400])
+def test_errors_in_a_large_cell_whose_mixture_is_thinned(K):
+    # 4,000 samples, goal 0.85: K = 3,399 makes "holds" an error, K = 3,400 "fails". Standard error with 400 studies: 0.011.
+    assert claims.MIXTURE < 4000
+    assert simulated_errors(4000, 0.85, K, 400, seed=K) <= 0.05 + 2 * 0.011
+
+
+def test_what_is_certain_needs_no_question():
+    assert claim(20, 0.0).decided == "holds"
+    assert claim(20, 1.0, at_least=False).decided == "holds"
+    assert claim(20, 1.0).decided == "undecided"
+    assert tell(claim(20, 1.0), [1, 0])[-1] == "fails"  # one wrong answer refutes "all are right"
+    assert tell(claim(3, 1.0), [1, 1, 1])[-1] == "holds"
+
+
+def test_a_share_means_what_it_says():
+    one = claim(20, 0.85)  # 17 of 20, though 0.85 * 20 is 17.000000000000004 or 16.99… in floats
+    assert tell(one, [1] * 17)[-1] == "holds"
+    assert tell(claim(20, 0.85, confidence=0.9999999), [1] * 17)[-1] == "holds"
+    assert tell(claim(20, 0.85, confidence=0.9999999), [1] * 16)[-1] == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("text", "concept", "truth", "at_least", "goal"),
+    [
+        ("sensitivity of haemorrhage >= 0.85", 1, 1, True, 0.85),
+        ("Specificity of hard exudate ≤ 60 %", 2, 0, False, 0.6),
+        ("sensitivity of soft exudate>=90%", 3, 1, True, 0.9),
+    ],
+)
+def test_sentences(text, concept, truth, at_least, goal):
+    one = parse_claim(text, make_bank())
+    assert (one.concept, one.truth, one.at_least) == (concept, truth, at_least)
+    assert one.goal == pytest.approx(goal)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "sensitivity of haemorrhage is fine",
+            "is not understood. Write it as 'sensitivity of microaneurysm >= 0.85'",
+        ),
+        ("sensitivity of hemorrhage >= 0.8", "Did you mean 'haemorrhage'"),
+        ("sensitivity of haemorrhage >= 85", "is not a share"),
+        ("sensitivity of haemorrhage >= 0.8.5", "is not a number"),
+    ],
+)
+def test_wrong_sentences(text, says):
+    with pytest.raises(InputError, match=says):
+        parse_claim(text, make_bank())
+
+
+def test_a_claim_about_an_empty_cell_is_refused():
+    bank = Bank(None, ["a"], np.zeros((3, 1), np.int8))
+    with pytest.raises(InputError, match="no positive sample"):
+        parse_claim("sensitivity of a >= 0.5", bank)
+    with pytest.raises(InputError, match="not between 0 and 1"):
+        parse_claim("specificity of a >= 0.5", bank, confidence=1.0)
+
+
+@pytest.mark.parametrize("strategy", ["unpredictability", "uncertainty+unpredictability"])
+def test_strategies_that_select_samples_decide_no_claim(strategy):
+    bank = make_bank()
+    with pytest.raises(InputError, match="no claim can be decided"):
+        examine(bank, make_answers(bank), strategy=strategy, claim="sensitivity of haemorrhage >= 0.5")
+
+
+def test_the_claims_strategy_asks_what_the_claim_is_about():
+    bank = make_bank(samples=400)
+    found = examine(
+        bank,
+        make_answers(bank),
+        strategy="claims",
+        claim=["sensitivity of haemorrhage >= 0.2", "specificity of hard exudate <= 0.3"],
+    ).to_dict()
+    assert found["stopped"] == "claims"
+    first, second = found["claims"]
+    assert (first["decided"], second["decided"]) == ("holds", "fails")
+    assert found["asked"] == first["asked"] + second["asked"] == max(first["after"], second["after"])
+    assert any("for itself" in note for note in found["notes"])

@@ -1,0 +1,105 @@
+"""`retinabench examine` as a user meets it: files, exit codes, one line, continued by the same command."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from concept_banks import LESIONS, make_answers, make_bank
+
+from retinabench.cli import run
+
+
+@pytest.fixture
+def files(tmp_path):
+    bank = make_bank()
+    answers = make_answers(bank)
+    header = "image_id," + ",".join(LESIONS) + "\n"
+    names = [bank.name(k) for k in range(bank.samples)]
+    truth = [",".join(map(str, row)) for row in bank.truth.tolist()]
+    probs = [",".join(repr(answers(k, name)) for name in LESIONS) for k in range(bank.samples)]
+    for name, rows in (("truth", truth), ("answers", probs)):
+        lines = "".join(f"{one},{row}\n" for one, row in zip(names, rows, strict=True))
+        (tmp_path / f"{name}.csv").write_text(header + lines)
+    return tmp_path
+
+
+def arguments(files, *more):
+    out = ["--out", str(files / "out")]
+    return [
+        "examine",
+        "--answers",
+        str(files / "answers.csv"),
+        "--truth",
+        str(files / "truth.csv"),
+        *out,
+        *more,
+    ]
+
+
+def test_one_command_writes_everything(files, capsys):
+    claim = "sensitivity of haemorrhage >= 0.3"
+    more = ["--strategy", "precision", "--questions", "150", "--claim", claim, "--repetitions", "2", "-q"]
+    assert run(arguments(files, *more)) == 0
+    found = json.loads((files / "out" / "examination.json").read_text())
+    comparison = json.loads((files / "out" / "comparison.json").read_text())
+    lines = (files / "out" / "transcript.jsonl").read_text().splitlines()
+    assert found["asked"] == len(lines) - 1
+    assert set(comparison["strategies"]) == {
+        "random", "unpredictability", "uncertainty", "uncertainty+unpredictability", "precision",
+    }  # fmt: skip
+    shown = capsys.readouterr()
+    assert f"claim: {claim}: {found['claims'][0]['decided']}" in shown.out
+    value = found["concepts"]["haemorrhage"]["sensitivity"]["value"]
+    assert f"{value:.2f} [" in shown.out
+    assert shown.err == "".join(f"note: {note}\n" for note in found["notes"])
+
+
+def test_the_same_command_continues(files):
+    more = ["--questions", "60", "--repetitions", "0", "-q"]
+    assert run(arguments(files, *more)) == 0
+    path = files / "out" / "transcript.jsonl"
+    whole = {name: (files / "out" / name).read_bytes() for name in ("transcript.jsonl", "examination.json")}
+    path.write_bytes(whole["transcript.jsonl"][:1500])
+    assert run(arguments(files, *more)) == 0
+    assert {name: (files / "out" / name).read_bytes() for name in whole} == whole
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--strategy", "cleverness"], "unknown strategy 'cleverness'"),
+        (["--claim", "haemorrhage is fine"], "is not understood"),
+        (["--claim", "sensitivity of haemorrhage >= 0.5", "--confidence", "95"], "confidence of 95"),
+        (["--concepts", "haemorrhage, drusen"], "has no column 'drusen'"),
+        (["--repetitions", "1"], "At least 2"),
+        (["--reading", "area"], "--reading"),
+    ],
+)
+def test_one_clear_line(files, capsys, more, says):
+    assert run(arguments(files, *more, "-q")) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert says in lines[0]
+
+
+def test_another_examination_in_the_folder_is_refused(files, capsys):
+    assert run(arguments(files, "--questions", "20", "--repetitions", "0", "-q")) == 0
+    capsys.readouterr()
+    assert run(arguments(files, "--questions", "20", "--repetitions", "0", "-q", "--seed", "1")) == 2
+    assert "its seed differs" in capsys.readouterr().err
+
+
+def test_the_idrid_concepts(shared, tmp_path, capsys):
+    rows = shared("data", "idrid_lesions", "concepts.csv").read_text().replace("file,", "image_id,", 1)
+    (tmp_path / "truth.csv").write_text(rows)
+    lines = rows.splitlines()
+    random = np.random.default_rng(0)
+    answers = [f"{line.split(',')[0]},{','.join(f'{p:.3f}' for p in random.random(4))}" for line in lines[1:]]
+    (tmp_path / "answers.csv").write_text("image_id,MA,HE,EX,SE\n" + "\n".join(answers) + "\n")
+    more = ["--concepts", "MA,HE,EX,SE", "--questions", "100", "--repetitions", "0", "-q"]
+    assert run(arguments(tmp_path, *more)) == 0
+    found = json.loads((tmp_path / "out" / "examination.json").read_text())
+    assert found["bank"]["positives"]["SE"] == 26
+    assert found["bank"]["samples"] == 143

@@ -1,0 +1,116 @@
+"""Strategies: what each asks next, that drawing is at random without replacement, and the seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from concept_banks import make_answers, make_bank
+from scipy import stats
+
+from retinabench.concepts import STRATEGIES, Answers, Bank, examine
+from retinabench.concepts.companion import moments
+from retinabench.concepts.strategies import AtRandom, State, least_precise, most_uncertain
+from retinabench.errors import InputError
+
+ALL = [name for name in STRATEGIES if name != "claims"]
+
+
+def asked_by(bank, strategy, seed=0, **options):
+    """Questions (sample, concept) in order."""
+    answers, seen = make_answers(bank), []
+
+    def ask(sample, concept):
+        seen.append((sample, concept))
+        return answers(sample, concept)
+
+    examine(bank, ask, strategy=strategy, seed=seed, **options)
+    return seen
+
+
+@pytest.mark.parametrize("strategy", ALL)
+def test_every_question_once_and_seeded(strategy):
+    bank = make_bank(samples=30)
+    first = asked_by(bank, strategy)
+    assert len(set(first)) == len(first) == 120
+    assert asked_by(bank, strategy) == first
+    assert asked_by(bank, strategy, seed=1) != first
+
+
+def test_drawing_in_a_cell_is_a_random_permutation():
+    # All 24 orders of 4 samples, 4,800 times: chi-squared with 23 degrees of freedom.
+    bank = Bank(None, "a", np.array([[1], [0], [1], [1], [0], [1]], np.int8))
+    random, orders = np.random.default_rng(0), {}
+    for _ in range(4800):
+        pool = AtRandom(bank)
+        order = tuple(pool.draw((0, 1), random)[0] for _ in range(4))
+        orders[order] = orders.get(order, 0) + 1
+    assert len(orders) == 24
+    assert set(next(iter(orders))) == {0, 2, 3, 5}
+    assert stats.chisquare(list(orders.values())).pvalue > 1e-3
+
+
+def test_random_asks_in_proportion():
+    # 2,000 samples, 300 questions: 0.7 of the known truths of a concept that is everywhere; standard error 0.026.
+    truth = np.zeros((2000, 2), np.int8)
+    truth[:600, 0], truth[:, 1] = 1, -1
+    truth[:10, 1] = 1
+    seen = asked_by(Bank(None, "ab", truth), "random", questions=300)
+    share = np.mean([truth[sample, 0] for sample, concept in seen if concept == "a"])
+    assert share == pytest.approx(0.3, abs=4 * 0.026)
+    assert sum(concept == "b" for _, concept in seen) < 10
+
+
+def state(bank, asked, right, uncertainty):
+    zeros = np.zeros((len(bank.concepts), 2), np.int64)
+    return State(bank, np.array(asked), np.array(right), np.array(uncertainty), zeros)
+
+
+def test_the_cell_of_largest_uncertainty_or_least_precision():
+    truth = np.array([[0, 0], [0, 1], [1, 1], [1, 1], [0, 0]], np.int8)
+    bank = Bank(None, "ab", truth)
+    random = np.random.default_rng(0)
+    now = state(bank, [[1, 2], [0, 1]], [[1, 1], [0, 1]], [[0.5, 1.9], [1.2, 1.1]])
+    assert most_uncertain(now, random) == (1, 0)  # (0, 1) is more uncertain, but asked completely
+    spread = moments(now.right, now.asked, bank.cells)[1]
+    assert spread[0, 1] == 0
+    assert least_precise(now, random) == divmod(int(spread.argmax()), 2)
+
+
+def test_ties_are_drawn_evenly():
+    bank = make_bank()
+    now = state(bank, np.zeros((4, 2), int), np.zeros((4, 2), int), np.full((4, 2), 2.0))
+    random = np.random.default_rng(0)
+    counts = np.zeros((4, 2))
+    for _ in range(1600):
+        counts[most_uncertain(now, random)] += 1
+    assert stats.chisquare(counts.ravel()).pvalue > 1e-3
+
+
+def saturating():
+    """A bank whose first concept is answered by one number throughout: its cells saturate at once."""
+    bank = make_bank(samples=200, concepts=("dull", "lively"), shares=(0.5, 0.5))
+    probs = np.random.default_rng(0).random((200, 2))
+    probs[:, 0] = 1.0
+    return bank, Answers(bank, probs)
+
+
+def test_a_saturated_cell_is_left_alone():
+    bank, answers = saturating()
+    asked = {}
+    for rules in ("corrected", "published"):
+        found = examine(bank, answers, rules=rules, questions=150).to_dict()["concepts"]
+        asked[rules] = sum(found["lively"]["counts"].values())
+    # As published, the two saturated cells are the most uncertain ones for ever.
+    assert asked["published"] < 20
+    assert asked["corrected"] > 100
+
+
+def test_saturated_cells_are_asked_in_the_end():
+    bank, answers = saturating()
+    assert examine(bank, answers).to_dict()["asked"] == 400
+
+
+def test_an_unknown_strategy_names_the_nearest():
+    bank = make_bank()
+    with pytest.raises(InputError, match="Did you mean 'uncertainty'"):
+        examine(bank, make_answers(bank), strategy="uncertanty")

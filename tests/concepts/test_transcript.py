@@ -1,0 +1,154 @@
+"""The transcript: continued after kill -9 to the same end, bit for bit, and refused where it belongs elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from concept_banks import make_answers, make_bank
+
+from retinabench.concepts import STRATEGIES, examine
+from retinabench.errors import InputError
+
+ALL = [name for name in STRATEGIES if name != "claims"]
+
+
+@pytest.mark.parametrize("strategy", ALL)
+@pytest.mark.parametrize("cut", [0, 1, 40, 99, 100, -1, -30])
+def test_cut_anywhere_it_ends_the_same(tmp_path, strategy, cut):
+    """cut: whole lines kept (0: all is lost); negative: so many bytes off the end."""
+    bank = make_bank()
+    answers, path = make_answers(bank), tmp_path / "transcript.jsonl"
+    whole = examine(bank, answers, strategy=strategy, questions=100, transcript=path).to_dict()
+    content = path.read_bytes()
+    lines = content.splitlines(keepends=True)
+    path.write_bytes(content[:cut] if cut < 0 else b"".join(lines[: cut + 1]))
+    if cut == 0:
+        path.unlink()
+    asked = []
+    again = examine(
+        bank, counted(answers, asked), strategy=strategy, questions=100, transcript=path
+    ).to_dict()
+    assert again == whole
+    assert path.read_bytes() == content
+    assert len(asked) == (1 if cut < 0 else 100 - cut)
+
+
+def counted(answers, asked):
+    def ask(sample, concept):
+        asked.append((sample, concept))
+        return answers(sample, concept)
+
+    ask.hash = answers.hash
+    return ask
+
+
+def test_more_questions_continue_the_same_examination(tmp_path):
+    bank = make_bank()
+    answers, path, asked = make_answers(bank), tmp_path / "transcript.jsonl", []
+    examine(bank, answers, questions=50, transcript=path)
+    longer = examine(bank, counted(answers, asked), questions=120, transcript=path)
+    assert len(asked) == 70
+    np.testing.assert_array_equal(longer.bins, examine(bank, answers, questions=120).bins)
+    shorter = examine(bank, answers, questions=20, transcript=path)
+    assert shorter.bins.sum() == 20
+    assert len(path.read_text().splitlines()) == 121
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({"bank": make_bank(seed=9)}, "bank"),
+        ({"strategy": "random"}, "strategy"),
+        ({"seed": 4}, "seed"),
+        ({"reading": "variance"}, "reading"),
+        ({"rules": "published"}, "rules"),
+        ({"answers": make_answers(make_bank(), seed=8)}, "examinee"),
+    ],
+)
+def test_a_transcript_from_elsewhere_is_refused(tmp_path, change, differs):
+    bank, path = make_bank(), tmp_path / "transcript.jsonl"
+    examine(bank, make_answers(bank), questions=10, transcript=path)
+    before = path.read_bytes()
+    options = {name: value for name, value in change.items() if name not in ("bank", "answers")}
+    bank = change.get("bank", bank)
+    answers = change.get("answers", make_answers(bank))
+    with pytest.raises(InputError, match=f"another examination: its {differs} differs"):
+        examine(bank, answers, questions=10, transcript=path, **options)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("row", "line", "says"),
+    [
+        (3, "not json", "row 3: is not a line of a transcript"),
+        (3, "[1, 2]", "row 3: is not a line of a transcript"),
+        (3, '{"question": 3}', "row 3: is not the question that this examination asks"),
+        (0, '{"schema": "other"}', "its schema differs"),
+    ],
+)
+def test_a_changed_transcript_is_refused(tmp_path, row, line, says):
+    bank, path = make_bank(), tmp_path / "transcript.jsonl"
+    examine(bank, make_answers(bank), questions=10, transcript=path)
+    lines = path.read_text().splitlines()
+    lines[row] = line
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=says):
+        examine(bank, make_answers(bank), questions=10, transcript=path)
+
+
+@pytest.mark.parametrize("answer", ["2.0", "NaN", '"yes"', "null"])
+def test_a_changed_answer_is_refused(tmp_path, answer):
+    bank, path = make_bank(), tmp_path / "transcript.jsonl"
+    examine(bank, lambda sample, concept: 0.25, questions=10, transcript=path)
+    path.write_text(path.read_text().replace('"answer": 0.25', f'"answer": {answer}', 1))
+    with pytest.raises(InputError, match="row 1"):
+        examine(bank, lambda sample, concept: 0.25, questions=10, transcript=path)
+
+
+SLOW = """
+import sys, time
+from concept_banks import make_answers, make_bank
+from retinabench.concepts import examine
+bank = make_bank()
+answers = make_answers(bank)
+def ask(sample, concept):
+    time.sleep(0.01)
+    return answers(sample, concept)
+examine(bank, ask, questions=200, transcript=sys.argv[1])
+"""
+
+
+def test_killed_in_the_middle_it_ends_the_same(tmp_path):
+    path = tmp_path / "transcript.jsonl"
+    places = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, str(path)], env={**os.environ, "PYTHONPATH": places}
+    )
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not (path.exists() and len(path.read_bytes().splitlines()) > 20):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    answered = path.read_bytes().count(b"\n") - 1
+    assert 20 <= answered < 200
+    bank = make_bank()
+    answers, asked = make_answers(bank), []
+    ask = counted(answers, asked)
+    ask.hash = None
+    continued = examine(bank, ask, questions=200, transcript=path).to_dict()
+    assert len(asked) == 200 - answered
+    assert continued == examine(bank, answers, questions=200).to_dict()
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    bank = make_bank()
+    with pytest.raises(InputError, match="cannot be written"):
+        examine(bank, make_answers(bank), questions=2, transcript=tmp_path / "file" / "transcript.jsonl")
