@@ -6,6 +6,7 @@ The only file of `concepts` that needs PyTorch; it is imported when a network is
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -13,6 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from retinabench.concepts.examinees import Examinee
+from retinabench.concepts.lesions import LesionImages
+from retinabench.concepts.regions import region_pictures
 from retinabench.config import Model, Optimizer
 from retinabench.data.loader import flip
 from retinabench.errors import WorkError
@@ -57,7 +61,7 @@ def train_network(
                 loss = binary_cross_entropy_with_logits(network(images), labels[rows])
                 if not torch.isfinite(loss):
                     raise WorkError(
-                        f"the loss is {float(loss)} in epoch {epoch + 1}; lower the learning rate."
+                        f"the loss is {loss.item()} in epoch {epoch + 1}; lower the learning rate."
                     )
                 for group in stepper.param_groups:
                     group["lr"] = learning_rate(epoch * steps + number, steps, optimizer)
@@ -74,6 +78,24 @@ def answer(network: nn.Module, pictures: NDArray[np.uint8]) -> NDArray[np.float6
     starts = range(0, len(pictures), PREDICT_AT_ONCE)
     logits = [network(_tensor(pictures[start : start + PREDICT_AT_ONCE])) for start in starts]
     return torch.cat(logits).double().sigmoid().numpy()
+
+
+def network_examinee(network: nn.Module, images: LesionImages, *, size: int, grid: int = 1) -> Examinee:
+    """Return an examinee that looks at a sample when it is asked: for banks whose pictures do not fit into memory.
+
+    Sample k is region k % grid² of image k // grid² (`regions.region_bank`); with grid 1, image k. The answers to the image
+    asked last are kept, since strategies may ask several concepts of one sample.
+    """
+
+    @lru_cache(maxsize=1)
+    def answers(row: int) -> NDArray[np.float64]:
+        return answer(network, region_pictures(images.picture(row, grid * size), grid))
+
+    def examinee(sample: int, concept: str) -> float:
+        row, region = divmod(sample, grid**2)
+        return float(answers(row)[region, images.concepts.index(concept)])
+
+    return examinee
 
 
 class _Standardise(nn.Module):
@@ -104,7 +126,7 @@ def _standardised(network: nn.Module, pictures: NDArray[np.uint8]) -> nn.Module:
 
 def _tensor(pictures: NDArray[np.uint8]) -> Tensor:
     """(B, H, W, 3) uint8 -> (B, 3, H, W) in [0, 1], channels last in memory."""
-    return torch.from_numpy(pictures).permute(0, 3, 1, 2).to(torch.float32).div_(255)
+    return torch.from_numpy(np.ascontiguousarray(pictures)).permute(0, 3, 1, 2).to(torch.float32).div_(255)
 
 
 def _turn(images: Tensor, generator: torch.Generator) -> Tensor:

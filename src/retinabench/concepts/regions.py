@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.concepts.bank import Bank
-from retinabench.errors import InputError
 from retinabench.progress import QUIET, Progress
 from retinabench.store import atomic_write
 
@@ -46,22 +45,12 @@ def region_bank(images: LesionImages, grid: int, file: Path, progress: Progress 
     """Return a bank of the grid * grid regions of every image; its truth lies in `file` (.npy) and is mapped, not loaded.
 
     Masks are made and cut one image at a time, so memory holds one image however many regions there are. The samples are
-    known by their number. A finished file is used again.
+    known by their number. The file serves again: `Bank(None, concepts, np.load(file, mmap_mode="r"))`.
     """
-    shape = (len(images) * grid**2, len(images.concepts))
-    if not file.is_file():
-        with (
-            atomic_write(file) as handle,
-            progress.track("Truth of regions", len(images), unit="images") as advance,
-        ):
-            header = {"descr": "|i1", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_2_0(handle, header)
-            for row in range(len(images)):
-                handle.write(region_truth(images.masks(row), grid).astype(np.int8).tobytes())
-                advance(1)
-    truth = np.load(file, mmap_mode="r", allow_pickle=False)
-    if truth.shape != shape:
-        raise InputError(
-            f"holds a truth {truth.shape}, needed is {shape}", file=file, cure="Choose another file."
-        )
-    return Bank(None, images.concepts, truth, source=str(file))
+    with atomic_write(file) as handle, progress.track("Truth of regions", len(images), unit="images") as advance:
+        shape = (len(images) * grid**2, len(images.concepts))
+        np.lib.format.write_array_header_2_0(handle, {"descr": "|i1", "fortran_order": False, "shape": shape})
+        for row in range(len(images)):
+            handle.write(region_truth(images.masks(row), grid).astype(np.int8).tobytes())
+            advance(1)
+    return Bank(None, images.concepts, np.load(file, mmap_mode="r", allow_pickle=False), source=str(file))

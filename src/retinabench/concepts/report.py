@@ -18,6 +18,7 @@ from retinabench.concepts import report_figures as figures
 from retinabench.concepts import report_texts as texts
 from retinabench.concepts import report_words as words
 from retinabench.concepts.performance import GRID, posterior
+from retinabench.concepts.report_rates import ranking, rates
 from retinabench.report.figures import Line
 from retinabench.report.marking import percent, plain
 from retinabench.report.page import fill
@@ -77,7 +78,7 @@ def render(found: dict[str, Any], comparison: dict[str, Any] | None = None, *, t
 def _rates_figure(found: Mapping[str, Any]) -> Panel:
     """Sensitivity and specificity of every concept, with the intervals for new samples."""
     rows, said = [], []
-    for pair in words.rates(found):
+    for pair in rates(found):
         rows.append(
             (
                 pair[0].concept,
@@ -169,7 +170,7 @@ def _companion_table(found: Mapping[str, Any]) -> Sheet:
         Column("AUROC, new samples"),
     ]
     rows = []
-    for pair in words.rates(found):
+    for pair in rates(found):
         one = found["concepts"][pair[0].concept]
         cells = []
         for rate in pair:
@@ -192,7 +193,7 @@ def _interval_cell(value: float, low: float, high: float) -> Cell:
 
 
 def _ranking_cell(one: Mapping[str, Any]) -> Cell:
-    found = words.ranking(one)
+    found = ranking(one)
     if found is None:
         return Cell(Markup("–"))
     low, high = found.interval()
@@ -207,7 +208,7 @@ def _ranking_cell(one: Mapping[str, Any]) -> Cell:
 def _counts_table(found: Mapping[str, Any]) -> Sheet:
     heads = ("TN", "FP", "FN", "TP", "Asked, with", "Asked, without")
     rows = []
-    for sensitivity, specificity in words.rates(found):
+    for sensitivity, specificity in rates(found):
         counts = found["concepts"][sensitivity.concept]["counts"]
         asked = [f"{rate.asked:,} of {rate.of:,}" for rate in (sensitivity, specificity)]
         texts = [*(f"{counts[key]:,}" for key in ("tn", "fp", "fn", "tp")), *asked]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from retinabench.concepts.report_words import GOALS
+from retinabench.concepts.report_rates import GOALS
 from retinabench.report.marking import percent
 from retinabench.report.style import sentence_list
 
