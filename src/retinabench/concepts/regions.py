@@ -47,7 +47,10 @@ def region_bank(images: LesionImages, grid: int, file: Path, progress: Progress 
     Masks are made and cut one image at a time, so memory holds one image however many regions there are. The samples are
     known by their number. The file serves again: `Bank(None, concepts, np.load(file, mmap_mode="r"))`.
     """
-    with atomic_write(file) as handle, progress.track("Truth of regions", len(images), unit="images") as advance:
+    with (
+        atomic_write(file) as handle,
+        progress.track("Truth of regions", len(images), unit="images") as advance,
+    ):
         shape = (len(images) * grid**2, len(images.concepts))
         np.lib.format.write_array_header_2_0(handle, {"descr": "|i1", "fortran_order": False, "shape": shape})
         for row in range(len(images)):

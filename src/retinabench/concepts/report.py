@@ -29,19 +29,17 @@ from retinabench.report.tables import Cell, Column, Row, Sheet
 TITLE = "Which concepts does the model grasp?"
 
 
-def write_report(
-    found: dict[str, Any], comparison: dict[str, Any] | None, out: Path, *, title: str = TITLE
-) -> Path:
+def write_report(found: dict[str, Any], comparison: dict[str, Any] | None, out: Path) -> Path:
     """Write `index.html` into the folder `out` and return its path; the same arguments give the same bytes."""
-    store.write_bytes(out / "index.html", render(found, comparison, title=title).encode())
+    store.write_bytes(out / "index.html", render(found, comparison).encode())
     return out / "index.html"
 
 
-def render(found: dict[str, Any], comparison: dict[str, Any] | None = None, *, title: str = TITLE) -> str:
+def render(found: dict[str, Any], comparison: dict[str, Any] | None = None) -> str:
     """Return the page. It needs no network and runs no script."""
     state = (comparison or {}).get("state")
     context = {
-        "title": title,
+        "title": TITLE,
         "standfirst": texts.standfirst(found),
         "answer": words.answer(found),
         "findings": [
