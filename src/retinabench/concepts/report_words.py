@@ -22,7 +22,7 @@ def answer(found: Mapping[str, Any]) -> Markup:
     if said["recognised"]:
         parts.append(Markup("The model recognises {}.").format(sentence_list(said["recognised"])))
     if said["open"]:
-        text = Markup("For {}, nothing better than guessing is shown.")
+        text = Markup("At the cut of one half, nothing better than guessing is shown for {}.")
         parts.append(text.format(sentence_list(said["open"])))
     if said["reversed"]:
         text = Markup("For {}, its answers are the wrong way round.")
@@ -109,10 +109,13 @@ def _entangled(found: Mapping[str, Any]) -> list[Finding]:
     findings = []
     for joined, most in groups:
         names = sentence_list([name for name in found["bank"]["concepts"] if name in joined])
+        often = "never differ" if most == 0 else f"differ in at most {most}"
         text = Markup(
-            "{}; pairs of them differ in at most {} of {} samples. Right answers about one may come from seeing another."
-        ).format(names, most, found["bank"]["samples"])
-        findings.append(Finding("Nearly always together:", text, "bad"))
+            "{}; pairs of them {} in the {} samples. Right answers about one may come from seeing another."
+        )
+        findings.append(
+            Finding("Mostly together:", text.format(names, often, found["bank"]["samples"]), "bad")
+        )
     return findings
 
 
