@@ -53,7 +53,7 @@ def read_answers(path: str | Path, bank: Bank) -> Answers:
         row, column = wrong[0]
         looks = (
             "These look like logits: apply the sigmoid."
-            if values.min() < 0
+            if np.nanmin(values) < 0
             else "These look like percentages."
         )
         problem = f"is {values[row, column]:g}, outside [0, 1]"
