@@ -99,6 +99,17 @@ def test_hostile_names_stay_text(tmp_path, bank):
     assert Reader(text).open == []
 
 
+def test_names_of_any_script_are_shown(bank):
+    names = ["出血", "emorragia à fiamma", "a\x07b", "x" * 200]
+    foreign = Bank(None, names, bank.truth)
+    html = render(examine(foreign, examinee(foreign), questions=40).to_dict())
+    drawing = html[html.index("rates-title") : html.index("</figure>")]
+    assert ">出血<" in drawing.replace("\n", "")
+    assert "a\\x07b" in drawing
+    assert "x" * 18 not in drawing[drawing.index("</desc>") :]
+    assert Reader(html).open == []
+
+
 def test_the_same_arguments_give_the_same_bytes(found, comparison, tmp_path):
     first, second = (write_report(found, comparison, tmp_path / name) for name in "ab")
     assert first == tmp_path / "a" / "index.html"

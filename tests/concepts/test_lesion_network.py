@@ -136,7 +136,11 @@ def test_a_second_network_is_not_given_the_answers_of_the_first(tmp_path):
         (["idrid", "--source", ".", "--images", "50"], "--images is for synthetic data only"),
         (["synthetic", "--source", "."], "drawn, not read"),
         (["synthetic", "--images", "5"], "too few"),
-        (["synthetic", "--images", "20", "--size", "9"], "are outside 32 … 2048"),
+        (["synthetic", "--images", "20", "--size", "9"], "--size is at least 16"),
+        (
+            ["synthetic", "--images", "20", "--grid", "64"],
+            "--size is at least 16, and --size times --grid at most 2048",
+        ),
     ],
 )
 def test_wrong_options_are_one_line(words, message, tmp_path, capsys):

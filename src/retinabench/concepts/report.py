@@ -6,6 +6,7 @@ under `state` where the strategies shall be shown on their way.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -87,10 +88,13 @@ def _rates_figure(found: Mapping[str, Any]) -> Panel:
             )
         )
         said.append(f"{pair[0].concept}: " + ", ".join(f"{r.measure} {percent(r.value)}" for r in pair))
-    svg = to_svg(
-        figures.interval_panel(rows), "rates",
-        title="Sensitivity and specificity by concept", description="; ".join(said),
-    )  # fmt: skip
+    with warnings.catch_warnings():
+        # The text stays text, and the reader's fonts may have what matplotlib's has not.
+        warnings.filterwarnings("ignore", "Glyph")
+        svg = to_svg(
+            figures.interval_panel(rows), "rates",
+            title="Sensitivity and specificity by concept", description="; ".join(said),
+        )  # fmt: skip
     return Panel("Right answers, with 95 % intervals for new samples", svg)
 
 

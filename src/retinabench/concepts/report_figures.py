@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from retinabench.errors import printable
 from retinabench.report.figures import WIDTH, Floats, Line, thin
 from retinabench.report.style import BAD, FAINT, GOOD, HUES, INK, MUTED, PAPER, canvas
 
@@ -112,8 +113,7 @@ def interval_panel(rows: Sequence[tuple[str, Sequence[tuple[str, float | None, f
 
 def _short(name: str) -> str:
     # A dollar sign would open mathematics in matplotlib.
-    text = name if len(name) <= 18 else f"{name[:17]}…"
-    return text.replace("\\", "\\\\").replace("$", r"\$")
+    return printable(name, limit=18).replace("$", r"\$")
 
 
 def arrays(concept: dict[str, Any]) -> tuple[Floats, Floats, Floats, Floats]:

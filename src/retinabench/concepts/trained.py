@@ -100,8 +100,11 @@ def train_and_answer(
     size: side of each picture that the network sees. grid: 1 asks about whole images; above 1, about each of the
     grid * grid regions of an image, which are cut from the picture at `grid` times that size.
     """
-    if not 32 <= size * grid <= 2048:
-        raise InputError(f"{grid} x {size} pixels are outside 32 … 2048", cure="Choose another --size.")
+    if size < 16 or size * grid > 2048:
+        raise InputError(
+            f"pictures of {size} pixels on a grid of {grid} cannot be made",
+            cure="--size is at least 16, and --size times --grid at most 2048.",
+        )
     from retinabench.concepts.network import answer, train_network
 
     trained, questioned = lesions.split(images, seed)
