@@ -73,7 +73,7 @@ def test_the_same_command_continues(files):
         (["--claim", "haemorrhage is fine"], "is not understood"),
         (["--claim", "sensitivity of haemorrhage >= 0.5", "--confidence", "95"], "confidence of 95"),
         (["--concepts", "haemorrhage, drusen"], "has no column 'drusen'"),
-        (["--repetitions", "1"], "At least 2"),
+        (["--repetitions", "1"], "--repetitions 1 gives no interval"),
         (["--reading", "area"], "--reading"),
     ],
 )

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from retinabench.concepts.bank import Bank
 from retinabench.errors import InputError, nearest
@@ -50,7 +49,10 @@ class Wealth:
             self.log[0] == -np.inf
         ):  # K = null is impossible: nothing to divide by, and `Claim` sees what is certain
             return -math.inf
-        return float(special.logsumexp(self.log[1:]) - self.log[0])
+        peak = self.log[1:].max()
+        if peak == -np.inf:
+            return -math.inf
+        return float(peak + np.log(np.exp(self.log[1:] - peak).sum()) - self.log[0])
 
 
 @dataclass
@@ -88,15 +90,16 @@ class Claim:
         """Take in the answer to question number `after`."""
         if (concept, truth) != (self.concept, self.truth):
             return
-        wealth = [one.update(correct, self.right, self.asked) for one in self._wealth]
-        self.asked += 1
-        self.right += correct
         if self.decided == "undecided":
-            larger, smaller = self.right >= self._least, self.asked - self.right > self.of - self._least
+            wealth = [one.update(correct, self.right, self.asked) for one in self._wealth]
+            right, wrong = self.right + correct, self.asked + 1 - self.right - correct
+            larger, smaller = right >= self._least, wrong > self.of - self._least  # certain, whatever is left
             if not larger and not smaller:
                 larger, smaller = (one >= -math.log1p(-self.confidence) for one in wealth)
             if larger or smaller:
                 self._say(larger, after)
+        self.asked += 1
+        self.right += correct
 
     def _say(self, larger: bool, after: int) -> None:
         self.decided, self.after = "holds" if larger == self.at_least else "fails", after

@@ -13,8 +13,11 @@ from retinabench.concepts.performance import Reading
 from retinabench.concepts.questioning import examine
 from retinabench.concepts.report import write_report
 from retinabench.concepts.snapshot import snapshot
+from retinabench.errors import InputError
 from retinabench.progress import QUIET, Progress
 from retinabench.store import write_json
+
+LONGEST = 5000  # questions of one repetition of the comparison, where none were asked for: the paper's largest bank has 2,200
 
 
 def examine_files(
@@ -37,6 +40,9 @@ def examine_files(
     progress: Progress = QUIET,
 ) -> dict[str, Any]:
     """Examine a table of answers against the truth and write all files to `out`; continues a transcript found there."""
+    if repetitions == 1:
+        cure = "At least 2, or 0 to leave the comparison out."
+        raise InputError("--repetitions 1 gives no interval", cure=cure)
     bank = read_bank(truth, concepts)
     examinee = read_answers(answers, bank)
     found = examine(
@@ -62,7 +68,7 @@ def examine_files(
             bank,
             lambda _: examinee,
             repetitions=repetitions,
-            questions=questions,
+            questions=questions or LONGEST,
             seed=seed,
             reading=reading,
             rules=rules,

@@ -99,6 +99,11 @@ class Examination:
                 f"The strategy '{self.strategy}' selects samples by their other concepts: sensitivity, specificity "
                 "and accuracy describe the questions asked, and their intervals are not valid for the bank."
             )
+        else:
+            notes.append(
+                "Rates, intervals and claims are about the samples of this bank; where all of a kind were asked, nothing is "
+                "left open. Other patients would show more variation."
+            )
         if self.strategy.startswith("uncertainty") and self.rules == "corrected":
             notes.append(
                 f"A concept and truth whose last {SATURATED} questions filled no new bin is skipped while others "
@@ -114,6 +119,11 @@ class Examination:
                     notes.append(f"The bank has only {n} {kind} sample{'s' * (n > 1)} of '{name}'.")
             if unknown := self.bank.samples - negative - positive:
                 notes.append(f"The truth of '{name}' is unknown for {unknown} samples, which are not asked.")
+        if self.stopped == "claims":
+            notes.append(
+                "The questions stopped when a claim was decided: the decision holds at its confidence, while the intervals "
+                "of the rates are for a number of questions chosen without regard to the answers."
+            )
         if len(self.claims) > 1:
             notes.append("Each claim is decided at its confidence for itself, not all of them together.")
         return notes

@@ -68,6 +68,11 @@ def caution(found: Mapping[str, Any]) -> Markup:
         "looking at the lesion: a model that answers “haemorrhage” wherever it sees exudates is right as long as they "
         "come together."
     )
+    if found["stopped"] == "claims":
+        text += Markup(
+            " The questions stopped when a claim was decided: that verdict holds, while the intervals are those of a number "
+            "of questions fixed beforehand."
+        )
     if not found["companion_valid"]:
         text += Markup(
             " <b>This strategy chooses samples by what else is in them: rates and intervals describe the questions "

@@ -1,0 +1,207 @@
+"""What an examination costs, and what the strategies save: speed, questions to a given uncertainty, coverage, claims.
+
+    python benchmarks/examine.py --idrid concepts.csv
+
+1. 10,000 questions over 20 concepts (1,000 samples) without the examinee, and the ratio to refitting scikit-learn's
+   GaussianProcessRegressor after every question: of the concept asked, and of all concepts as Algorithm 1 has it.
+2. Questions until the mean uncertainty has fallen by 80 and 95 % of its largest fall: synthetic examinees and one like a trained
+   network (confident, of a different skill per concept), 10 repetitions, mean and 95 % interval. The bank is IDRiD's (MA, HE, EX, SE of 43 images drawn by the seed, as many as were published; --idrid), or a
+   drawn one with the same shares.
+3. Shares of nominal 95 % intervals that hold the value of the whole bank, after adaptive questions, and their widths.
+4. Questions until a claim is decided and the share of wrong decisions, in a cell of 200 samples, with a look after every question.
+
+All times are of one process; they mean something on a quiet machine only, ratios on any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+from retinabench.concepts import STRATEGIES, SYNTHETIC, Answers, Bank, compare_strategies, examine
+from retinabench.concepts.claims import Claim
+from retinabench.concepts.performance import CENTRES, GRID, PUBLISHED, Performance, bin_of
+
+COMPARED = [name for name in STRATEGIES if name != "claims"]
+
+
+def drawn_bank(samples, shares, seed=0):
+    random = np.random.default_rng(seed)
+    truth = (random.random((samples, len(shares))) < shares).astype(np.int8)
+    return Bank(None, [f"concept {k}" for k in range(len(shares))], truth)
+
+
+def drawn_answers(bank, seed=1):
+    random = np.random.default_rng(seed)
+    return Answers(bank, np.clip(0.3 + 0.4 * bank.truth + random.normal(0, 0.25, bank.truth.shape), 0, 1))
+
+
+def scikit_learn_seconds(counts, repeats=3):
+    """Seconds of one refit and prediction with the observations of these counts: the best of a few."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+    places = np.flatnonzero(counts)
+    kernel = ConstantKernel(PUBLISHED.signal, "fixed") * RBF(PUBLISHED.length, "fixed")
+    best = np.inf
+    for _ in range(repeats):
+        start = time.perf_counter()
+        model = GaussianProcessRegressor(kernel, alpha=PUBLISHED.noise, optimizer=None)
+        model.fit(CENTRES[places, None], counts[places]).predict(GRID[:, None], return_std=True)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def speed(questions, samples=1000, concepts=20):
+    print(f"## {questions:,} questions, {concepts} concepts, {samples:,} samples\n")
+    bank = drawn_bank(samples, np.linspace(0.03, 0.6, concepts))
+    answers = drawn_answers(bank)
+    order = []
+
+    def ask(sample, concept):
+        order.append((sample, concept))
+        return answers(sample, concept)
+
+    examine(bank, ask, strategy="uncertainty", questions=questions)
+    # What scikit-learn would take: refits at 60 moments of this very examination, spread evenly over it.
+    place = {name: k for k, name in enumerate(bank.concepts)}
+    asked = [(place[name], bin_of(int(bank.truth[s, place[name]]), answers(s, name))) for s, name in order]
+    counts, refits = np.zeros((concepts, 100), np.int64), []
+    moments = set(np.linspace(concepts, questions - 1, 60).astype(int).tolist())
+    for number, (concept, where) in enumerate(asked):
+        counts[concept, where] += 1
+        if number in moments:
+            refits.append(scikit_learn_seconds(counts[concept]))
+    refit = float(np.mean(refits)) * questions
+    models = [Performance() for _ in range(concepts)]
+    start = time.perf_counter()
+    for concept, where in asked:
+        if models[concept].add(where):
+            models[concept].uncertainty("std")
+    update = time.perf_counter() - start
+    print("| what | seconds | scikit-learn, concept asked | scikit-learn, all concepts |\n|---|---|---|---|")
+    print(f"| scikit-learn | | {refit:.1f} s | {refit * concepts:.0f} s |")
+    print(f"| the process alone | {update:.3f} | {refit / update:.0f}x | {refit * concepts / update:.0f}x |")
+    for name in COMPARED:
+        start = time.perf_counter()
+        examine(bank, answers, strategy=name, questions=questions)
+        took = time.perf_counter() - start
+        print(f"| {name} | {took:.2f} | {refit / took:.0f}x | {refit * concepts / took:.0f}x |")
+
+
+def idrid_bank(path, images, seed):
+    """MA, HE, EX, SE of so many images, drawn by the seed; without a file, drawn with the same shares."""
+    if path is None:
+        return drawn_bank(images, (0.38, 0.37, 0.38, 0.18), seed)
+    import csv
+
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(rows))[:images])
+    names = ("MA", "HE", "EX", "SE")
+    truth = np.array([[int(rows[k][name]) for name in names] for k in chosen], np.int8)
+    return Bank([rows[k]["file"] for k in chosen], names, truth)
+
+
+def network(bank, seed):
+    """Answers with logits +-1.5 skill + noise of deviation 2, the skill of the concepts rising from 1 to 3."""
+    random = np.random.default_rng([seed % 2**32, 5])
+    skill = np.linspace(1, 3, len(bank.concepts))
+    logit = np.where(bank.truth == 1, skill, -skill) * 1.5 + random.normal(0, 2, bank.truth.shape)
+    return Answers(bank, 1 / (1 + np.exp(-logit)))
+
+
+EXAMINEES = {**SYNTHETIC, "like a network": network}
+
+
+def questions_needed(bank, repetitions, title):
+    total = int(bank.cells.sum())
+    cells = ", ".join(f"{n} {a}+/{b}-" for n, (b, a) in zip(bank.concepts, bank.cells.tolist(), strict=True))
+    print(f"\n## Questions to a given mean uncertainty: {title}, {total} questions ({cells})\n")
+    print("| examinee | strategy | 80 % of the fall | 95 % of the fall | mean uncertainty after a quarter |")
+    print("|---|---|---|---|---|")
+    for name, make in EXAMINEES.items():
+        found = compare_strategies(bank, lambda seed, make=make: make(bank, seed), COMPARED, repetitions)
+        strategies = dict(found["strategies"])
+        published = compare_strategies(
+            bank, lambda seed, make=make: make(bank, seed), ["uncertainty"], repetitions, rules="published"
+        )
+        strategies["uncertainty, published rule"] = published["strategies"]["uncertainty"]
+        for strategy, one in strategies.items():
+            levels = list(one["questions_to"].values())
+            reach = [f"{v['value']:.0f} [{v['low']:.0f}, {v['high']:.0f}]" for v in (levels[1], levels[3])]
+            q = total // 4
+            after = f"{one['mean'][q]:.3f} [{one['low'][q]:.3f}, {one['high'][q]:.3f}]"
+            print(f"| {name} | {strategy} | {reach[0]} | {reach[1]} | {after} |")
+
+
+def coverage(examinations, samples=300, questions=300, shares=(0.05, 0.1, 0.15, 0.25, 0.4, 0.6)):
+    print(
+        f"\n## Share of 95 % intervals that hold: {examinations} banks of {samples} samples, {questions} questions\n"
+    )
+    print("| examinee | strategy | sensitivity, specificity | mean width | widest | accuracy |")
+    print("|---|---|---|---|---|---|")
+    for name, make in (("unbiased", SYNTHETIC["unbiased"]), ("like a network", network)):
+        for strategy in COMPARED:
+            cells, widths, widest, whole = [], [], [], []
+            for number in range(examinations):
+                bank = drawn_bank(samples, shares, number)
+                examinee = make(bank, number)
+                probs = [[examinee(k, concept) for concept in bank.concepts] for k in range(samples)]
+                right = (np.array(probs) >= 0.5) == (bank.truth == 1)
+                found = examine(bank, examinee, strategy=strategy, questions=questions, seed=number).to_dict()
+                ends = []
+                for place, one in enumerate(found["concepts"].values()):
+                    for sign, rate in ((0, one["specificity"]), (1, one["sensitivity"])):
+                        value = right[bank.truth[:, place] == sign, place].mean()
+                        cells.append(rate["low"] - 1e-9 <= value <= rate["high"] + 1e-9)
+                        ends.append(rate["high"] - rate["low"])
+                    whole.append(one["accuracy"]["low"] <= right[:, place].mean() <= one["accuracy"]["high"])
+                widths.append(np.mean(ends))
+                widest.append(np.max(ends))
+            figures = [np.mean(values) for values in (cells, widths, widest, whole)]
+            print(f"| {name} | {strategy} | {' | '.join(f'{value:.3f}' for value in figures)} |")
+
+
+def claims(studies, of=200, goal=0.85):
+    print(f"\n## 'sensitivity >= {goal:g}' in a cell of {of}, confidence 95 %, {studies} studies each\n")
+    print("| right in the bank | questions until decided | wrong decisions |\n|---|---|---|")
+    for share in (0.6, 0.7, 0.8, goal - 1 / of, goal, 0.9, 0.95, 1.0):
+        truly, counts, wrong = round(share * of), [], 0
+        for number in range(studies):
+            answers = np.random.default_rng([truly, number]).permutation(np.arange(of) < truly)
+            one = Claim("", 0, 1, True, goal, 0.95, of)
+            while one.decided == "undecided":
+                one.update(0, 1, bool(answers[one.asked]), one.asked + 1)
+            counts.append(one.asked)
+            wrong += (one.decided == "holds") != (truly >= goal * of)
+        low, mid, high = np.percentile(counts, (10, 50, 90))
+        print(
+            f"| {truly} of {of} | {mid:.0f} (10 to 90 %: {low:.0f} to {high:.0f}) | {wrong / studies:.3f} |"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--idrid", type=Path, help="concepts.csv: file, MA, HE, EX, SE per image")
+    parser.add_argument("--questions", type=int, default=10_000)
+    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--examinations", type=int, default=50)
+    parser.add_argument("--studies", type=int, default=300)
+    options = parser.parse_args()
+    speed(options.questions)
+    kind = "drawn like IDRiD" if options.idrid is None else "IDRiD"
+    questions_needed(idrid_bank(options.idrid, 43, 0), options.repetitions, f"{kind}, 43 images")
+    questions_needed(idrid_bank(options.idrid, 143, 0), options.repetitions, f"{kind}, 143 images")
+    rare = drawn_bank(200, (0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03), 3)
+    questions_needed(rare, options.repetitions, "drawn, 200 samples, 11 concepts, some rare")
+    coverage(options.examinations)
+    claims(options.studies)
+
+
+if __name__ == "__main__":
+    main()
