@@ -339,6 +339,7 @@ def examine(
     for line in summary_lines(found):
         print(line)
     _notes([found])
+    print(out / "index.html")
 
 
 @app.command(epilog="Example: retinabench lesions idrid --source ~/idrid --out idrid-lesions")

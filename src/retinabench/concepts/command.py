@@ -39,7 +39,11 @@ def examine_files(
     seed: int,
     progress: Progress = QUIET,
 ) -> dict[str, Any]:
-    """Examine a table of answers against the truth and write all files to `out`; continues a transcript found there."""
+    """Examine a table of answers against the truth and write all files to `out`; continues a transcript found there.
+
+    Returns `Examination.to_dict()`, its bank with the concepts that come `together` (`overlap.together`). comparison.json
+    is what `compare_strategies` returns, with a `snapshot` of the strategies under `state`.
+    """
     if repetitions == 1:
         cure = "At least 2, or 0 to leave the comparison out."
         raise InputError("--repetitions 1 gives no interval", cure=cure)
