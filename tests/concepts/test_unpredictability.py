@@ -34,13 +34,13 @@ def test_golden_values(shared):
 @pytest.mark.parametrize("of_a_cell", [False, True])
 def test_every_choice_by_brute_force(of_a_cell, concepts):
     random = np.random.default_rng(concepts)
-    shared_by_all = random.random((25, 1)) < 0.5  # correlated concepts: some answers foretell others
-    truth = ((random.random((25, concepts)) < 0.3) | shared_by_all).astype(np.int8)
+    shared_by_all = random.random((14, 1)) < 0.5  # correlated concepts: some answers foretell others
+    truth = ((random.random((14, concepts)) < 0.3) | shared_by_all).astype(np.int8)
     truth[random.random(truth.shape) < 0.1] = -1
     bank = Bank(None, [f"c{k}" for k in range(concepts)], truth)
-    pool, asked = Unpredictable(bank), {k: [] for k in range(25)}
+    pool, asked = Unpredictable(bank), {k: [] for k in range(14)}
     for _ in range(int(bank.cells.sum())):
-        left = [(s, c) for s in range(25) for c in range(concepts) if truth[s, c] >= 0 and c not in asked[s]]
+        left = [(s, c) for s in range(14) for c in range(concepts) if truth[s, c] >= 0 and c not in asked[s]]
         cell = None
         if of_a_cell:
             s, c = left[random.integers(len(left))]
