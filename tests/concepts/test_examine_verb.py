@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -89,6 +92,13 @@ def test_another_examination_in_the_folder_is_refused(files, capsys):
     capsys.readouterr()
     assert run(arguments(files, "--questions", "20", "--repetitions", "0", "-q", "--seed", "1")) == 2
     assert "its seed differs" in capsys.readouterr().err
+
+
+def test_no_torch_is_imported():
+    code = "import sys, retinabench.concepts, retinabench.concepts.command; assert 'torch' not in sys.modules"
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
 
 
 def test_the_idrid_concepts(shared, tmp_path, capsys):

@@ -88,6 +88,14 @@ def test_ways_to_stop():
     assert claimed.claims[0]["after"] == len(claimed.uncertainty) - 1
 
 
+def test_a_claim_that_needs_no_question_asks_none():
+    bank = make_bank()
+    found = examine(bank, raises, claim="sensitivity of haemorrhage >= 0").to_dict()
+    assert (found["asked"], found["stopped"], found["claims"][0]["after"]) == (0, "claims", 0)
+    assert found["concepts"]["haemorrhage"]["sensitivity"]["value"] is None
+    assert found["progress"] == {"questions": [0], "uncertainty": [pytest.approx(2.0)]}
+
+
 def test_a_concept_without_positives_is_a_lack_of_the_data():
     truth = np.zeros((12, 2), np.int8)
     truth[:5, 0] = 1

@@ -52,6 +52,7 @@ def examine_files(
     found = examine(
         bank,
         examinee,
+        progress=progress,
         strategy=strategy,
         questions=questions,
         tolerance=tolerance,
@@ -88,9 +89,9 @@ def summary_lines(found: dict[str, Any]) -> list[str]:
     """The examination in a few lines for the terminal."""
     width = max(len(name) for name in found["concepts"])
     lines = [f"{found['asked']:,} questions asked, stopped by: {found['stopped']}"]
-    lines.append(f"{'':<{width}}  {'sensitivity':<26}{'specificity':<26}")
+    lines.append(f"{'':<{width}}  {'sensitivity':<28}specificity (95 % interval, asked/all)")
     for name, one in found["concepts"].items():
-        cells = "".join(f"{_rate(one[measure]):<26}" for measure in ("sensitivity", "specificity"))
+        cells = "".join(f"{_rate(one[measure]):<28}" for measure in ("sensitivity", "specificity"))
         lines.append(f"{name:<{width}}  {cells}".rstrip())
     for claim in found["claims"]:
         when = f" after {claim['after']} questions" if claim["after"] is not None else ""
@@ -99,7 +100,7 @@ def summary_lines(found: dict[str, Any]) -> list[str]:
 
 
 def _rate(one: dict[str, Any]) -> str:
-    asked = f"({one['asked']} of {one['of']})"
+    asked = f"{one['asked']}/{one['of']}"
     if one["value"] is None:
         return f"unknown {asked}"
     return f"{one['value']:.2f} [{one['low']:.2f}, {one['high']:.2f}] {asked}"

@@ -17,6 +17,7 @@ from retinabench.concepts.performance import Performance, Reading, bin_of
 from retinabench.concepts.strategies import State, find_strategy
 from retinabench.concepts.transcript import Transcript
 from retinabench.errors import InputError, WorkError
+from retinabench.progress import QUIET, Progress
 from retinabench.seeds import numpy_generator
 
 PROGRESS = (
@@ -40,6 +41,7 @@ def examine(
     kernel: Literal["published", "fitted"] = "published",
     transcript: str | Path | None = None,
     random: np.random.Generator | None = None,
+    progress: Progress = QUIET,
 ) -> Examination:
     """Question an examinee about a bank.
 
@@ -71,7 +73,10 @@ def examine(
         "rules": rules,
         "claims": [(f"{one.text} @ {confidence:g}") for one in claims] if strategy == "claims" else [],
     }
-    with Transcript(None if transcript is None else Path(transcript), header) as record:
+    with (
+        Transcript(None if transcript is None else Path(transcript), header) as record,
+        progress.track("Asking", min(questions or available, available), unit="questions") as advance,
+    ):
         while not (stopped := _stop(state, course, questions, tolerance, patience, available)):
             number = len(course)
             sample, concept, truth = pool.draw(chosen.cell(state, random) if chosen.cell else None, random)
@@ -91,6 +96,7 @@ def examine(
             for one in claims:
                 one.update(concept, truth, correct, number)
             course.append(float(state.uncertainty.mean()))
+            advance(1)
     return Examination(
         bank=bank,
         strategy=strategy,
