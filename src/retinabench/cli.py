@@ -406,6 +406,40 @@ def examine(
     for line in summary_lines(found):
         print(line)
     _notes([found])
+    print(out / "index.html")
+
+
+@app.command(epilog="Example: retinabench lesions idrid --source ~/idrid --out idrid-lesions")
+def lesions(
+    dataset: Annotated[str, typer.Argument(help="synthetic or idrid.")],
+    out: Out = Path("lesions"),
+    source: Annotated[
+        Path | None, typer.Option("--source", help="Folder of the data set as downloaded.")
+    ] = None,
+    images: Annotated[int | None, typer.Option("--images", help="synthetic only: images to draw.")] = None,
+    size: Annotated[
+        int | None,
+        typer.Option("--size", help="Side of the pictures, in pixels; default: 256, drawn ones 64."),
+    ] = None,
+    grid: Annotated[
+        int, typer.Option("--grid", min=1, help="Ask about each of grid x grid regions of an image.")
+    ] = 1,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs of the training.")] = 40,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Train a small network to name lesions, then examine it on the images that it has not seen."""
+    from retinabench.concepts.command import summary_lines
+    from retinabench.concepts.trained import examine_network
+
+    found = examine_network(
+        dataset, out, source, images=images, size=size, grid=grid, epochs=epochs, seed=seed,
+        progress=_progress(quiet),
+    )  # fmt: skip
+    for line in summary_lines(found):
+        print(line)
+    _notes([found])
+    print(out / "index.html")
 
 
 @app.command(epilog="Example: retinabench inspect data/idrid --out idrid-inspection")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 from retinabench.concepts.comparison import compare_strategies
 from retinabench.concepts.files import read_answers, read_bank
+from retinabench.concepts.overlap import together
 from retinabench.concepts.performance import Reading
 from retinabench.concepts.questioning import examine
+from retinabench.concepts.report import write_report
+from retinabench.concepts.snapshot import snapshot
 from retinabench.errors import InputError
 from retinabench.progress import QUIET, Progress
 from retinabench.store import write_json
@@ -38,7 +39,11 @@ def examine_files(
     seed: int,
     progress: Progress = QUIET,
 ) -> dict[str, Any]:
-    """Examine a table of answers against the truth and write all files to `out`; continues a transcript found there."""
+    """Examine a table of answers against the truth and write all files to `out`; continues a transcript found there.
+
+    Returns `Examination.to_dict()`, its bank with the concepts that come `together` (`overlap.together`). comparison.json
+    is what `compare_strategies` returns, with a `snapshot` of the strategies under `state`.
+    """
     if repetitions == 1:
         cure = "At least 2, or 0 to leave the comparison out."
         raise InputError("--repetitions 1 gives no interval", cure=cure)
@@ -60,6 +65,7 @@ def examine_files(
         kernel=kernel,
         transcript=out / "transcript.jsonl",
     ).to_dict()
+    found["bank"]["together"] = together(bank)
     write_json(out / "examination.json", found)
     comparison = None
     if repetitions:
@@ -73,9 +79,9 @@ def examine_files(
             rules=rules,
             progress=progress,
         )
+        comparison["state"] = snapshot(bank, examinee, seed=seed, reading=reading, rules=rules)
         write_json(out / "comparison.json", comparison)
-    if find_spec("retinabench.concepts.report") is not None:
-        import_module("retinabench.concepts.report").write_report(found, comparison, out)
+    write_report(found, comparison, out)
     return found
 
 

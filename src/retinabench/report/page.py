@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from retinabench import __version__, store
@@ -66,12 +66,17 @@ def write_report(
 
 def render(study: Study, *, title: str, images: ImageSource | None = None) -> str:
     """Return the page of a study."""
-    templates = files("retinabench.report") / "templates"
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
-    template = environment.from_string((templates / "page.html.j2").read_text("utf-8"))
-    style = Markup((templates / "style.css").read_text("utf-8"))
-    return template.render(
-        {**_context(study, images), "title": title, "style": style, "version": __version__}
+    return fill("page.html.j2", {**_context(study, images), "title": title})
+
+
+def fill(template: str, context: Mapping[str, Any]) -> str:
+    """Fill a page of `templates/`: everything is escaped, the style sheet is inside, a missing name is an error."""
+    texts = {
+        file.name: file.read_text("utf-8") for file in (files("retinabench.report") / "templates").iterdir()
+    }
+    environment = Environment(loader=DictLoader(texts), autoescape=True, undefined=StrictUndefined)
+    return environment.get_template(template).render(
+        {**context, "style": Markup(texts["style.css"]), "version": __version__}
     )
 
 
