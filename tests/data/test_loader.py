@@ -58,7 +58,7 @@ def test_processes_share_every_batch_of_the_one_order(data, rows, ranks):
 
 def test_processes_mirror_with_noise_of_their_own(data):
     plain, mirrored = (
-        [list(batches(data, augment=on).epoch(0, rank, 2)) for rank in (0, 1)] for on in (False, True)
+        [list(batches(data, augment=kind).epoch(0, rank, 2)) for rank in (0, 1)] for kind in ("none", "flip")
     )
     changed = [
         [

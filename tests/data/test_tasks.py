@@ -12,7 +12,7 @@ import torch
 
 from helpers import TINY, make_prepared
 from kaggle_layout import FELLOWS, GRADES, write_aptos, write_eyepacs
-from retinabench.config import load_run
+from retinabench.config import load_run, presets
 from retinabench.data import aptos, eyepacs
 from retinabench.data.archives import open_files
 from retinabench.data.divisions import TASKS, hold_out
@@ -243,6 +243,13 @@ def test_labels_without_grades_are_refused_where_grades_divide(tmp_path):
     part = load_task(folder, "country_shift")["test"]
     assert not hasattr(part, "grade")
     assert set(part.label) == {0, 1}
+
+
+def test_published_presets_take_the_released_task():
+    for name in presets():
+        if name.startswith("published/"):
+            expected = "severity_shift_published" if "severity" in name else "country_shift"
+            assert load_run(name, data="d").task == expected, name
 
 
 def test_records_from_lists_take_one_word_for_all():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from conftest import shared_path
+from retinabench.data.images import Recipe
 from retinabench.data.prepare import prepare
 from retinabench.inspection.duplicates import SIMILAR, equal_pairs, similar_pairs
 from retinabench.inspection.examine import examine
@@ -44,7 +45,7 @@ def test_similar_pairs_equal_brute_force_across_block_borders(n):
 @pytest.fixture(scope="module")
 def idrid(tmp_path_factory):
     source = shared_path("data", "idrid")
-    return prepare("idrid", tmp_path_factory.mktemp("idrid") / "64", size=64, source=source, workers=1)
+    return prepare("idrid", tmp_path_factory.mktemp("idrid") / "64", recipe=Recipe(64), source=source, workers=1)
 
 
 KNOWN = {
