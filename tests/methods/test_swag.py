@@ -100,7 +100,7 @@ def test_it_fits_the_iterates_of_its_own_training(tmp_path, monkeypatch):
     assert np.allclose(posterior.variance, table.var(axis=0), rtol=1e-3, atol=1e-10)
     assert posterior.deviations.shape == (6, table.shape[1])
     # The last phase has a constant rate.
-    assert journal.history[-1]["lr"] == pytest.approx(0.3 * run.optimizer.lr)
+    assert journal.history[-1]["lr"] == pytest.approx(0.1 * run.optimizer.lr)
     # Batch norm belongs to the mean weights, not to those that SGD passed through.
     sums = torch.stack(
         [posterior.model.conv1(images).mean(dim=(0, 2, 3)) for images, _ in data.epoch(run.optimizer.epochs)]

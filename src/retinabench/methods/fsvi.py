@@ -75,12 +75,19 @@ class GaussianLinear(nn.Module):
         """(B, D) -> logits (B, C) of the mean weights."""
         return with_bias(features) @ self.mean.T
 
-    def sample(self, features: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, D) -> logits (S, B, C), one draw of the weights per sample, drawn in the order of the samples."""
-        draws = [
-            torch.randn(self.mean.shape, generator=generator, device=features.device) for _ in range(samples)
-        ]
-        weights = self.mean + (0.5 * self.log_variance).exp() * torch.stack(draws)
+    def sample(
+        self, features: Tensor, samples: int, generator: torch.Generator, *, mirrored: bool = False
+    ) -> Tensor:
+        """(B, D) -> logits (S, B, C), one draw of the weights per sample, drawn in the order of the samples.
+
+        `mirrored` draws come in pairs mean ± noise: each has q's law, and what is odd in the noise leaves the average,
+        above all the noise that the last layer would send into the trunk.
+        """
+        count = (samples + 1) // 2 if mirrored else samples
+        shape, device = self.mean.shape, features.device
+        noise = torch.stack([torch.randn(shape, generator=generator, device=device) for _ in range(count)])
+        noise = torch.cat([noise, -noise])[:samples] if mirrored else noise
+        weights = self.mean + (0.5 * self.log_variance).exp() * noise
         return with_bias(features) @ weights.mT
 
     def variance(self, features: Tensor) -> Tensor:
@@ -184,7 +191,7 @@ def function_space_objective(posterior: FunctionSpacePosterior, batches: Batches
             with precision(run, batches.device):
                 inducing = network.features(monochrome(images[chosen], generator))
             network.train()
-        logits = head.sample(features, method.train_samples, generator)
+        logits = head.sample(features, method.train_samples, generator, mirrored=True)
         mean = head.sample(inducing, 1, generator)[0] if method.stochastic_mean else head(inducing)
         if method.covariance == "full":
             kl = kl_full(mean, head.covariance(inducing), method.prior_variance)

@@ -51,7 +51,7 @@ class Config(config.Method):
     name: Literal["swag"] = "swag"
     samples: int = Field(5, ge=1)
     start: float = Field(0.75, ge=0, lt=1)
-    lr_factor: float = Field(0.3, gt=0)
+    lr_factor: float = Field(0.1, gt=0)
     per_epoch: int = Field(4, ge=1)
     rank: int = Field(20, ge=2)
     scale: float = Field(0.5, ge=0)
