@@ -26,6 +26,7 @@ from retinabench.data.disc import Disc
 
 KEPT = 0.9  # of the disc's radius: its rim is brightened by the dark around it
 GREY = 128
+OFFSET = np.float32((GREY + 0.5) / 4)  # the average's weights add up to one: the offset passes through them
 
 
 def working_side(size: int) -> int:
@@ -56,7 +57,7 @@ def graham(rgb: Image.Image, disc: Disc, size: int, blur: int) -> Image.Image:
             _gaussian(across, columns, sigma, rgb.width),
         )
         planes = [
-            _subtract(np.asarray(one), by_row @ np.asarray(other, np.float32) @ by_column.T)
+            _subtract(np.asarray(one), by_row @ (OFFSET - np.asarray(other, np.float32)) @ by_column.T)
             for one, other in zip(sharp.split(), soft.split(), strict=True)
         ]
         mask = _circle(side).crop((left, top, left + width, top + height))
@@ -99,12 +100,11 @@ def _gaussian(fine: Edges, coarse: Edges, sigma: float, extent: int) -> NDArray[
     return weights
 
 
-def _subtract(sharp: NDArray[np.uint8], average: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """4 * sharp - 4 * average + 128, rounded and saturating; `average` is overwritten."""
-    difference = np.subtract(sharp, average, out=average)
-    difference *= 4
-    difference += GREY + 0.5
-    return np.clip(difference, 0, 255, out=difference).astype(np.uint8)
+def _subtract(sharp: NDArray[np.uint8], rest: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """4 * sharp - 4 * average + 128, rounded and saturating, for rest = OFFSET - average, which is overwritten."""
+    quarter = np.add(sharp, rest, out=rest)
+    np.clip(quarter, 0, 255 / 4, out=quarter)
+    return np.multiply(quarter, 4, out=np.empty_like(sharp), casting="unsafe")
 
 
 @lru_cache(maxsize=4)
