@@ -99,7 +99,7 @@ def resize_linear(image: Picture, scale: float) -> Picture:
     upper, lower, y = _taps(image.shape[0], height, scale, clamp=False)
 
     def row(rows: NDArray[Any]) -> NDArray[np.int32]:
-        lines = image[rows].astype(np.int32)
+        lines = image[rows]
         return np.asarray((lines[:, left] * (2048 - x)[:, None] + lines[:, right] * x[:, None]) >> 4)
 
     y = y[:, None, None]
