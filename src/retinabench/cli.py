@@ -170,7 +170,11 @@ def prepare(
         progress=_progress(quiet),
         **options,
     )
-    print(f"{len(data.records):,} images at {size} px in {out}")
+    left_out = data.files.num_rows - len(data.records)
+    print(
+        f"{len(data.records):,} images at {size} px in {out}"
+        + (f"; {left_out:,} bad files left out, see bad.csv" if left_out else "")
+    )
 
 
 @app.command(

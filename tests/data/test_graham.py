@@ -111,6 +111,15 @@ def test_scaled_decoding_changes_little_and_a_small_disc_is_decoded_finer():
     assert np.abs(small - direct).mean() < 4
 
 
+def test_the_number_of_threads_changes_no_pixel():
+    limits = pytest.importorskip("threadpoolctl").threadpool_limits
+    data, made = encoded(retina(1100), "JPEG"), []
+    for threads in (1, 2, 3):
+        with limits(threads):
+            made.append([picture(data, Recipe(512, "graham", blur), "x") for blur in (3, 10, 30)])
+    assert all(np.array_equal(made[0], other) for other in made[1:])
+
+
 @pytest.mark.parametrize("size", [(1, 1), (3, 900), (900, 2), (40, 40)])
 def test_odd_shapes_and_empty_pictures_give_a_grey_picture(size):
     for colour in ((0, 0, 0), (255, 255, 255), (120, 60, 30)):

@@ -1,9 +1,12 @@
+import hashlib
+
 import numpy as np
 import pytest
 from PIL import Image
 
+from retinabench.data import drawn
 from retinabench.data.disc import field_of_view
-from retinabench.data.images import Recipe, picture
+from retinabench.data.images import Original, Recipe, originals, picture
 from retinabench.errors import InputError
 
 
@@ -40,22 +43,51 @@ def test_a_black_picture_is_used_whole():
     assert field_of_view(np.zeros((40, 60, 3), np.uint8)) == (0, 0, 60, 40)
 
 
-@pytest.mark.parametrize("mode", ["L", "RGBA", "CMYK", "P"])
-def test_other_colour_modes_become_rgb(tmp_path, mode):
-    name = "x.tif" if mode == "CMYK" else "x.png"
-    Image.fromarray(disc(64, 64, (32, 32), 30)).convert(mode).save(tmp_path / name)
-    assert read_square(tmp_path / name, 32).shape == (32, 32, 3)
+def test_none_keeps_the_whole_photograph_and_its_shape(tmp_path):
+    Image.new("RGB", (300, 200), (200, 100, 50)).save(tmp_path / "x.png")
+    square = picture((tmp_path / "x.png").read_bytes(), Recipe(60, "none"), "x")
+    assert (square[10:50] == (200, 100, 50)).all()
+    assert not square[:10].any()
+    assert not square[50:].any()
 
 
-def test_bad_files_are_named(tmp_path):
-    (tmp_path / "text.jpg").write_text("no picture")
-    Image.fromarray(disc(300, 300, (150, 150), 140)).save(tmp_path / "whole.jpg")
-    content = (tmp_path / "whole.jpg").read_bytes()
-    (tmp_path / "torn.jpg").write_bytes(content[: len(content) // 2])
-    for name, problem in (("text.jpg", "no"), ("torn.jpg", "broken")):
-        with pytest.raises(InputError, match=problem) as caught:
-            read_square(tmp_path / name, 32)
-        assert name in str(caught.value)
+def test_the_originals_bytes_and_size_are_noted_also_of_broken_files(tmp_path):
+    Image.new("RGB", (31, 20)).save(tmp_path / "x.png")
+    data = (tmp_path / "x.png").read_bytes()
+    with originals() as found:
+        picture(data, Recipe(16), "x")
+        with pytest.raises(InputError):
+            picture(data[:50], Recipe(16), "x")
+        with pytest.raises(InputError):
+            picture(b"text", Recipe(16), "x")
+    sha256 = hashlib.sha256(data).hexdigest()
+    assert found[0] == Original(sha256, len(data), 31, 20)
+    assert found[1].bytes == 50
+    assert (found[2].width, found[2].height) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"size": 8}, "size 8"),
+        ({"size": 64, "preprocess": "grahm"}, "Did you mean 'graham'"),
+        ({"size": 64, "preprocess": "graham", "blur": 7}, "blur 7 is not one of 3, 5, 10, 20, 30"),
+        ({"size": 64, "blur": 10}, "--preprocess graham"),
+        ({"size": 64, "preprocess": "none", "published": True}, "--preprocess graham"),
+    ],
+)
+def test_a_recipe_that_means_nothing_is_refused(fields, problem):
+    with pytest.raises(InputError, match=problem):
+        Recipe(**fields)
+
+
+def test_drawn_retinas_take_every_preprocessing():
+    source = "0:in_domain:3"
+    crop, none, graham = (drawn.read(source, None, Recipe(64, kind)) for kind in ("crop", "none", "graham"))
+    assert np.array_equal(crop, none)
+    assert graham.shape == (64, 64, 3)
+    assert graham[0, 0].tolist() == [128, 128, 128]
+    assert np.median(graham) == pytest.approx(128, abs=6)  # what varies slowly is gone
 
 
 def test_scaled_decoding_is_close_to_full_decoding(shared):

@@ -26,6 +26,7 @@ from retinabench.data.disc import Disc
 
 KEPT = 0.9  # of the disc's radius: its rim is brightened by the dark around it
 GREY = 128
+WEIGHT = np.float32(4096)  # weights are whole multiples of 1/4096
 
 
 def working_side(size: int) -> int:
@@ -51,12 +52,10 @@ def graham(rgb: Image.Image, disc: Disc, size: int, blur: int) -> Image.Image:
             _coarse_edges(*pair, sigma, block) for pair in ((across, rgb.width), (down, rgb.height))
         )
         soft = rgb.reduce(block, (int(columns[0]), int(rows[0]), int(columns[-1]), int(rows[-1])))
-        by_row, by_column = (
-            _gaussian(down, rows, sigma, rgb.height),
-            _gaussian(across, columns, sigma, rgb.width),
-        )
+        by_row = _gaussian(down, rows, sigma, rgb.height)
+        by_column = _gaussian(across, columns, sigma, rgb.width)
         planes = [
-            _subtract(np.asarray(one), by_row @ np.asarray(other, np.float32) @ by_column.T)
+            _subtract(np.asarray(one), np.asarray(other), by_row, by_column)
             for one, other in zip(sharp.split(), soft.split(), strict=True)
         ]
         mask = _circle(side).crop((left, top, left + width, top + height))
@@ -83,7 +82,7 @@ def _coarse_edges(fine: Edges, extent: int, sigma: float, block: int) -> Edges:
 
 
 def _gaussian(fine: Edges, coarse: Edges, sigma: float, extent: int) -> NDArray[np.float32]:
-    """Return the weights (fine, coarse) of the Gaussian average; the photograph is mirrored at its edges."""
+    """Return the weights (fine, coarse) of the Gaussian average, of sum one; the photograph is mirrored at its edges."""
     target = ((fine[1:] + fine[:-1]) / 2).astype(np.float32)[:, None]
     source = ((coarse[1:] + coarse[:-1]) / 2).astype(np.float32)
     widths = np.diff(coarse).astype(np.float32)
@@ -95,16 +94,29 @@ def _gaussian(fine: Edges, coarse: Edges, sigma: float, extent: int) -> NDArray[
     if coarse[-1] == extent:
         weights += np.exp(-precision * (target - 2 * extent + source) ** 2)
     weights *= widths
-    weights /= weights.sum(axis=1, keepdims=True)
-    return weights
+    weights = np.rint(weights * (WEIGHT / weights.sum(axis=1, keepdims=True)))
+    largest = weights.argmax(axis=1)
+    weights[np.arange(len(weights)), largest] += WEIGHT - weights.sum(axis=1)
+    return weights / WEIGHT
 
 
-def _subtract(sharp: NDArray[np.uint8], average: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """4 * sharp - 4 * average + 128, rounded and saturating; `average` is overwritten."""
-    difference = np.subtract(sharp, average, out=average)
-    difference *= 4
-    difference += GREY + 0.5
-    return np.clip(difference, 0, 255, out=difference).astype(np.uint8)
+def _subtract(
+    sharp: NDArray[np.uint8],
+    soft: NDArray[np.uint8],
+    by_row: NDArray[np.float32],
+    by_column: NDArray[np.float32],
+) -> NDArray[np.uint8]:
+    """4 * sharp - 4 * average + 128, rounded and saturating, for average = by_row @ soft @ by_column.T.
+
+    All numbers are whole multiples of a power of two and have at most 24 bits. So float32 adds them without rounding, and
+    neither the processor nor the number of its threads can change a pixel.
+    """
+    average = np.rint(by_row @ soft.astype(np.float32) * 16)
+    rest = ((GREY + 0.5) * 4 - average) @ by_column.T  # the weights add up to one: 128 passes through them
+    rest *= np.float32(1 / 16)
+    rest += sharp
+    np.clip(rest, 0, 255 / 4, out=rest)
+    return np.multiply(rest, 4, out=np.empty_like(sharp), casting="unsafe")
 
 
 @lru_cache(maxsize=4)

@@ -74,19 +74,18 @@ def recompress(image: Picture) -> Picture:
 
 def stretch(image: Picture, size: int) -> Picture:
     """TensorFlow's bilinear `resize` to (size, size, 3): not smoothed, aspect not kept; then rounded."""
-    weights = [_linear_weights(extent, size) for extent in image.shape[:2]]
-    stretched = np.einsum("yh,hwc->ywc", weights[0], image.astype(np.float32), optimize=True)
-    stretched = np.einsum("xw,ywc->yxc", weights[1], stretched, optimize=True)
+    (upper, lower, y), (left, right, x) = (_neighbours(extent, size) for extent in image.shape[:2])
+    values = image.astype(np.float32)
+    across = values[:, left] + (values[:, right] - values[:, left]) * x[:, None]
+    stretched = across[upper] + (across[lower] - across[upper]) * y[:, None, None]
     return np.asarray(np.rint(stretched).clip(0, 255), np.uint8)
 
 
-def _linear_weights(extent: int, size: int) -> NDArray[np.float32]:
+def _neighbours(extent: int, size: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]]:
+    """Return for each of `size` pixels its two neighbours, and the weight of the second."""
     place = (np.arange(size) + 0.5) * (extent / size) - 0.5
-    low = np.floor(place)
-    weights = np.zeros((size, extent), np.float32)
-    for neighbour, share in ((low, 1 - (place - low)), (low + 1, place - low)):
-        weights[np.arange(size), neighbour.clip(0, extent - 1).astype(int)] += share
-    return weights
+    low = np.floor(place).astype(int)
+    return low.clip(0), (low + 1).clip(max=extent - 1), (place - low).astype(np.float32)
 
 
 def resize_linear(image: Picture, scale: float) -> Picture:
@@ -100,7 +99,7 @@ def resize_linear(image: Picture, scale: float) -> Picture:
     upper, lower, y = _taps(image.shape[0], height, scale, clamp=False)
 
     def row(rows: NDArray[Any]) -> NDArray[np.int32]:
-        lines = image[rows].astype(np.int32)
+        lines = image[rows]
         return np.asarray((lines[:, left] * (2048 - x)[:, None] + lines[:, right] * x[:, None]) >> 4)
 
     y = y[:, None, None]

@@ -71,14 +71,13 @@ def prepare(
         _finish(out, rows, shards, settings, on_bad)
     sweep_files(out)
     data = open_prepared(out)
-    if left_out := bad_rows(data.files).num_rows:
-        if on_bad == "fail":
-            raise InputError(
-                f"was prepared without {left_out:,} files that could not be read (bad.csv)",
-                file=out,
-                cure="Accept that with --on-bad skip, or delete the folder and prepare it again.",
-            )
-        progress.say(f"{left_out:,} files could not be read and are left out: {out / 'bad.csv'}")
+    left_out = bad_rows(data.files).num_rows
+    if left_out and on_bad == "fail":
+        raise InputError(
+            f"was prepared without {left_out:,} files that could not be read (bad.csv)",
+            file=out,
+            cure="Accept that with --on-bad skip, or delete the folder and prepare it again.",
+        )
     return data
 
 
