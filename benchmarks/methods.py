@@ -123,7 +123,13 @@ def main() -> None:
         f"load of the machine: {os.getloadavg()[0]:.2f}; ResNet-18 of width {options.width}, batch {BATCH} at 64 px"
     )
     with tempfile.TemporaryDirectory() as folder:
-        prepare("synthetic", Path(folder) / "data", recipe=Recipe(64), images=BATCH * (options.steps + 1), workers=1)
+        prepare(
+            "synthetic",
+            Path(folder) / "data",
+            recipe=Recipe(64),
+            images=BATCH * (options.steps + 1),
+            workers=1,
+        )
 
         def run_of(name: str) -> Run:
             words = ["model.stem=small", f"model.width={options.width}", "optimizer.epochs=1",

@@ -186,7 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     options = parser.parse_args(arguments)
     methods = list(dict.fromkeys(["map", *options.methods]))
     data, out, seeds = options.out / "data", options.out / "runs", range(options.seeds)
-    prepare("synthetic", data, recipe=Recipe(options.size), images=options.images, seed=0, workers=options.workers)
+    prepare(
+        "synthetic", data, recipe=Recipe(options.size), images=options.images, seed=0, workers=options.workers
+    )
     records = open_prepared(data).records
 
     singles = {name: [run_of(name, seed, data, options.words) for seed in seeds] for name in methods}

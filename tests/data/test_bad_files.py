@@ -152,7 +152,7 @@ def test_missing_files_and_folders_in_their_place_are_bad_files_too(source, tmp_
     from retinabench.data import DATASETS, Dataset, idrid
 
     records = idrid.records(source)  # the loader itself would name the missing one
-    monkeypatch.setitem(DATASETS, "idrid", Dataset(lambda *_, **__: records, DATASETS["idrid"].read))
+    monkeypatch.setitem(DATASETS, "idrid", Dataset(lambda *_, **__: records, "by hand"))
     (source / "images" / "7.png").unlink()
     (source / "images" / "8.png").unlink()
     (source / "images" / "8.png").mkdir()

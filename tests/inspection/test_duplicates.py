@@ -45,7 +45,9 @@ def test_similar_pairs_equal_brute_force_across_block_borders(n):
 @pytest.fixture(scope="module")
 def idrid(tmp_path_factory):
     source = shared_path("data", "idrid")
-    return prepare("idrid", tmp_path_factory.mktemp("idrid") / "64", recipe=Recipe(64), source=source, workers=1)
+    return prepare(
+        "idrid", tmp_path_factory.mktemp("idrid") / "64", recipe=Recipe(64), source=source, workers=1
+    )
 
 
 KNOWN = {
