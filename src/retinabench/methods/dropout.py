@@ -33,7 +33,7 @@ class Config(config.Method):
 
 def build(model: nn.Module, run: Run) -> SampledPosterior:
     """Put dropout into the network."""
-    return SampledPosterior(add_dropout(model, as_config(run, Config).rate))
+    return SampledPosterior(add_dropout(model, as_config(run, Config).rate), per_image=True)
 
 
 def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> SampledPosterior:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from retinabench.methods.base import State, class_probabilities, network_state
+from retinabench.methods.base import State, class_probabilities, network_state, rewound
 from retinabench.models.stochastic import Draw, use_draws
 
 # Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest pictures. A
@@ -17,14 +17,18 @@ PASS_VALUES = {"cpu": 2**18, "cuda": 2**25}
 
 @dataclass
 class SampledPosterior:
-    """One network with layers that draw."""
+    """One network with layers that draw: weights, of which each sample is one function for all images, or units, which
+    every image draws on its own (`per_image`).
+    """
 
     model: nn.Module
+    per_image: bool = False
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C): S draws of the network's noise, each shared by all images as far as it is weights."""
-        return predict_samples(self.model, images, samples, generator)
+        """(B, 3, H, W) -> (S, B, C): S draws of the network's noise."""
+        source = generator if self.per_image else rewound(generator)
+        return predict_samples(self.model, images, samples, source)
 
     def state(self) -> State:
         """The network's tensors; the noise is not learnt."""
