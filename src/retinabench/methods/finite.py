@@ -51,7 +51,7 @@ class FiniteWatch:
             self._run.optimizer,
             self._run.method.name,
         )
-        rate = self._schedule(step)
+        rate, many = self._schedule(step), len(terms) > 1
         if step == 0:
             cure = (
                 "Nothing was learnt yet: look at the pictures and labels (retinabench inspect), "
@@ -69,6 +69,6 @@ class FiniteWatch:
                 " bfloat16 holds 8 significant bits: optimizer.precision=float32 tells whether it is that."
             )
         return (
-            f"the loss term {names} is not finite at step {step + 1} (epoch {epoch}), "
+            f"the loss term{'s' * many} {names} {'are' if many else 'is'} not finite at step {step + 1} (epoch {epoch}), "
             f"learning rate {rate:.3g}. {cure}"
         )
