@@ -35,7 +35,8 @@ def prepare(
         typer.Option("--preprocess", help="graham: subtract the local average; none: the whole photograph."),
     ] = "crop",
     blur: Annotated[
-        int, typer.Option("--blur", help="graham only: sigma is the disc's radius / blur; 5, 10, 20 or 30.")
+        int,
+        typer.Option("--blur", help="graham only: sigma is the disc's radius / blur; 3, 5, 10, 20 or 30."),
     ] = 30,
     published: Annotated[
         bool, typer.Option("--published", help="graham only: the released code's pixels, faults included.")

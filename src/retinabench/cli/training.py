@@ -32,9 +32,19 @@ def train(
     ] = None,
     overrides: Annotated[list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2.")] = None,
     task: Annotated[
-        str | None, typer.Option("--task", help="country_shift, severity_shift, in_domain, hold_out_2019, …")
+        str | None,
+        typer.Option(
+            "--task",
+            help="country_shift, in_domain, severity_shift, severity_shift_mild (both also with _published: as released), hold_out_2019.",
+        ),
     ] = None,
-    method: Annotated[str | None, typer.Option("--method", help="map, dropout or ensemble.")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method",
+            help="map, dropout, mfvi, radial, rank1, fsvi, laplace, swag, ivon, temperature or ensemble.",
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Seed of weights, order and noise.")
     ] = None,
@@ -44,6 +54,7 @@ def train(
 ) -> None:
     """Train one run and write its predictions; the same command continues a killed one."""
     from retinabench.config import load_run
+    from retinabench.methods.distributed import current
     from retinabench.run import Engine, execute
 
     words = list(overrides or ())
@@ -52,7 +63,9 @@ def train(
     run = load_run(
         config, words, data=str(data), shifted=None if shifted is None else str(shifted), task=task, seed=seed
     )
-    print(execute(run, out, Engine(device, workers, progress_of(quiet))) / "predictions.parquet")
+    folder = execute(run, out, Engine(device, workers, progress_of(quiet)))
+    if current().leads:  # of several processes that train together, one speaks
+        print(folder / "predictions.parquet")
 
 
 def predict(
