@@ -193,7 +193,7 @@ def load_run(source: str | Path | None = None, overrides: Sequence[str] = (), **
     `source` is a path ending in .toml, or the name of a preset such as `demo/map`. Raises `InputError` that names the
     file or word, the key, and the nearest valid key.
     """
-    file, tree = find(source, Optimizer.model_fields) if source else (None, {})
+    file, tree = find(source, Optimizer.model_fields) if source is not None else (None, {})
     tree |= {key: value for key, value in given.items() if value is not None}
     for word in overrides:
         override(tree, word)

@@ -35,7 +35,8 @@ def train(
         str | None,
         typer.Option(
             "--task",
-            help="country_shift, in_domain, severity_shift, severity_shift_mild (both also with _published: as released), hold_out_2019.",
+            help="country_shift, in_domain, severity_shift, severity_shift_mild, hold_out_2019; as released: "
+            "severity_shift_published, severity_shift_mild_published.",
         ),
     ] = None,
     method: Annotated[
