@@ -25,7 +25,7 @@ VERBS: dict[Callable[..., None], str] = {
         "retinabench train --data data/idrid --task in_domain --method dropout --out runs optimizer.epochs=40"
     ),
     training.predict: (
-        "retinabench predict runs/map-resnet18-seed-0-1f2e3d4c5b6a --data data/idrid --out idrid.parquet"
+        "retinabench predict runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --data data/aptos --out aptos.parquet"
     ),
     scoring.score: "retinabench score predictions.csv --json scores.json",
     scoring.compare: "retinabench compare ours.csv theirs.csv --json comparison.json",
