@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
 import retinabench as rb
 from helpers import TINY, make_prepared
-from retinabench.cli import run
+from retinabench.cli import VERBS, app, run
+from retinabench.data import DATASETS
+from retinabench.data.divisions import TASKS
 
 # As on a machine without PyTorch, wherever the tests run.
 NO_TORCH = """
@@ -67,6 +73,16 @@ def one_line(capsys):
         (["train", "--data", "nowhere"], "nowhere"),
         (["train", "--data", ".", "--method", "dropot"], "Did you mean 'dropout'"),
         (["train", "--data", ".", "optimizer.lrr=3"], "Did you mean 'lr'"),
+        (["train", "--data", ".", "method=3"], "name of a method"),
+        (["train", "--data", ".", "method=ensemble", "method.member=[1]"], "name of a method"),
+        (["train", "--data", ".", "method.name=[1]"], "unknown method"),
+        (["train", "--data", ".", "--config", ""], "unknown preset"),
+        (["train", "--data", ".", "--task", "in_domian"], "Did you mean 'in_domain'"),
+        (["train", "--data", ".", "--seed", "-1"], "--seed"),
+        (["predict", "nowhere", "--data", ".", "--out", "p.csv"], "no finished run"),
+        (["compare", "nowhere.csv", "nowhere.csv"], "does not exist"),
+        (["examine", "--answers", "nowhere.csv", "--truth", "nowhere.csv"], "does not exist"),
+        (["lesions", "idrdi"], "Did you mean 'idrid'"),
         (["report", "."], "predictions.parquet"),
         (["inspect", "."], "neither"),
     ],
@@ -308,9 +324,40 @@ def test_compare_and_transfer_as_a_screening_team_meets_them(tmp_path, capsys):
     assert "0.95" in one_line(capsys)
 
 
-@pytest.mark.parametrize(
-    "verb", ["demo", "prepare", "train", "score", "compare", "transfer", "report", "inspect"]
-)
-def test_every_verb_s_help_has_an_example(verb, capsys):
+def test_a_configuration_that_is_a_folder_is_one_line(tmp_path, capsys):
+    (tmp_path / "folder.toml").mkdir()
+    assert run(["train", "--data", str(tmp_path), "--config", str(tmp_path / "folder.toml")]) == 2
+    assert "folder.toml: cannot be read" in one_line(capsys)
+
+
+def test_the_verbs_stand_in_the_order_of_a_user_s_path(capsys):
+    assert run(["--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:")[2].splitlines()
+    path = "demo prepare inspect train predict score compare transfer report examine lesions"
+    assert [line.split()[0] for line in listed if line.strip()] == path.split()
+
+
+@pytest.mark.parametrize(("verb", "example"), [(verb.__name__, example) for verb, example in VERBS.items()])
+def test_every_verb_s_help_has_an_example_that_parses(verb, example, capsys):
     assert run([verb, "--help"]) == 0
-    assert f"Example: retinabench {verb}" in capsys.readouterr().out
+    assert f"Example: {example}" in " ".join(capsys.readouterr().out.split())
+    program, first, *arguments = shlex.split(example)
+    assert (program, first) == ("retinabench", verb)
+    # Raises where an option or argument is unknown, missing or of the wrong type; runs nothing.
+    typer.main.get_command(app).commands[verb].make_context(verb, arguments)
+
+
+DOCUMENTED = [page.stem for page in Path(__file__).parent.parent.glob("docs/methods/*.md")]
+
+
+@pytest.mark.parametrize(
+    ("verb", "names"),
+    [("prepare", DATASETS), ("train", TASKS), ("train", DOCUMENTED)],
+    ids=["data sets", "tasks", "methods"],
+)
+def test_the_help_names_every_choice(verb, names, capsys):
+    """Spelt out in the help, since importing what knows them would make every `--help` wait for it."""
+    assert run([verb, "--help"]) == 0
+    said = re.findall(r"\w+", capsys.readouterr().out)
+    assert names
+    assert not set(names) - set(said)

@@ -20,9 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -37,8 +35,8 @@ from pydantic import (
     model_validator,
 )
 
+from retinabench.config_sources import find, override
 from retinabench.errors import InputError, nearest
-from retinabench.presets import canonical
 from retinabench.presets import presets as package_presets
 
 TIMM = "timm:"  # what the name of a timm backbone starts with
@@ -148,9 +146,11 @@ def method_config(value: Any) -> Any:
 
     if isinstance(value, Method):
         return value
-    table = {"name": value} if isinstance(value, str) else dict(value)
+    if not isinstance(value, (str, dict)):
+        raise ValueError("should be the name of a method, or a table that holds its name")
+    table = {"name": value} if isinstance(value, str) else value
     name = table.get("name", "map")
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise ValueError(f"unknown method '{name}'. {nearest(str(name), METHODS)}")
     return METHODS[name].Config(**{**table, "name": name})
 
@@ -193,10 +193,10 @@ def load_run(source: str | Path | None = None, overrides: Sequence[str] = (), **
     `source` is a path ending in .toml, or the name of a preset such as `demo/map`. Raises `InputError` that names the
     file or word, the key, and the nearest valid key.
     """
-    file, tree = _find(source) if source else (None, {})
+    file, tree = find(source, Optimizer.model_fields) if source is not None else (None, {})
     tree |= {key: value for key, value in given.items() if value is not None}
     for word in overrides:
-        _override(tree, word)
+        override(tree, word)
     try:
         return Run(**tree)
     except ValidationError as error:
@@ -206,46 +206,6 @@ def load_run(source: str | Path | None = None, overrides: Sequence[str] = (), **
 def presets() -> dict[str, dict[str, Any]]:
     """Return the content of the configurations that come with the package, by name."""
     return {name: content for name, (_, content) in package_presets(Optimizer.model_fields).items()}
-
-
-def _find(source: str | Path) -> tuple[Path, dict[str, Any]]:
-    """Return the file that holds a configuration, and its content, for the caller to change."""
-    if Path(source).suffix == ".toml":
-        return Path(source), _read_toml(Path(source))
-    known = package_presets(Optimizer.model_fields)
-    name = canonical(str(source))
-    if name not in known:
-        raise InputError(f"unknown preset '{source}'", cure=f"{nearest(name, known)} Or name a .toml file.")
-    file, content = known[name]
-    return file, deepcopy(content)
-
-
-def _read_toml(file: Path) -> dict[str, Any]:
-    try:
-        with open(file, "rb") as handle:
-            return tomllib.load(handle)
-    except FileNotFoundError:
-        raise InputError("does not exist", file=file) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"is not TOML: {error}", file=file) from None
-
-
-def _override(tree: dict[str, Any], word: str) -> None:
-    """Set `a.b=value` in the tree; the value is read as TOML, or taken as text."""
-    path, equals, text = word.partition("=")
-    if not equals or not path:
-        raise InputError(f"'{word}' is not key=value", cure="For example: optimizer.lr=0.01")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    *tables, key = path.split(".")
-    for table in tables:
-        inner = tree.setdefault(table, {})
-        # `method = "map"` is short for a table with that name.
-        tree[table] = inner if isinstance(inner, dict) else {"name": inner}
-        tree = tree[table]
-    tree[key] = value
 
 
 def _first_problem(error: ValidationError, file: Path | None) -> InputError:

@@ -55,12 +55,12 @@ def train(processes, prepared, out, words, program=("-m", "retinabench.cli")):
             subprocess.Popen(
                 [*command, "--device", "cpu", "--quiet", "--task", "in_domain", *words],
                 env={**os.environ, **place, "WORLD_SIZE": str(processes)},
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 text=True,
             )
         )
-    said = [process.communicate()[1] for process in started]
+    said = [process.communicate()[0] for process in started]
     return [process.returncode for process in started], said
 
 
@@ -80,6 +80,9 @@ def test_two_processes_are_one_with_the_double_batch(prepared, tmp_path):
     for processes in (1, 2):
         codes, said = train(processes, prepared, tmp_path / str(processes), LENET)
         assert codes == [0] * processes, said
+        assert (
+            sum(text.count("predictions.parquet") for text in said) == 1
+        )  # the first process prints the result
     (one, alone), (two, together) = history(tmp_path / "1"), history(tmp_path / "2")
     assert one.name == two.name  # how many processes train a run is no part of it
     assert json.loads((two / "run.json").read_text())["processes"] == 2

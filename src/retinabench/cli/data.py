@@ -1,0 +1,106 @@
+"""From a data set as downloaded to a prepared folder, and what a file or folder holds: `prepare`, `inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from retinabench.cli.options import Out, Seed, Silent, Workers
+from retinabench.cli.output import progress_of
+
+
+def prepare(
+    dataset: Annotated[
+        str,
+        typer.Argument(help="synthetic, eyepacs, aptos, idrid, messidor, retinamnist or folder (your own)."),
+    ],
+    out: Out,
+    source: Annotated[
+        Path | None, typer.Option("--source", help="The data set as downloaded: folder or zip.")
+    ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch what needs no login into --source, or say what to do.")
+    ] = False,
+    size: Annotated[int, typer.Option("--size", help="Side of the square pictures, in pixels.")] = 64,
+    images: Annotated[
+        int | None, typer.Option("--images", help="synthetic only: training images to draw.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="synthetic only: seed of the drawing.")
+    ] = None,
+    preprocess: Annotated[
+        Literal["crop", "graham", "none"],
+        typer.Option("--preprocess", help="graham: subtract the local average; none: the whole photograph."),
+    ] = "crop",
+    blur: Annotated[
+        int,
+        typer.Option("--blur", help="graham only: sigma is the disc's radius / blur; 3, 5, 10, 20 or 30."),
+    ] = 30,
+    published: Annotated[
+        bool, typer.Option("--published", help="graham only: the released code's pixels, faults included.")
+    ] = False,
+    on_bad: Annotated[
+        Literal["fail", "skip"],
+        typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
+    ] = "fail",
+    split: Annotated[
+        str | None, typer.Option("--split", help="Put all images into this split, not the published ones.")
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option("--labels", help="folder only: the CSV with the labels, below --source.")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column", help="folder only: ROLE=NAME; image, grade, label, patient, eye, split, domain."
+        ),
+    ] = None,
+    workers: Workers = None,
+    quiet: Silent = False,
+) -> None:
+    """Read or draw a data set once, into a folder from which training is fast."""
+    from retinabench.data.images import Recipe
+    from retinabench.data.options import dataset_options, download_source
+    from retinabench.data.prepare import prepare as prepare_data
+
+    options = dataset_options(
+        dataset, source, images=images, seed=seed, split=split, labels=labels, column=column
+    )
+    recipe = Recipe(size, preprocess, blur, published)
+    if download:
+        download_source(dataset, source, size, progress_of(quiet))
+    data = prepare_data(
+        dataset,
+        out,
+        recipe=recipe,
+        source=source,
+        workers=workers,
+        on_bad=on_bad,
+        progress=progress_of(quiet),
+        **options,
+    )
+    left_out = data.files.num_rows - len(data.records)
+    print(
+        f"{len(data.records):,} images at {size} px in {out}"
+        + (f"; {left_out:,} bad files left out, see bad.csv" if left_out else "")
+    )
+
+
+def inspect(
+    path: Annotated[Path, typer.Argument(help="A predictions file, run folder or prepared folder.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Prepared folder: look at every picture, write sheets and a data card here."
+        ),
+    ] = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Say what a file or folder holds; of a data set also copies, conflicting grades, leaks and outliers."""
+    from retinabench.inspection import inspect_lines
+
+    for line in inspect_lines(path, out, seed, progress_of(quiet)):
+        print(line)

@@ -1,0 +1,120 @@
+"""Which lesions does a classifier grasp: `examine` (a table of its answers), `lesions` (a network trained for it)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from retinabench.cli.options import Out, Seed, Silent
+from retinabench.cli.output import print_notes, progress_of
+
+
+def examine(
+    answers: Annotated[
+        Path, typer.Option("--answers", help="P(yes): CSV or Parquet, image_id and a column per concept.")
+    ],
+    truth: Annotated[Path, typer.Option("--truth", help="0, 1 or empty (unknown): the same columns.")],
+    out: Out = Path("examination"),
+    concepts: Annotated[
+        str | None,
+        typer.Option("--concepts", help="Columns of the truth file, separated by commas; default: all."),
+    ] = None,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            "--strategy",
+            help="uncertainty, random, unpredictability, uncertainty+unpredictability, precision or claims.",
+        ),
+    ] = "uncertainty",
+    questions: Annotated[
+        int | None, typer.Option("--questions", help="Stop after so many; default: all.")
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option("--tolerance", help="Stop at this mean uncertainty; it begins at 2.")
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option("--patience", help="Stop after so many questions without progress.")
+    ] = None,
+    claim: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--claim", help="Stop when decided: 'sensitivity of haemorrhage >= 0.85'; may be repeated."
+        ),
+    ] = None,
+    confidence: Annotated[float, typer.Option("--confidence", help="Of each claim's decision.")] = 0.95,
+    reading: Annotated[
+        Literal["std", "variance"],
+        typer.Option("--reading", help="Uncertainty: area of the drawn band, or as printed."),
+    ] = "std",
+    rules: Annotated[
+        Literal["corrected", "published"],
+        typer.Option("--rules", help="corrected: skip saturated cells; published: ask them until empty."),
+    ] = "corrected",
+    kernel: Annotated[
+        Literal["published", "fitted"], typer.Option("--kernel", help="Hyper-parameters of the drawn curves.")
+    ] = "published",
+    repetitions: Annotated[
+        int, typer.Option("--repetitions", min=0, help="To compare all strategies; 0: do not.")
+    ] = 10,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Question a classifier concept by concept: which lesions does it grasp, from as few questions as possible?"""
+    from retinabench.concepts.command import examine_files, summary_lines
+
+    found = examine_files(
+        answers,
+        truth,
+        out,
+        concepts=[name.strip() for name in concepts.split(",")] if concepts else None,
+        strategy=strategy,
+        questions=questions,
+        tolerance=tolerance,
+        patience=patience,
+        claims=claim or (),
+        confidence=confidence,
+        reading=reading,
+        rules=rules,
+        kernel=kernel,
+        repetitions=repetitions,
+        seed=seed,
+        progress=progress_of(quiet),
+    )
+    for line in summary_lines(found):
+        print(line)
+    print_notes([found])
+    print(out / "index.html")
+
+
+def lesions(
+    dataset: Annotated[str, typer.Argument(help="synthetic or idrid.")],
+    out: Out = Path("lesions"),
+    source: Annotated[
+        Path | None, typer.Option("--source", help="Folder of the data set as downloaded.")
+    ] = None,
+    images: Annotated[int | None, typer.Option("--images", help="synthetic only: images to draw.")] = None,
+    size: Annotated[
+        int | None,
+        typer.Option("--size", help="Side of the pictures, in pixels; default: 256, drawn ones 64."),
+    ] = None,
+    grid: Annotated[
+        int, typer.Option("--grid", min=1, help="Ask about each of grid x grid regions of an image.")
+    ] = 1,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs of the training.")] = 40,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Train a small network to name lesions, then examine it on the images that it has not seen."""
+    from retinabench.concepts.command import summary_lines
+    from retinabench.concepts.trained import examine_network
+
+    found = examine_network(
+        dataset, out, source, images=images, size=size, grid=grid, epochs=epochs, seed=seed,
+        progress=progress_of(quiet),
+    )  # fmt: skip
+    for line in summary_lines(found):
+        print(line)
+    print_notes([found])
+    print(out / "index.html")

@@ -1,0 +1,30 @@
+"""Options that several verbs share, and what their help says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Out = Annotated[Path, typer.Option("--out", help="Folder to write into.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+Silent = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; default: one per core.")]
+Readers = Annotated[int, typer.Option("--workers", min=0, help="Processes that read ahead.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
+Rules = Annotated[
+    Literal["corrected", "published"],
+    typer.Option(
+        "--rules", help="corrected: ours; published: as the released Retina Benchmark, faults included."
+    ),
+]
+Uncertainty = Annotated[
+    str,
+    typer.Option(
+        "--uncertainty",
+        help="What orders the referral: auto, own, total, epistemic, aleatoric, variance, max_probability.",
+    ),
+]
+Json = Annotated[Path | None, typer.Option("--json", help="Write everything as JSON.")]
+Bootstrap = Annotated[int, typer.Option("--bootstrap", min=0, help="Replicates for the intervals; 0: none.")]

@@ -1,0 +1,105 @@
+"""From predictions of any framework to numbers and pages: `score`, `compare`, `transfer`, `report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retinabench.cli.options import Bootstrap, Json, Out, Rules, Seed, Silent, Uncertainty
+from retinabench.cli.output import print_notes, progress_of
+
+
+def score(
+    files: Annotated[list[Path], typer.Argument(help="Predictions: Parquet, CSV or NPZ, or run folders.")],
+    rules: Rules = "corrected",
+    bootstrap: Bootstrap = 1000,
+    uncertainty: Uncertainty = "auto",
+    json: Json = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write all scores as CSV.")] = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Score predictions of any model from any framework: no training, no PyTorch."""
+    from rich.console import Console
+
+    from retinabench.commands import score_files
+    from retinabench.report.console import console_table
+
+    found = score_files(files, rules, bootstrap, uncertainty, seed, json, csv, progress_of(quiet))
+    Console().print(console_table(found))
+    print_notes(found)
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(help="Predictions file or run folder.")],
+    b: Annotated[Path, typer.Argument(help="Another, of the same images.")],
+    rules: Rules = "corrected",
+    bootstrap: Bootstrap = 1000,
+    uncertainty: Uncertainty = "auto",
+    json: Json = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Compare two models on the same images: paired differences with patient-clustered intervals."""
+    from rich.console import Console
+
+    from retinabench.commands import compare_files
+    from retinabench.report.console_pairs import comparison_table
+
+    found = compare_files(a, b, rules, bootstrap, uncertainty, seed, json, progress_of(quiet))
+    Console().print(comparison_table(found))
+    print_notes([found])
+
+
+def transfer(
+    file: Annotated[Path, typer.Argument(help="Predictions with a validation and a test split.")],
+    target: Annotated[
+        str, typer.Option("--target", help="accuracy, sensitivity, selective_risk or referral_rate.")
+    ] = "selective_risk",
+    goal: Annotated[float, typer.Option("--goal", help="What the target must reach.")] = 0.05,
+    confidence: Annotated[
+        float | None,
+        typer.Option("--confidence", help="Guarantee the risk with this confidence, or refuse: 0.95."),
+    ] = None,
+    bootstrap: Annotated[
+        int, typer.Option("--bootstrap", min=1, help="Replicates for the intervals.")
+    ] = 1000,
+    uncertainty: Uncertainty = "auto",
+    json: Json = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Choose a referral threshold on the validation split, freeze it, and see what it does on the test sets."""
+    from rich.console import Console
+
+    from retinabench.commands import transfer_file
+    from retinabench.report.console_pairs import transfer_table
+
+    found = transfer_file(
+        file, target, goal, confidence, bootstrap, uncertainty, seed, json, progress_of(quiet)
+    )
+    Console().print(transfer_table(found))
+    print_notes([found])
+
+
+def report(
+    files: Annotated[
+        list[Path], typer.Argument(help="Predictions files or run folders; seeds of one method join.")
+    ],
+    out: Out = Path("report"),
+    data: Annotated[Path | None, typer.Option("--data", help="Prepared folder, for example images.")] = None,
+    shifted: Annotated[
+        Path | None, typer.Option("--shifted", help="The other one, as `train` had it.")
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Headline of the page.")] = None,
+    rules: Rules = "corrected",
+    bootstrap: Bootstrap = 1000,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Write one self-contained page with tables and figures about one or more models."""
+    from retinabench.commands import report_files
+
+    print(report_files(files, out, data, title, rules, bootstrap, seed, progress_of(quiet), shifted))

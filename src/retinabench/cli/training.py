@@ -1,0 +1,84 @@
+"""From prepared data to predictions: `demo` (the whole path on drawn retinas), `train`, `predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retinabench.cli.options import Device, Out, Readers, Seed, Silent, Workers
+from retinabench.cli.output import progress_of
+
+
+def demo(
+    out: Out = Path("retinabench-demo"), seed: Seed = 0, workers: Workers = None, quiet: Silent = False
+) -> None:
+    """Draw retinas, train MAP, MC dropout and a deep ensemble, score them under camera shift, write a report."""
+    from retinabench.demo import run_demo
+
+    run_demo(out, seed=seed, workers=workers, progress=progress_of(quiet))
+
+
+def train(
+    data: Annotated[Path, typer.Option("--data", help="Prepared folder.")],
+    shifted: Annotated[
+        Path | None, typer.Option("--shifted", help="Another one, to test on as the shifted domain.")
+    ] = None,
+    out: Out = Path("runs"),
+    config: Annotated[
+        str | None,
+        typer.Option("--config", help="TOML file, or a preset such as demo/map; holds differences."),
+    ] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            "--task",
+            help="country_shift, in_domain, severity_shift, severity_shift_mild, hold_out_2019; as released: "
+            "severity_shift_published, severity_shift_mild_published.",
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method",
+            help="map, dropout, mfvi, radial, rank1, fsvi, laplace, swag, ivon, temperature or ensemble.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Seed of weights, order and noise.")
+    ] = None,
+    device: Device = "auto",
+    workers: Readers = 0,
+    quiet: Silent = False,
+) -> None:
+    """Train one run and write its predictions; the same command continues a killed one."""
+    from retinabench.config import load_run
+    from retinabench.methods.distributed import current
+    from retinabench.run import Engine, execute
+
+    words = list(overrides or ())
+    if method is not None:
+        words.insert(0, f'method.name="{method}"')
+    run = load_run(
+        config, words, data=str(data), shifted=None if shifted is None else str(shifted), task=task, seed=seed
+    )
+    folder = execute(run, out, Engine(device, workers, progress_of(quiet)))
+    if current().leads:  # of several processes that train together, one speaks
+        print(folder / "predictions.parquet")
+
+
+def predict(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    data: Annotated[Path, typer.Option("--data", help="Prepared folder, to test on as the shifted domain.")],
+    out: Annotated[Path, typer.Option("--out", help="Predictions file to write: .parquet, .csv or .npz.")],
+    device: Device = "auto",
+    workers: Readers = 0,
+    quiet: Silent = False,
+) -> None:
+    """Test a trained run on another data set, without training again."""
+    from retinabench.elsewhere import predict_elsewhere
+    from retinabench.run import Engine
+
+    print(predict_elsewhere(folder, data, out, Engine(device, workers, progress_of(quiet))))
