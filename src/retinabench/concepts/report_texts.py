@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from retinabench.concepts.examination import ANSWER_DRIVEN
 from retinabench.concepts.report_rates import GOALS
 from retinabench.report.marking import percent
 from retinabench.report.style import sentence_list
@@ -46,7 +47,7 @@ TERMS = (
     ("Goal", f"Sensitivity {percent(GOALS['sensitivity'])} and specificity {percent(GOALS['specificity'])}, the NHS standard for screening, as a yardstick for every concept. State claims of your own where another is meant."),
     ("Uncertainty", "The area of the 95 % band over the samples without (or with) the concept; 2 before the first question. It tells how much of the range of answers has been seen, not how well the model does, and never reaches 0 for a model that uses few answers."),
     ("Strategies", "Random: any question. Unpredictability: what earlier answers about the same sample foretell least. Uncertainty: the concept and truth with the widest band. Precision: the concept and truth whose rate is known worst."),
-    ("Interval", "95 %. For this bank: Beta-binomial, with finite-population correction; the rate is its mean, a little nearer to one half than the share of right answers while few were asked. For new samples: Jeffreys. Samples count as independent: two eyes of one patient, or regions of one image, make them too narrow."),
+    ("Interval", "95 %. For this bank: Beta-binomial, with finite-population correction; the rate is its mean, a little nearer to one half than the share of right answers while few were asked. For new samples: Jeffreys. Samples count as independent: two eyes of one patient, or regions of one image, make them too narrow. Each interval is for itself: of twenty, one is expected to miss."),
 )  # fmt: skip
 
 
@@ -68,11 +69,11 @@ def caution(found: Mapping[str, Any]) -> Markup:
         "looking at the lesion: a model that answers “haemorrhage” wherever it sees exudates is right as long as they "
         "come together."
     )
-    if found["stopped"] == "claims":
+    if found["stopped"] in ANSWER_DRIVEN:
         text += Markup(
-            " The questions stopped when a claim was decided: that verdict holds, while the intervals are those of a number "
-            "of questions fixed beforehand."
-        )
+            " The answers decided when to stop ({}): the intervals are those of a number of questions fixed beforehand, and "
+            "hold somewhat less often than they say."
+        ).format(STOPPED[found["stopped"]])
     if not found["companion_valid"]:
         text += Markup(
             " <b>This strategy chooses samples by what else is in them: rates and intervals describe the questions "

@@ -7,7 +7,16 @@ from typing import Any
 
 from markupsafe import Markup
 
-from retinabench.concepts.report_rates import GOALS, SIDES, Rate, needed, ranking, rates, recognition
+from retinabench.concepts.report_rates import (
+    GOALS,
+    SIDES,
+    Rate,
+    needed,
+    ranking,
+    ranks_rightly,
+    rates,
+    recognition,
+)
 from retinabench.report.findings import Finding
 from retinabench.report.marking import percent, plain
 from retinabench.report.style import sentence_list
@@ -52,8 +61,9 @@ def model_findings(found: Mapping[str, Any]) -> list[Finding]:
 
 def _missed(rate: Rate, one: Mapping[str, Any]) -> Markup:
     """Say by how much a rate misses its goal, and whether another cut of P(yes) would help."""
+    share = f"all {rate.of:,}" if rate.asked == rate.of else f"{rate.asked:,} of {rate.of:,}"
     text = Markup("asked about {} samples {} it, the model was right about {}: {} {}, goal {}.").format(
-        rate.asked, SIDES[rate.measure][3], rate.right, rate.measure, rate.told(), percent(rate.goal)
+        share, SIDES[rate.measure][3], f"{rate.right:,}", rate.measure, rate.told(), percent(rate.goal)
     )
     counts = one["counts"]
     said = [
@@ -62,7 +72,7 @@ def _missed(rate: Rate, one: Mapping[str, Any]) -> Markup:
     if len(said) == 1:
         text += Markup(" It answered {} to every question about it.").format(said[0])
     found = ranking(one)
-    if found is not None and found.interval()[0] > 0.5:
+    if found is not None and ranks_rightly(one):
         text += Markup(
             " Yet it ranks samples rightly more often than not (AUROC {}): another cut of P(yes) than one half would serve better."
         ).format(plain(found.auroc))
