@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -101,6 +102,25 @@ def test_a_changed_transcript_is_refused(tmp_path, row, line, says):
     path.write_text("\n".join(lines) + "\n")
     with pytest.raises(InputError, match=says):
         examine(bank, make_answers(bank), questions=10, transcript=path)
+
+
+def test_answers_to_other_questions_are_refused(tmp_path):
+    bank, path = make_bank(), tmp_path / "transcript.jsonl"
+    examine(bank, make_answers(bank), questions=10, transcript=path)
+    content = path.read_text()
+    third = json.loads(content.splitlines()[3])
+    other = bank.name((third["sample"] + 1) % bank.samples)
+    for key, value in (
+        ("image_id", other),
+        ("concept", "drusen"),
+        ("truth", 1 - third["truth"]),
+        ("question", 7),
+    ):
+        changed = content.replace(json.dumps(third), json.dumps(third | {key: value}))
+        assert changed != content
+        path.write_text(changed)
+        with pytest.raises(InputError, match="row 3: is not the question that this examination asks"):
+            examine(bank, make_answers(bank), questions=10, transcript=path)
 
 
 @pytest.mark.parametrize("answer", ["2.0", "NaN", '"yes"', "null"])
