@@ -130,7 +130,10 @@ def test_numbers_that_went_through_json_give_the_same_page(found, comparison, ht
 
 def test_the_verdict_keeps_model_and_data_apart(found):
     assert "recognises common and twin." in report_words.answer(found)
-    assert "nothing better than guessing is shown for rare and absent." in report_words.answer(found)
+    assert "nothing better than guessing is shown for rare." in report_words.answer(found)
+    assert "Nothing can be said about absent: no sample with it, or none without" in report_words.answer(
+        found
+    )
     model = {str(f.lead): str(f.text) for f in report_words.model_findings(found)}
     assert "rare:" in model
     # The third claim was decided, and the questions ended, before all three positives had been asked.
@@ -143,6 +146,16 @@ def test_the_verdict_keeps_model_and_data_apart(found):
     assert "rare (3 of 120) and absent (0 of 120)" in data["Too few samples with"]
     assert "common and twin; pairs of them differ in at most 1 in the 120" in data["Mostly together:"]
     assert "Too few samples without" not in data
+
+
+def test_one_goal_met_is_neither_failure_nor_adequacy():
+    counts = {"tp": 40, "fn": 0, "tn": 8, "fp": 1}
+    bank = {"samples": 49, "positives": {"x": 40}, "negatives": {"x": 9}}
+    found = {"bank": bank, "concepts": {"x": {"counts": counts}}}
+    assert [rate.standing for rate in rates(found)[0]] == ["met", "open"]
+    [only] = report_words.model_findings(found)
+    assert "No failure is shown:" in only.lead
+    assert "sensitivity of at least 85 % and a specificity of at least 80 % both shown" in only.text
 
 
 def test_another_cut_is_advised_where_the_ranking_is_no_chance(bank):

@@ -50,9 +50,8 @@ class Wealth:
         chance = (self.values - right) / (self.of - asked)
         with np.errstate(divide="ignore"):
             self.log += np.log(np.clip(chance if correct else 1 - chance, 0.0, 1.0))
-        if (
-            self.log[0] == -np.inf
-        ):  # K = null is impossible: nothing to divide by, and `Claim` sees what is certain
+        if self.log[0] == -np.inf:
+            # K = null is impossible: nothing to divide by, and `Claim` sees what is certain.
             return -math.inf
         peak = self.log[1:].max()
         if peak == -np.inf:

@@ -103,11 +103,13 @@ def progress(found: Mapping[str, Any], comparison: Mapping[str, Any]) -> Markup:
             faster.append(name)
         if name != "random" and above > 0.5:
             slower.append(name)
+    where = "Between a tenth and a half of the questions"
     for names, word in ((faster, "below"), (slower, "above")):
         if names:
-            text += Markup(" Between a tenth and a half of the questions, {} mostly {} {} random.").format(
-                sentence_list(names), "lies" if len(names) == 1 else "lie", word
+            text += Markup(" {}, {} mostly {} {} random.").format(
+                where, sentence_list(names), "lies" if len(names) == 1 else "lie", word
             )
+            where = "There"
     if not faster:
         text += Markup(" No strategy clearly learns faster than random on this bank.")
     return text

@@ -24,9 +24,10 @@ from retinabench.report.style import sentence_list
 
 def answer(found: Mapping[str, Any]) -> Markup:
     """Return the headline: which concepts the model recognises."""
-    said: dict[str, list[str]] = {"recognised": [], "reversed": [], "open": []}
+    said: dict[str, list[str]] = {"recognised": [], "reversed": [], "open": [], "unknown": []}
     for pair in rates(found):
-        said[recognition(*pair)].append(pair[0].concept)
+        seen = all(rate.asked for rate in pair)
+        said[recognition(*pair) if seen else "unknown"].append(pair[0].concept)
     parts = []
     if said["recognised"]:
         parts.append(Markup("The model recognises {}.").format(sentence_list(said["recognised"])))
@@ -36,6 +37,9 @@ def answer(found: Mapping[str, Any]) -> Markup:
     if said["reversed"]:
         text = Markup("For {}, its answers are the wrong way round.")
         parts.append(text.format(sentence_list(said["reversed"])))
+    if said["unknown"]:
+        text = Markup("Nothing can be said about {}: no sample with it, or none without it, was asked.")
+        parts.append(text.format(sentence_list(said["unknown"])))
     return Markup(" ").join(parts)
 
 
@@ -54,8 +58,10 @@ def model_findings(found: Mapping[str, Any]) -> list[Finding]:
         )
         findings.append(Finding("Good enough for screening:", text, "good"))
     if not findings:
-        text = Markup("every interval reaches over its goal; neither failure nor adequacy is shown.")
-        findings.append(Finding("Nothing is settled:", text))
+        text = Markup(
+            "yet for no concept are a sensitivity of at least {} and a specificity of at least {} both shown."
+        ).format(percent(GOALS["sensitivity"]), percent(GOALS["specificity"]))
+        findings.append(Finding("No failure is shown:", text))
     return findings
 
 
