@@ -81,7 +81,7 @@ def csv_header(path: Path) -> tuple[str, str]:
     text = head.decode(encoding, errors="replace").lstrip("\ufeff")
     first = re.split(r"\r\n|\r|\n", text, maxsplit=1)[0]
     if not first.strip():
-        raise InputError("has an empty first line", file=path, cure="Begin with image_id,label,prob.")
+        raise InputError("has an empty first line", file=path, cure="Begin with the names of the columns.")
     return encoding, first
 
 

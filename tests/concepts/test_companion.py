@@ -88,10 +88,11 @@ def test_coverage_after_adaptive_questions(strategy):
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["random", "uncertainty", "precision"])
 def test_coverage_after_adaptive_questions_at_length(strategy):
-    # 1,000 examinations, 6,000 cells and 3,000 accuracies: standard errors 0.003 and 0.004.
+    # 1,000 examinations, 6,000 cells and 3,000 accuracies: standard errors of 0.95 are 0.0028 and 0.0040, and three of them are
+    # granted below. Above, discrete intervals hold more often than they say, by 0.01 to 0.02 in cells of this size (above).
     found = shares_held(strategy, 1000, seed=1)
-    assert 0.94 <= found["cell"] <= 0.98
-    assert 0.925 <= found["accuracy"] <= 0.98
+    assert 0.95 - 3 * 0.0028 <= found["cell"] <= 0.97
+    assert 0.95 - 3 * 0.0040 <= found["accuracy"] <= 0.97
 
 
 def test_a_strategy_that_selects_by_other_concepts_misleads():

@@ -16,7 +16,15 @@ from retinabench.concepts.comparison import compare_strategies
 from retinabench.concepts.overlap import together
 from retinabench.concepts.questioning import examine
 from retinabench.concepts.report import render, write_report
-from retinabench.concepts.report_rates import Rate, jeffreys, needed, ranking, rates, recognition
+from retinabench.concepts.report_rates import (
+    Rate,
+    jeffreys,
+    needed,
+    ranking,
+    ranks_rightly,
+    rates,
+    recognition,
+)
 from retinabench.concepts.snapshot import snapshot
 
 CONCEPTS = ("common", "twin", "rare", "absent")
@@ -122,16 +130,57 @@ def test_numbers_that_went_through_json_give_the_same_page(found, comparison, ht
 
 def test_the_verdict_keeps_model_and_data_apart(found):
     assert "recognises common and twin." in report_words.answer(found)
-    assert "nothing better than guessing is shown for rare and absent." in report_words.answer(found)
+    assert "nothing better than guessing is shown for rare." in report_words.answer(found)
+    assert "Nothing can be said about absent: no sample with it, or none without" in report_words.answer(
+        found
+    )
     model = {str(f.lead): str(f.text) for f in report_words.model_findings(found)}
     assert "rare:" in model
-    assert "about 3 samples with it, the model was right about 0" in model["rare:"]
+    # The third claim was decided, and the questions ended, before all three positives had been asked.
+    asked = found["concepts"]["rare"]["sensitivity"]["asked"]
+    assert 0 < asked < 3
+    assert f"asked about {asked} of 3 samples with it, the model was right about 0" in model["rare:"]
     assert "answered no to every question" in model["rare:"]
-    assert "another cut" in model["rare:"]
+    assert "another cut" not in model["rare:"]  # two samples above a few others may be chance
     data = {str(f.lead): str(f.text) for f in report_words.data_findings(found)}
     assert "rare (3 of 120) and absent (0 of 120)" in data["Too few samples with"]
     assert "common and twin; pairs of them differ in at most 1 in the 120" in data["Mostly together:"]
     assert "Too few samples without" not in data
+
+
+def test_one_goal_met_is_neither_failure_nor_adequacy():
+    counts = {"tp": 40, "fn": 0, "tn": 8, "fp": 1}
+    bank = {"samples": 49, "positives": {"x": 40}, "negatives": {"x": 9}}
+    found = {"bank": bank, "concepts": {"x": {"counts": counts}}}
+    assert [rate.standing for rate in rates(found)[0]] == ["met", "open"]
+    [only] = report_words.model_findings(found)
+    assert "No failure is shown:" in only.lead
+    assert "sensitivity of at least 85 % and a specificity of at least 80 % both shown" in only.text
+
+
+def test_another_cut_is_advised_where_the_ranking_is_no_chance(bank):
+    everything = examine(bank, examinee(bank)).to_dict()
+    model = {str(f.lead): str(f.text) for f in report_words.model_findings(everything)}
+    assert "asked about all 3 samples with it, the model was right about 0" in model["rare:"]
+    assert "AUROC 1.00): another cut of P(yes) than one half would serve better" in model["rare:"]
+
+
+@pytest.mark.parametrize(
+    ("without", "having", "rightly"),
+    [
+        ([0, 1], [2, 3], False),  # by chance once in 6
+        (range(8), [20, 21], True),  # once in 45
+        (range(7), [20, 21], False),  # once in 36, more than 2.5 %
+        (range(8), [20, 3], False),
+        ([5] * 20, [5] * 20, False),
+        (range(40), range(5, 45), False),  # AUROC 0.61 of 40 and 40: asymptotic, z = 1.7
+        (range(30), range(10, 40), True),
+        ([3], [], False),
+    ],
+)
+def test_ranking_rightly_is_mann_and_whitneys_test(without, having, rightly):
+    bins = np.bincount([*without, *(50 + place for place in having)], minlength=100)
+    assert ranks_rightly({"bins": bins.tolist()}) is rightly
 
 
 def test_claims_are_put_into_words(found, html):
@@ -142,6 +191,16 @@ def test_claims_are_put_into_words(found, html):
     assert {"holds", "fails"} <= decided
     for text in verdicts:
         assert text in html
+
+
+def test_the_page_says_where_answers_decided_when_to_stop(bank):
+    who = examinee(bank)
+    for options in ({"claim": "sensitivity of common >= 0.5"}, {"patience": 5}, {"tolerance": 1.9}):
+        found = examine(bank, who, strategy="precision", **options).to_dict()
+        assert "The answers decided when to stop" in report_texts.caution(found)
+        assert any(note.startswith("The answers decided when to stop") for note in found["notes"])
+    found = examine(bank, who, strategy="precision", questions=20).to_dict()
+    assert "The answers decided when to stop" not in report_texts.caution(found)
 
 
 def test_a_biasing_strategy_is_called_so(bank):
@@ -167,6 +226,13 @@ def test_what_was_not_asked_is_said(bank):
     assert leads.count("common:") == 2
     assert leads.count("rare:") == 1
     everything = examine(bank, examinee(bank)).to_dict()
+    # A kind that was asked completely is not open, even where its interval for new samples reaches over the goal.
+    counts = everything["concepts"]["common"]["counts"]
+    positives = counts["tp"] + counts["fn"]
+    counts |= {"tp": round(0.85 * positives), "fn": positives - round(0.85 * positives)}
+    assert rates(everything)[0][0].standing == "open"
+    rest = everything | {"asked": everything["asked"] - 1}
+    assert [str(f.lead) for f in report_words.open_findings(rest)] == ["Enough was asked:"]
     assert [str(f.lead) for f in report_words.open_findings(everything)] == ["Everything was asked:"]
 
 

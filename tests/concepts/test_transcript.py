@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -103,6 +104,25 @@ def test_a_changed_transcript_is_refused(tmp_path, row, line, says):
         examine(bank, make_answers(bank), questions=10, transcript=path)
 
 
+def test_answers_to_other_questions_are_refused(tmp_path):
+    bank, path = make_bank(), tmp_path / "transcript.jsonl"
+    examine(bank, make_answers(bank), questions=10, transcript=path)
+    content = path.read_text()
+    third = json.loads(content.splitlines()[3])
+    other = bank.name((third["sample"] + 1) % bank.samples)
+    for key, value in (
+        ("image_id", other),
+        ("concept", "drusen"),
+        ("truth", 1 - third["truth"]),
+        ("question", 7),
+    ):
+        changed = content.replace(json.dumps(third), json.dumps(third | {key: value}))
+        assert changed != content
+        path.write_text(changed)
+        with pytest.raises(InputError, match="row 3: is not the question that this examination asks"):
+            examine(bank, make_answers(bank), questions=10, transcript=path)
+
+
 @pytest.mark.parametrize("answer", ["2.0", "NaN", '"yes"', "null"])
 def test_a_changed_answer_is_refused(tmp_path, answer):
     bank, path = make_bank(), tmp_path / "transcript.jsonl"
@@ -125,8 +145,8 @@ examine(bank, ask, questions=200, transcript=sys.argv[1])
 """
 
 
-def test_killed_in_the_middle_it_ends_the_same(tmp_path):
-    path = tmp_path / "transcript.jsonl"
+def examine_slowly(path):
+    """A process that examines until it is killed, as soon as it has written 20 answers."""
     places = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW, str(path)], env={**os.environ, "PYTHONPATH": places}
@@ -134,6 +154,12 @@ def test_killed_in_the_middle_it_ends_the_same(tmp_path):
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and not (path.exists() and len(path.read_bytes().splitlines()) > 20):
         time.sleep(0.01)
+    return process
+
+
+def test_killed_in_the_middle_it_ends_the_same(tmp_path):
+    path = tmp_path / "transcript.jsonl"
+    process = examine_slowly(path)
     process.send_signal(signal.SIGKILL)
     process.wait()
     answered = path.read_bytes().count(b"\n") - 1
@@ -145,6 +171,51 @@ def test_killed_in_the_middle_it_ends_the_same(tmp_path):
     continued = examine(bank, ask, questions=200, transcript=path).to_dict()
     assert len(asked) == 200 - answered
     assert continued == examine(bank, answers, questions=200).to_dict()
+
+
+def test_two_examinations_do_not_write_one_transcript(tmp_path):
+    bank, path = make_bank(), tmp_path / "transcript.jsonl"
+    answers, refused = make_answers(bank), []
+
+    def ask(sample, concept):
+        if len(refused) < 3:
+            with pytest.raises(InputError, match=r"is being written by another examination\. Wait") as caught:
+                examine(bank, answers, questions=10, transcript=path)
+            refused.append(str(caught.value))
+        return answers(sample, concept)
+
+    ask.hash = answers.hash
+    examine(bank, ask, questions=10, transcript=path)
+    assert len(refused) == 3
+    before = path.read_bytes()
+    assert examine(bank, answers, questions=10, transcript=path).bins.sum() == 10  # the lock ended with it
+    assert path.read_bytes() == before
+
+
+def test_another_process_is_kept_out_until_the_first_is_killed(tmp_path):
+    path = tmp_path / "transcript.jsonl"
+    process = examine_slowly(path)
+    try:
+        bank = make_bank()
+        with pytest.raises(InputError, match="is being written by another examination"):
+            examine(bank, counted(make_answers(bank), []), questions=200, transcript=path)
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_header_cut_short_starts_again(tmp_path):
+    bank, path = make_bank(), tmp_path / "transcript.jsonl"
+    examine(bank, make_answers(bank), questions=5, transcript=path)
+    content = path.read_bytes()
+    path.write_bytes(content[:40])
+    examine(bank, make_answers(bank), questions=5, transcript=path)
+    assert path.read_bytes() == content
+    path.write_text("notes of somebody else")
+    with pytest.raises(InputError, match="its schema differs"):
+        examine(bank, make_answers(bank), questions=5, transcript=path)
+    assert path.read_text() == "notes of somebody else"
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):

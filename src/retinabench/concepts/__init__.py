@@ -24,6 +24,7 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
                  "after": n or None, "asked", "of"}],
      "companion_valid": bool, "notes": [sentences]}
 
+The verb `examine` adds to `bank` the pairs of concepts that come "together": [{"concepts": [2 names], "both": n, "one": n}].
 Where a cell is empty (no positive in the bank), value, low and high of its rate are None and "why" says so; where it was
 not asked, value is None and the interval is [0, 1].
 

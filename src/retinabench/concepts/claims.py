@@ -10,6 +10,11 @@ chance of a right answer is at least the denominator's, which is at least the tr
 1 / (1 - confidence) with probability at most 1 - confidence: "holds" may be said the first time it does, whenever one looks and
 for whatever reason one stops. The mirrored wealth, sum over K <= k0 against K = k1, says "fails". Only one of the two can err.
 
+Other cells may be asked in between, and the answers may decide which cell is next: the order of a cell's samples is drawn
+independently of all else, so the chance of a right answer above is the same given everything asked before, in any cell. What
+must not depend on the answers is the claim itself, nor the choice of the sample in the cell; and K must be a fact, so that
+an examinee has to answer a question alike whenever it is asked.
+
 Weights w: uniform over at most 1,000 values of K; any fixed choice is valid. Sources: Ville (1939); Robbins, Ann. Math. Stat.
 41:1397 (1970), mixtures; Waudby-Smith and Ramdas, Confidence sequences for sampling without replacement, NeurIPS 2020.
 """
@@ -45,9 +50,8 @@ class Wealth:
         chance = (self.values - right) / (self.of - asked)
         with np.errstate(divide="ignore"):
             self.log += np.log(np.clip(chance if correct else 1 - chance, 0.0, 1.0))
-        if (
-            self.log[0] == -np.inf
-        ):  # K = null is impossible: nothing to divide by, and `Claim` sees what is certain
+        if self.log[0] == -np.inf:
+            # K = null is impossible: nothing to divide by, and `Claim` sees what is certain.
             return -math.inf
         peak = self.log[1:].max()
         if peak == -np.inf:

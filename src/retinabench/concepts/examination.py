@@ -14,6 +14,9 @@ from retinabench.concepts.performance import GRID, PUBLISHED, Reading, fit_kerne
 from retinabench.concepts.strategies import SATURATED, find_strategy
 
 SCHEMA = "retinabench.examination/1"
+ANSWER_DRIVEN = ("claims", "tolerance", "patience")
+"""Reasons to stop that depend on the answers."""
+
 RARE = 10  # positive or negative samples, below which a rate of the bank is hardly worth an interval
 
 
@@ -104,7 +107,7 @@ class Examination:
                 "Rates, intervals and claims are about the samples of this bank; where all of a kind were asked, nothing is "
                 "left open. Other patients would show more variation."
             )
-        if self.strategy == "uncertainty":
+        if self.strategy in ("uncertainty", "claims"):
             notes.append(
                 "How often a concept was asked depended on the answers, so the 95 % intervals are approximate; those of the "
                 "strategies precision and random are not."
@@ -124,11 +127,14 @@ class Examination:
                     notes.append(f"The bank has only {n} {kind} sample{'s' * (n > 1)} of '{name}'.")
             if unknown := self.bank.samples - negative - positive:
                 notes.append(f"The truth of '{name}' is unknown for {unknown} samples, which are not asked.")
-        if self.stopped == "claims":
+        if self.stopped in ANSWER_DRIVEN:
             notes.append(
-                "The questions stopped when a claim was decided: the decision holds at its confidence, while the intervals "
-                "of the rates are for a number of questions chosen without regard to the answers."
+                "The answers decided when to stop, while the intervals of the rates are for a number of questions chosen "
+                "without regard to the answers: they hold somewhat less often than they say. Claims do not suffer from this."
             )
-        if len(self.claims) > 1:
-            notes.append("Each claim is decided at its confidence for itself, not all of them together.")
+        if self.claims:
+            notes.append(
+                "A claim is decided at its confidence if it was stated before the answers were seen"
+                + ("; each for itself, not all of them together." if len(self.claims) > 1 else ".")
+            )
         return notes

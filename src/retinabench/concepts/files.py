@@ -51,11 +51,11 @@ def read_answers(path: str | Path, bank: Bank) -> Answers:
     wrong = np.argwhere((values < 0) | (values > 1))
     if wrong.size:
         row, column = wrong[0]
-        looks = (
-            "These look like logits: apply the sigmoid."
-            if np.nanmin(values) < 0
-            else "These look like percentages."
-        )
+        looks = "A probability lies between 0 and 1."
+        if np.nanmin(values) < 0:
+            looks = "These look like logits: apply the sigmoid."
+        elif np.nanmax(values) > 2:
+            looks = "These look like percentages: divide by 100."
         problem = f"is {values[row, column]:g}, outside [0, 1]"
         raise InputError(problem, file=path, row=int(row) + 1, column=names[column], cure=looks)
     place = {name: row for row, name in enumerate(image_id.tolist())}

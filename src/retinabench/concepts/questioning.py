@@ -20,9 +20,8 @@ from retinabench.errors import InputError, WorkError
 from retinabench.progress import QUIET, Progress
 from retinabench.seeds import numpy_generator
 
-PROGRESS = (
-    1e-3  # `patience` calls less than this fall of the mean uncertainty, which begins at 2, no progress
-)
+PROGRESS = 1e-3
+"""`patience` calls less than this fall of the mean uncertainty, which begins at 2, no progress."""
 
 
 def examine(

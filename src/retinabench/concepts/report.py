@@ -200,9 +200,8 @@ def _ranking_cell(one: Mapping[str, Any]) -> Cell:
         return Cell(Markup("–"))
     low, high = found.interval()
     text = Markup("{}").format(plain(found.auroc))
-    if (
-        found.standard_error > 0
-    ):  # no interval where the normal approximation has none: one sample, or no error
+    # No interval where the normal approximation has none: one sample, or no error.
+    if found.standard_error > 0:
         text += Markup('<span class="interval">[{}, {}]</span>').format(plain(low), plain(high))
     return Cell(text)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from retinabench.concepts.examination import ANSWER_DRIVEN
 from retinabench.concepts.report_rates import GOALS
 from retinabench.report.marking import percent
 from retinabench.report.style import sentence_list
@@ -26,7 +27,7 @@ STOPPED = {
 }
 
 COMPANION = (
-    "Rates are shares of right answers, yes being an answer above one half. “This bank” is what asking every question of "
+    "Rates are shares of right answers, yes being an answer of one half or more. “This bank” is what asking every question of "
     "these samples would give: its interval closes to a point when all were asked. “New samples” is what samples drawn in "
     "the same way would give: its interval stays as wide as the number of samples makes it."
 )
@@ -45,8 +46,8 @@ TERMS = (
     ("AUROC", "The chance that a sample with the concept gets a higher P(yes) than one without; it does not depend on the cut at one half. From answers in steps of 0.02."),
     ("Goal", f"Sensitivity {percent(GOALS['sensitivity'])} and specificity {percent(GOALS['specificity'])}, the NHS standard for screening, as a yardstick for every concept. State claims of your own where another is meant."),
     ("Uncertainty", "The area of the 95 % band over the samples without (or with) the concept; 2 before the first question. It tells how much of the range of answers has been seen, not how well the model does, and never reaches 0 for a model that uses few answers."),
-    ("Strategies", "Random: any question. Unpredictability: what earlier answers about the same sample foretell least. Uncertainty: the concept and truth with the widest band. Precision: the concept and truth whose rate is known worst."),
-    ("Interval", "95 %. For this bank: Beta-binomial, with finite-population correction; the rate is its mean, a little nearer to one half than the share of right answers while few were asked. For new samples: Jeffreys. Samples count as independent: two eyes of one patient, or regions of one image, make them too narrow."),
+    ("Strategies", "Random: any question. Unpredictability: what the truth of earlier questions about the same sample foretells least. Uncertainty: the concept and truth with the widest band. Precision: the concept and truth whose rate is known worst."),
+    ("Interval", "95 %. For this bank: Beta-binomial, with finite-population correction; the rate is its mean, a little nearer to one half than the share of right answers while few were asked. For new samples: Jeffreys. Samples count as independent: two eyes of one patient, or regions of one image, make them too narrow. Each interval is for itself: of twenty, one is expected to miss."),
 )  # fmt: skip
 
 
@@ -68,11 +69,11 @@ def caution(found: Mapping[str, Any]) -> Markup:
         "looking at the lesion: a model that answers “haemorrhage” wherever it sees exudates is right as long as they "
         "come together."
     )
-    if found["stopped"] == "claims":
+    if found["stopped"] in ANSWER_DRIVEN:
         text += Markup(
-            " The questions stopped when a claim was decided: that verdict holds, while the intervals are those of a number "
-            "of questions fixed beforehand."
-        )
+            " The answers decided when to stop ({}): the intervals are those of a number of questions fixed beforehand, and "
+            "hold somewhat less often than they say."
+        ).format(STOPPED[found["stopped"]])
     if not found["companion_valid"]:
         text += Markup(
             " <b>This strategy chooses samples by what else is in them: rates and intervals describe the questions "
@@ -102,11 +103,13 @@ def progress(found: Mapping[str, Any], comparison: Mapping[str, Any]) -> Markup:
             faster.append(name)
         if name != "random" and above > 0.5:
             slower.append(name)
+    where = "Between a tenth and a half of the questions"
     for names, word in ((faster, "below"), (slower, "above")):
         if names:
-            text += Markup(" Between a tenth and a half of the questions, {} mostly {} {} random.").format(
-                sentence_list(names), "lies" if len(names) == 1 else "lie", word
+            text += Markup(" {}, {} mostly {} {} random.").format(
+                where, sentence_list(names), "lies" if len(names) == 1 else "lie", word
             )
+            where = "There"
     if not faster:
         text += Markup(" No strategy clearly learns faster than random on this bank.")
     return text

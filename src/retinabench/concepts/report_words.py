@@ -7,7 +7,16 @@ from typing import Any
 
 from markupsafe import Markup
 
-from retinabench.concepts.report_rates import GOALS, SIDES, Rate, needed, ranking, rates, recognition
+from retinabench.concepts.report_rates import (
+    GOALS,
+    SIDES,
+    Rate,
+    needed,
+    ranking,
+    ranks_rightly,
+    rates,
+    recognition,
+)
 from retinabench.report.findings import Finding
 from retinabench.report.marking import percent, plain
 from retinabench.report.style import sentence_list
@@ -15,9 +24,10 @@ from retinabench.report.style import sentence_list
 
 def answer(found: Mapping[str, Any]) -> Markup:
     """Return the headline: which concepts the model recognises."""
-    said: dict[str, list[str]] = {"recognised": [], "reversed": [], "open": []}
+    said: dict[str, list[str]] = {"recognised": [], "reversed": [], "open": [], "unknown": []}
     for pair in rates(found):
-        said[recognition(*pair)].append(pair[0].concept)
+        seen = all(rate.asked for rate in pair)
+        said[recognition(*pair) if seen else "unknown"].append(pair[0].concept)
     parts = []
     if said["recognised"]:
         parts.append(Markup("The model recognises {}.").format(sentence_list(said["recognised"])))
@@ -27,6 +37,9 @@ def answer(found: Mapping[str, Any]) -> Markup:
     if said["reversed"]:
         text = Markup("For {}, its answers are the wrong way round.")
         parts.append(text.format(sentence_list(said["reversed"])))
+    if said["unknown"]:
+        text = Markup("Nothing can be said about {}: no sample with it, or none without it, was asked.")
+        parts.append(text.format(sentence_list(said["unknown"])))
     return Markup(" ").join(parts)
 
 
@@ -45,15 +58,18 @@ def model_findings(found: Mapping[str, Any]) -> list[Finding]:
         )
         findings.append(Finding("Good enough for screening:", text, "good"))
     if not findings:
-        text = Markup("every interval reaches over its goal; neither failure nor adequacy is shown.")
-        findings.append(Finding("Nothing is settled:", text))
+        text = Markup(
+            "yet for no concept are a sensitivity of at least {} and a specificity of at least {} both shown."
+        ).format(percent(GOALS["sensitivity"]), percent(GOALS["specificity"]))
+        findings.append(Finding("No failure is shown:", text))
     return findings
 
 
 def _missed(rate: Rate, one: Mapping[str, Any]) -> Markup:
     """Say by how much a rate misses its goal, and whether another cut of P(yes) would help."""
+    share = f"all {rate.of:,}" if rate.asked == rate.of else f"{rate.asked:,} of {rate.of:,}"
     text = Markup("asked about {} samples {} it, the model was right about {}: {} {}, goal {}.").format(
-        rate.asked, SIDES[rate.measure][3], rate.right, rate.measure, rate.told(), percent(rate.goal)
+        share, SIDES[rate.measure][3], f"{rate.right:,}", rate.measure, rate.told(), percent(rate.goal)
     )
     counts = one["counts"]
     said = [
@@ -62,7 +78,7 @@ def _missed(rate: Rate, one: Mapping[str, Any]) -> Markup:
     if len(said) == 1:
         text += Markup(" It answered {} to every question about it.").format(said[0])
     found = ranking(one)
-    if found is not None and found.interval()[0] > 0.5:
+    if found is not None and ranks_rightly(one):
         text += Markup(
             " Yet it ranks samples rightly more often than not (AUROC {}): another cut of P(yes) than one half would serve better."
         ).format(plain(found.auroc))

@@ -1,9 +1,9 @@
 """Which question comes next: a cell (a concept and a truth), and a sample in it. A strategy is one line in `STRATEGIES`.
 
-| strategy | cell | sample | companion and claims valid |
+| strategy | cell | sample | at random within cells: claims valid |
 |---|---|---|---|
 | random | in proportion to the questions left | at random | yes |
-| unpredictability | (any) | least predictable from the sample's earlier questions | no |
+| unpredictability | (any) | least predictable from the truth of the sample's earlier questions | no |
 | uncertainty | largest uncertainty of the Gaussian process | at random | yes |
 | uncertainty+unpredictability | the same | least predictable | no |
 | precision | whose rate is known worst, for all that its answers may be | at random | yes |

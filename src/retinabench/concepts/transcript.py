@@ -3,18 +3,24 @@
 It is the one file that is not written whole: an answer may have cost an expert's or a large network's minute. A line that `kill -9` cut
 short is dropped and asked again. An examination continues by repetition: as strategy, seed and answers determine every
 question, it starts anew with the answers of the transcript, and insists that each question is the one written down.
+One process writes a transcript at a time: it holds a lock on the file, which ends with the process, however that ends.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
 from retinabench.errors import InputError
-from retinabench.store import explain, write_bytes
+from retinabench.store import explain
+
+if sys.platform != "win32":
+    import fcntl
 
 SCHEMA = "retinabench.transcript/1"
 
@@ -23,7 +29,7 @@ class Transcript:
     """Answers of an earlier start of the same examination, and where to append new ones; without a path, neither.
 
     header: what determines the questions (bank, strategy, seed, …). Raises `InputError` where the file belongs to another
-    examination, naming what differs, or holds a broken line.
+    examination, naming what differs, holds a broken line, or is being written by another process.
     """
 
     def __init__(self, path: Path | None, header: Mapping[str, Any]) -> None:
@@ -32,18 +38,27 @@ class Transcript:
         self._handle: IO[bytes] | None = None
         if path is None:
             return
-        line = _line({"schema": SCHEMA, **header})
         try:
-            if not path.exists():
-                write_bytes(path, line)
-            content = path.read_bytes()
-            whole = content.rfind(b"\n") + 1
-            self._read(content[:whole], {"schema": SCHEMA, **header})
-            self._handle = open(path, "r+b")  # noqa: SIM115 (closed by __exit__)
-            self._handle.truncate(whole)
-            self._handle.seek(whole)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Not `store.atomic_write`: its rename would leave a second process with a lock on a file that is gone.
+            self._handle = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         except OSError as error:
             raise explain(error, path) from error
+        try:
+            _lock(self._handle, path)
+            content = self._handle.read()
+            whole = content.rfind(b"\n") + 1
+            first = {"schema": SCHEMA, **header}
+            begun = _line(first).startswith(content)  # a new file, or a first line that was cut short
+            if not begun:
+                self._read(content[:whole], first)
+            self._handle.seek(0 if begun else whole)
+            self._handle.truncate()
+            if begun:
+                self.append(first)
+        except BaseException:
+            self._handle.close()
+            raise
 
     def _read(self, content: bytes, header: Mapping[str, Any]) -> None:
         rows = []
@@ -103,6 +118,19 @@ class Transcript:
     ) -> None:
         if self._handle is not None:
             self._handle.close()
+
+
+def _lock(handle: IO[bytes], path: Path) -> None:
+    """Hold the file until it is closed; `InputError` where another examination holds it."""
+    if sys.platform == "win32":
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        cure = "Wait until it ends, or choose another --out."
+        raise InputError("is being written by another examination", file=path, cure=cure) from None
+    except OSError:
+        pass  # a file system without locks: better unguarded than not at all
 
 
 def _line(content: Mapping[str, Any]) -> bytes:
