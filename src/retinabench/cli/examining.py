@@ -25,9 +25,9 @@ def examine(
         str,
         typer.Option(
             "--strategy",
-            help="uncertainty, random, unpredictability, uncertainty+unpredictability, precision or claims.",
+            help="precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims.",
         ),
-    ] = "uncertainty",
+    ] = "precision",
     questions: Annotated[
         int | None, typer.Option("--questions", help="Stop after so many; default: all.")
     ] = None,
@@ -40,7 +40,9 @@ def examine(
     claim: Annotated[
         list[str] | None,
         typer.Option(
-            "--claim", help="Stop when decided: 'sensitivity of haemorrhage >= 0.85'; may be repeated."
+            "--claim",
+            help="Stop when decided, such as 'sensitivity of haemorrhage >= 0.85'; may be repeated. State it before you "
+            "have seen answers.",
         ),
     ] = None,
     confidence: Annotated[float, typer.Option("--confidence", help="Of each claim's decision.")] = 0.95,

@@ -28,7 +28,7 @@ def examine(
     bank: Bank,
     examinee: Examinee,
     *,
-    strategy: str = "uncertainty",
+    strategy: str = "precision",
     questions: int | None = None,
     tolerance: float | None = None,
     patience: int | None = None,
