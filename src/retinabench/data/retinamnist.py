@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from retinabench.data.archives import stamp
 from retinabench.data.download import Remote
 from retinabench.data.images import Recipe, picture
 from retinabench.data.records import Records, join
@@ -82,13 +83,24 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
 
 def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
     """Return one picture (size, size, 3), by `<file>:<split>:<number>`."""
-    name, short, number = source.split(":")
-    base = root or Path()
-    pixels = _array(base if base.is_file() else base / name, f"{short}_images")[int(number)]
+    file, short, number = _place(source, root)
+    pixels = _array(file, f"{short}_images")[int(number)]
     # As a lossless file it goes the way of all photographs, so that every recipe holds for it.
     sink = io.BytesIO()
     Image.fromarray(pixels).save(sink, "PNG", compress_level=0)
     return picture(sink.getvalue(), recipe, source)
+
+
+def stamp_of(source: str, root: Path | None) -> str:
+    """Return the stamp of the file that holds the picture `source`."""
+    return stamp(_place(source, root)[0])
+
+
+def _place(source: str, root: Path | None) -> tuple[Path, str, str]:
+    """Return file, split and number."""
+    name, short, number = source.rsplit(":", 2)
+    base = root or Path()
+    return base if base.is_file() else base / name, short, number
 
 
 def _file(source: Path) -> Path:
