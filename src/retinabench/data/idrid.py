@@ -55,13 +55,14 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
     name, of_split, grade, path = zip(*(_compact(files) if compact else _official(files)), strict=True)
     found = pair(make_records(name, grade, source=path, split=of_split), files, survey)
     published = _published_sums(files) if compact else {}
-    # Photographs with equal bytes show one patient: nobody photographs two people alike.
-    sums = [
-        published.get(image) or _sha256(files, file)
+    # Photographs with equal bytes show one patient: nobody photographs two people alike. Named after the first of them,
+    # a patient keeps the name when a damaged file is replaced.
+    first: dict[str, str] = {}
+    patients = [
+        first.setdefault(published.get(image) or _sha256(files, file) or image, image)
         for image, file in zip(found.image_id.tolist(), found.source.tolist(), strict=True)
     ]
-    found = replace(found, patient_id=np.array([f"bytes-{one[:16]}" for one in sums]))
-    return placed(found, split)
+    return placed(replace(found, patient_id=np.array(patients)), split)
 
 
 def _compact(files: Files) -> Iterator[Row]:
@@ -102,4 +103,8 @@ def _official(files: Files) -> Iterator[Row]:
 
 
 def _sha256(files: Files, name: str) -> str:
-    return hashlib.sha256(files.read(name)).hexdigest()
+    """Return the sum of a photograph's bytes, '' where they cannot be read: `prepare` will say which and why."""
+    try:
+        return hashlib.sha256(files.read(name)).hexdigest()
+    except InputError:
+        return ""
