@@ -41,6 +41,7 @@ def page(found: Inspection, shown: Sequence[Shown]) -> str:
         }
         for one in shown
     ]
+    of_class = f"sheet-{found.classes.noun}-"
     return template.render(
         style=Markup((templates / "style.css").read_text("utf-8")),
         title=f"Data set {found.data.name}",
@@ -48,8 +49,9 @@ def page(found: Inspection, shown: Sequence[Shown]) -> str:
         findings=list(findings(found)),
         facts=_facts(found.data.name),
         tables=tables(found),
-        problems=[group for group in groups if "grade" not in group["file"]],
-        grades=[group for group in groups if "grade" in group["file"]],
+        problems=[group for group in groups if not str(group["file"]).startswith(of_class)],
+        classes=[group for group in groups if str(group["file"]).startswith(of_class)],
+        noun=found.classes.noun,
         version=__version__,
     )
 

@@ -11,13 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from retinabench.data.records import Records
 from retinabench.seeds import numpy_generator
 
 COLUMNS, ROWS = 6, 4
 SIDE, LINE, GAP = 160, 15, 10
 PAPER, INK, MUTED, BAD = "#fffffe", "#1d1d1b", "#6a6a66", "#c8452d"
-GRADES = ("no retinopathy", "mild", "moderate", "severe", "proliferative")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +28,10 @@ class Cell:
     bad: bool = False
 
 
-def chosen_of_grade(records: Records, grade: int, seed: int) -> NDArray[np.intp]:
-    """Return up to 24 rows of a grade, drawn at random, in the order of the records."""
-    rows = np.flatnonzero(records.grade == grade)
-    draw = numpy_generator(seed, "inspect", grade)
+def chosen_of_class(of_row: NDArray[np.int8], number: int, seed: int) -> NDArray[np.intp]:
+    """Return up to 24 rows of a class, `of_row` (N,), drawn at random, in the order of the records."""
+    rows = np.flatnonzero(of_row == number)
+    draw = numpy_generator(seed, "inspect", number)
     return np.sort(draw.permutation(rows)[: COLUMNS * ROWS])
 
 
