@@ -32,13 +32,15 @@ class Member:
 
     def read(self) -> bytes:
         """Return the bytes; raises `InputError` where they are damaged or too many."""
+        where = f"{self.label}: {self.info.filename}"
         if self.info.file_size > LARGEST_FILE:
-            raise InputError(f"'{self.info.filename}' claims {self.info.file_size:,} bytes", file=self.label)
+            raise InputError(f"claims {self.info.file_size:,} bytes", file=where)
         try:
             return self.archive.read(self.info)
         except BROKEN as error:
+            reason = str(error).partition(" for file ")[0]  # which would say the name again
             raise InputError(
-                f"'{self.info.filename}' is damaged ({error})", file=self.label, cure="Download it again."
+                f"is damaged in its archive ({reason})", file=where, cure="Download the archive again."
             ) from None
 
     def segment(self) -> Segment:
