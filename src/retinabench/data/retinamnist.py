@@ -143,9 +143,15 @@ def _part(file: Path, short: str, split: str) -> Records:
     )
 
 
-@lru_cache(maxsize=6)
 def _array(file: Path, key: str) -> NDArray[np.uint8]:
-    """Return one array of the file; a worker reads it once."""
+    """Return one array of the file; a worker reads it once, and again when the file has changed."""
+    return _array_at(file, key, stamp(file))
+
+
+@lru_cache(maxsize=6)
+def _array_at(file: Path, key: str, stamped: str) -> NDArray[np.uint8]:
+    if file.is_file() and not zipfile.is_zipfile(file):  # NumPy would advise to load it as a pickle
+        raise InputError("is no .npz archive", file=file, cure="Download it again.")
     try:
         with np.load(file, allow_pickle=False) as arrays:
             found: NDArray[np.uint8] = arrays[key]
@@ -154,5 +160,13 @@ def _array(file: Path, key: str) -> NDArray[np.uint8]:
         raise InputError("does not exist", file=file) from None
     except KeyError:
         raise InputError(f"holds no array '{key}'", file=file, cure=STEPS) from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, AttributeError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        ValueError,
+        AttributeError,
+        MemoryError,
+    ) as error:
         raise InputError(f"is no sound .npz ({error})", file=file, cure="Download it again.") from None
