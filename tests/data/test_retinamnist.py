@@ -93,7 +93,7 @@ def test_bad_arrays_are_named(tmp_path, change, says):
 
 def test_no_archive_at_all(tmp_path):
     (tmp_path / "retinamnist_x.npz").write_bytes(b"<html>404</html>")
-    with pytest.raises(InputError, match=r"no sound \.npz"):
+    with pytest.raises(InputError, match=r"is no \.npz archive"):
         retinamnist.records(tmp_path)
 
 

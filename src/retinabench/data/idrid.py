@@ -2,14 +2,15 @@
 
 | | |
 |---|---|
-| input | 516 colour photographs, 4288 x 2848 JPEG, Kowa VX-10 alpha, 50 degrees around the macula |
+| input | 516 colour photographs, 4288 x 2848 JPEG, 50 degrees around the macula |
 | label | retinopathy grade 0-4 on the international scale (macular oedema risk is not used here) |
-| population | one eye clinic, one camera |
+| population | one eye clinic in Nanded, India |
+| camera | Kowa VX-10 alpha |
 | splits | train 413 (134/20/136/74/49 by grade), test 103 (34/5/32/19/13) |
 | patients | not published; photographs with equal bytes (six pairs) share one patient id here |
 | known traps | three of the six pairs carry different grades; one pair crosses the official split |
 | licence | CC BY 4.0 |
-| source | Porwal et al. 2018, "Indian Diabetic Retinopathy Image Dataset", doi 10.21227/H25W98 |
+| citation | Porwal et al. 2018, "Indian Diabetic Retinopathy Image Dataset", doi 10.21227/H25W98 |
 | how to get it | `STEPS` below |
 
 Two layouts are read: the official archive (`1. Original Images/a. Training Set/IDRiD_001.jpg …`,

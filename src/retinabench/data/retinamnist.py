@@ -149,7 +149,7 @@ def _array(file: Path, key: str) -> NDArray[np.uint8]:
 
 
 @lru_cache(maxsize=6)
-def _array_at(file: Path, key: str, stamped: str) -> NDArray[np.uint8]:
+def _array_at(file: Path, key: str, _stamp: str) -> NDArray[np.uint8]:
     if file.is_file() and not zipfile.is_zipfile(file):  # NumPy would advise to load it as a pickle
         raise InputError("is no .npz archive", file=file, cure="Download it again.")
     try:

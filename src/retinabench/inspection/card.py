@@ -78,9 +78,13 @@ def _facts(name: str) -> list[tuple[str, str]]:
     """Return the data card that the data set's module carries as its docstring, row by row; nothing for others."""
     if name not in DATASETS:
         return []
+    steps = DATASETS[name].steps
     text = inspect.getdoc(sys.modules[DATASETS[name].records.__module__]) or ""
     rows = re.findall(r"^\|([^|\n]+)\|([^|\n]+)\|$", text, re.MULTILINE)
-    pairs = [(term.strip(), content.strip().replace("`", "")) for term, content in rows]
+    pairs = [
+        (term.strip(), content.strip().replace("`STEPS` below", steps).replace("`", ""))
+        for term, content in rows
+    ]
     return [(term, content) for term, content in pairs if term and not set(term) <= set("-: ")]
 
 
