@@ -13,12 +13,13 @@ import sys
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from helpers import make_prepared, make_retinas, write_files
 from retinabench.cli import run
 from retinabench.data import synthetic
 from retinabench.data.records import Records, open_prepared
+from retinabench.inspection.sheets import Cell, sheet
 
 N, SIDE = 48, 64
 HOSTILE = '<script>alert("1")</script>|`x`'
@@ -102,6 +103,21 @@ def test_a_sheet_per_grade_and_for_copies_and_outliers(written):
         with Image.open(written / name) as sheet:
             assert sheet.width == 1030
             assert np.asarray(sheet).std() > 10
+
+
+def test_signs_and_accents_are_drawn_and_not_as_boxes(monkeypatch):
+    drawn = []
+    original = ImageDraw.ImageDraw.text
+    monkeypatch.setattr(
+        ImageDraw.ImageDraw, "text", lambda self, *a: drawn.append((a[1], a[3])) or original(self, *a)
+    )
+    sheet(
+        "Outliers",
+        [Cell(np.zeros((8, 8, 3), np.uint8), "André Ünal 1×2 " * 6, "few bytes per pixel, z −4.5")],
+    )
+    assert drawn[-1][0] == "few bytes per pixel, z −4.5"  # whole, not cut
+    for text, font in drawn:
+        assert not [sign for sign in text if bytes(font.getmask(sign)) == bytes(font.getmask("\uffff"))]
 
 
 def test_where_only_labels_are_known_no_grade_is_shown(folder, tmp_path, capsys):

@@ -6,7 +6,9 @@ import base64
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import matplotlib
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
@@ -41,8 +43,8 @@ def sheet(title: str, cells: Sequence[Cell]) -> bytes:
     height = SIDE + 2 * LINE + GAP
     page = Image.new("RGB", (COLUMNS * (SIDE + GAP) + GAP, 40 + rows * height), PAPER)
     draw = ImageDraw.Draw(page)
-    draw.text((GAP, 11), title, INK, ImageFont.load_default(17))
-    font = ImageFont.load_default(11.5)
+    draw.text((GAP, 10), title, INK, _font(16))
+    font = _font(10)
     for k, cell in enumerate(cells):
         x, y = GAP + k % COLUMNS * (SIDE + GAP), 40 + k // COLUMNS * height
         page.paste(thumbnail(cell.picture, SIDE).resize((SIDE, SIDE), Image.Resampling.BILINEAR), (x, y))
@@ -67,7 +69,12 @@ def data_uri(picture: NDArray[np.uint8]) -> str:
         return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
-def _fitting(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> str:
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    """Pillow's own font has neither a minus sign nor letters with accents; this one also knows Greek and Cyrillic."""
+    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
+
+
+def _fitting(text: str, font: ImageFont.FreeTypeFont) -> str:
     """Cut `text` in its middle until it fits below a picture: ids often differ at their ends."""
     if font.getlength(text) <= SIDE:
         return text
