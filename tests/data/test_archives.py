@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from retinabench.data import archives
+from retinabench.data import archives, member
 from retinabench.data.archives import open_files, shared_files
 from retinabench.data.chain import Chain
 from retinabench.errors import InputError
@@ -130,6 +130,7 @@ def damaged():
         ({"a.zip": zipped({"../../evil.jpg": b"x"})}, "unsafe name"),
         ({"a.zip": zipped({"/etc/passwd": b"x"})}, "unsafe name"),
         ({"a.zip": zipped({"C:\\x.jpg": b"x"})}, "unsafe name"),
+        ({"a.zip": zipped({".": b"x"})}, "without a name"),
         ({"a.zip": encrypted()}, "encrypted"),
         ({"a.zip": zipped({"x.jpg": b"1"}), "b.zip": zipped({"x.jpg": b"2"})}, "both hold 'x.jpg'"),
     ],
@@ -141,20 +142,69 @@ def test_bad_archives_are_named(tmp_path, content, says):
         open_files(tmp_path)
 
 
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_whatever_bytes_are_damaged_the_archive_or_its_member_is_named(tmp_path, compression):
+    """300 archives with one to five bytes changed, cut out or put in; seed 1. Nothing but `InputError` comes out."""
+    inner = zipped({"x.png": b"1" * 150})
+    whole = zipped({"a/1.png": b"a" * 600, "a/2.png": bytes(range(256)), "in.zip": inner}, compression)
+    random = np.random.default_rng(1)
+    refused = sound = 0
+    for number in range(300):
+        data = bytearray(whole)
+        for place in random.integers(0, len(whole) - 40, random.integers(1, 6)):
+            change = random.random()
+            length = 1 if change < 0.7 else int(random.integers(1, 40))
+            data[place : place + length * (change < 0.85)] = random.bytes(
+                length * (change < 0.7 or change > 0.85)
+            )
+        path = tmp_path / f"{number}.zip"
+        path.write_bytes(data)
+        try:
+            files = open_files(path)
+            for name in files.names():
+                files.read(name)
+        except InputError as error:
+            refused += path.name in str(error)
+            continue
+        sound += 1  # the change fell where nothing depends on it, or took a name out of the list
+    assert refused > 150
+    assert refused + sound == 300
+
+
+def test_odd_names_of_members_are_folders_and_files_as_usual(tmp_path):
+    (tmp_path / "a.zip").write_bytes(zipped({"./": b"", "./a/": b"", "./a/1.png": b"1", "a//2.png": b"2"}))
+    assert open_files(tmp_path / "a.zip").names() == ["a/1.png", "a/2.png"]
+
+
+def test_the_stamp_of_a_member_is_that_of_its_archive(tmp_path):
+    path = write_nested(tmp_path)
+    (tmp_path / "loose.csv").write_bytes(b"x")
+    before = open_files(tmp_path)
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 10**9))
+    after = open_files(tmp_path)
+    assert not before.fresh()
+    assert before.stamp("train/3_left.jpeg") != after.stamp("train/3_left.jpeg")
+    assert before.stamp("loose.csv") == after.stamp("loose.csv") != ""
+    assert after.stamp("nowhere.csv") == ""
+
+
 def test_a_damaged_member_is_named_when_it_is_read(tmp_path):
     (tmp_path / "a.zip").write_bytes(damaged())
-    with pytest.raises(InputError, match=r"a\.zip: 'a\.jpg' is damaged"):
+    with pytest.raises(InputError, match=r"a\.zip: a\.jpg: is damaged in its archive \(Bad CRC-32\)"):
         open_files(tmp_path).read("a.jpg")
 
 
 def test_a_member_that_claims_gigabytes_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(member, "LARGEST_FILE", 1000)
     with pytest.raises(InputError, match="claims 3,000 bytes"):
         open_files(write_zip(tmp_path)).read("train/0_left.jpeg")
 
 
 def test_a_large_compressed_archive_inside_an_archive_asks_for_unpacking_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "LARGEST_INNER", 1000)
+    monkeypatch.setattr(member, "LARGEST_INNER", 1000)
     (tmp_path / "outer.zip").write_bytes(zipped({"train.zip": zipped(CONTENT)}, zipfile.ZIP_DEFLATED))
     with pytest.raises(InputError, match="Unpack the outer archive once"):
         open_files(tmp_path)

@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -180,6 +181,27 @@ def test_a_file_that_changed_since_the_interruption_is_read_again(source, tmp_pa
     data = prepare(**arguments(source, tmp_path / "out", progress=Listening()))
     assert data.files["width"].to_pylist()[10] == 31
     assert any("2 parts are made again" in line for line in said)
+
+
+def zipped(source, file):
+    with zipfile.ZipFile(file, "w") as archive:
+        for path in (source / "labels.csv", *sorted((source / "images").iterdir())):
+            archive.write(path, path.relative_to(source))
+    return file
+
+
+def test_an_archive_that_changed_since_the_interruption_is_read_again(source, tmp_path):
+    """Its members have no time of change that could be trusted: all its pictures are made again."""
+    (source / "images" / "299.png").write_bytes(b"")
+    archive = zipped(source, tmp_path / "idrid.zip")
+    with pytest.raises(InputError, match=r"299\.png"):
+        prepare(**arguments(archive, tmp_path / "out"))
+    write_photograph(source, 299)
+    write_photograph(source, 10, (31, 20))  # in a shard that was done
+    zipped(source, archive)
+    data = prepare(**arguments(archive, tmp_path / "out"))
+    assert len(data.records) == COUNT
+    assert data.files["width"].to_pylist()[10] == 31
 
 
 def test_changed_labels_are_refused_not_mixed(source, tmp_path):

@@ -128,11 +128,13 @@ def test_odd_shapes_and_empty_pictures_give_a_grey_picture(size):
         assert np.abs(square.astype(int) - 128).max() <= 2
 
 
-def test_the_released_code_is_kept_from_asking_for_all_memory():
+def test_the_released_code_is_kept_from_asking_for_all_memory_or_none():
     tiny = Image.new("RGB", (4000, 3000))
     tiny.paste((200, 90, 40), (1990, 1400, 2010, 1600))
     with pytest.raises(InputError, match="too small"):
         picture(encoded(tiny), Recipe(64, "graham", published=True), "x")
+    with pytest.raises(InputError, match="nothing of it is left"):
+        picture(encoded(Image.new("RGB", (1, 5000), "red")), Recipe(64, "graham", published=True), "x")
     assert (
         picture(encoded(Image.new("RGB", (300, 200))), Recipe(64, "graham", published=True), "x").std() == 0
     )

@@ -78,9 +78,8 @@ def test_standardised_channels_have_mean_0_and_deviation_1_over_the_training_pic
     assert torch.allclose(images.std(dim=(0, 2, 3)), torch.ones(3), atol=1e-3)
 
 
-@pytest.mark.parametrize("augment", ["flip", "affine"])
-def test_workers_change_nothing(data, augment):
-    alone, helped = (collect(batches(data, augment=augment, workers=workers), 0)[0] for workers in (0, 1))
+def test_workers_change_nothing(data):
+    alone, helped = (collect(batches(data, augment="affine", workers=workers), 0)[0] for workers in (0, 1))
     assert torch.equal(alone, helped)
 
 

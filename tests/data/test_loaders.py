@@ -3,6 +3,7 @@
 import io
 import shutil
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,9 +100,20 @@ def test_a_label_without_its_file_stops_the_preparation_and_is_listed(tmp_path, 
     for path in gone:
         path.write_bytes(drawn("x.jpeg", 0))
     assert run([*arguments, "--workers", "1"]) == 0
+    assert not (tmp_path / "out.left_out.csv").exists()
     assert (
         tmp_path / "out" / "left_out.csv"
     ).read_text() == "name,reason\ntrain/stranger.jpeg,file without a label\n"
+
+
+def test_the_list_lies_beside_the_folder_wherever_that_is(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(
+        InputError, match=r"1 labelled image has no file: x\. All are listed in .*here\.left_out\.csv"
+    ):
+        Survey(no_file=["x"]).check(Path(), "fail")
+    assert (tmp_path / "here.left_out.csv").is_file()
 
 
 def test_labels_of_another_data_set_are_seen_at_once(tmp_path):

@@ -2,7 +2,6 @@
 
 import filecmp
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -60,20 +59,18 @@ def same(one, two):
     assert not [name for name in names[0] if not filecmp.cmp(one / name, two / name, shallow=False)]
 
 
-def test_killed_at_random_moments_it_ends_with_the_same_bytes(source, whole, tmp_path):
+def test_killed_with_its_workers_it_ends_with_the_same_bytes(source, whole, tmp_path):
+    """`test_prepare.py` kills one process at every kind of write; here the workers go on for a moment."""
     out = tmp_path / "out"
-    moments = random.Random(3)
     kills = 0
-    for _ in range(3):
+    for files in (2, 4):  # of the nine that there are before the last step
         process = subprocess.Popen(command(source, out), stderr=subprocess.PIPE)
-        begun = len(list(out.glob("*")))
-        while process.poll() is None and len(list(out.glob("*"))) == begun:
+        while process.poll() is None and len(list(out.glob("*"))) < files:
             time.sleep(0.005)
-        time.sleep(moments.uniform(0, 0.1))
         process.kill()
         process.communicate(timeout=60)  # its workers hold the pipe: they end too, or this would time out
         kills += process.returncode == -signal.SIGKILL
-    assert kills >= 2
+    assert kills >= 1  # on a slow day the second may find all done
     finished = subprocess.run(command(source, out), check=False, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     same(whole, out)

@@ -1,11 +1,12 @@
 """RetinaMNIST's file is read without its package, checked against the published sums, and never unpickled."""
 
 import hashlib
+import os
 
 import numpy as np
 import pytest
 
-from retinabench.data import retinamnist
+from retinabench.data import find_dataset, retinamnist
 from retinabench.data.images import Recipe
 from retinabench.data.survey import Survey
 from retinabench.errors import InputError
@@ -44,6 +45,18 @@ def test_the_published_file(published):
     assert retinamnist.read("retinamnist_64.npz:val:3", published, Recipe(32)).shape == (32, 32, 3)
 
 
+def test_a_file_that_was_replaced_is_read_again(tmp_path):
+    file = tmp_path / "ours.npz"
+    stamps, pictures = [], []
+    for seed in (0, 1):
+        np.savez_compressed(file, **arrays(seed=seed))
+        os.utime(file, ns=(0, 10**18 + seed))  # clocks of some file systems are too coarse for a test
+        stamps.append(find_dataset("retinamnist").stamp("ours.npz:test:2", tmp_path))
+        pictures.append(retinamnist.read("ours.npz:test:2", tmp_path, Recipe(28)))
+        assert np.array_equal(pictures[-1], arrays(seed=seed)["test_images"][2])
+    assert stamps[0] != stamps[1]
+
+
 def test_a_damaged_file_is_found_by_its_sum(published):
     file = published / "retinamnist_64.npz"
     file.write_bytes(file.read_bytes()[:-1])
@@ -80,7 +93,7 @@ def test_bad_arrays_are_named(tmp_path, change, says):
 
 def test_no_archive_at_all(tmp_path):
     (tmp_path / "retinamnist_x.npz").write_bytes(b"<html>404</html>")
-    with pytest.raises(InputError, match=r"no sound \.npz"):
+    with pytest.raises(InputError, match=r"is no \.npz archive"):
         retinamnist.records(tmp_path)
 
 

@@ -68,7 +68,7 @@ def test_idrid_s_six_pairs_and_one_eye_photographed_twice_are_found_and_nothing_
     assert set(ids) == {*KNOWN, TWO_EXPOSURES}
     for pair, grades in KNOWN.items():
         assert ids[pair].kind in ("equal bytes", "equal pixels")
-        assert set(ids[pair].grades) == grades
+        assert set(ids[pair].classes) == grades
         assert ids[pair].conflicts == (len(grades) > 1)
         assert ids[pair].crosses == (pair == ("IDRiD_064_test", "IDRiD_118_train"))
     assert ids[TWO_EXPOSURES].kind == "nearly equal"

@@ -6,18 +6,20 @@ import io
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from helpers import make_prepared, make_retinas, write_files
 from retinabench.cli import run
 from retinabench.data import synthetic
-from retinabench.data.records import Records
+from retinabench.data.records import Records, open_prepared
+from retinabench.inspection.sheets import Cell, sheet
 
 N, SIDE = 48, 64
 HOSTILE = '<script>alert("1")</script>|`x`'
@@ -101,6 +103,49 @@ def test_a_sheet_per_grade_and_for_copies_and_outliers(written):
         with Image.open(written / name) as sheet:
             assert sheet.width == 1030
             assert np.asarray(sheet).std() > 10
+
+
+def test_signs_and_accents_are_drawn_and_not_as_boxes(monkeypatch):
+    drawn = []
+    original = ImageDraw.ImageDraw.text
+    monkeypatch.setattr(
+        ImageDraw.ImageDraw, "text", lambda self, *a: drawn.append((a[1], a[3])) or original(self, *a)
+    )
+    sheet(
+        "Outliers",
+        [Cell(np.zeros((8, 8, 3), np.uint8), "André Ünal 1×2 " * 6, "few bytes per pixel, z −4.5")],
+    )
+    assert drawn[-1][0] == "few bytes per pixel, z −4.5"  # whole, not cut
+    for text, font in drawn:
+        assert not [sign for sign in text if bytes(font.getmask(sign)) == bytes(font.getmask("\uffff"))]
+
+
+def test_where_only_labels_are_known_no_grade_is_shown(folder, tmp_path, capsys):
+    """The records hold stand-ins for grades then; nobody must take them for what a grader said."""
+    labelled = tmp_path / "labelled"
+    shutil.copytree(folder, labelled)
+    about = json.loads((labelled / "dataset.json").read_text()) | {
+        "settings": {"columns": {"label": "referable"}}
+    }
+    (labelled / "dataset.json").write_text(json.dumps(about))
+    out = tmp_path / "out"
+    assert run(["inspect", str(labelled), "--out", str(out), "-q"]) == 0
+    said = capsys.readouterr().out
+    label = open_prepared(labelled).label
+    (line,) = (line for line in said.splitlines() if line.startswith("  test:"))
+    test = label[open_prepared(labelled).records.split == "test"]
+    assert line.endswith(f"labels 0-1: {(test == 0).sum()}/{(test == 1).sum()}")
+    found = json.loads((out / "inspection.json").read_text())
+    assert {image["label"] for group in found["duplicates"] for image in group["images"]} <= {0, 1}
+    assert {path.name for path in out.glob("sheet-label-*")} == {"sheet-label-0.png", "sheet-label-1.png"}
+    assert "Pictures by label" in (out / "index.html").read_text()
+    # Apart from the data set's own card, which explains what grades are.
+    texts = [
+        said,
+        (out / "inspection.json").read_text(),
+        (out / "card.md").read_text().partition("## Splits")[2],
+    ]
+    assert not [text for text in texts if "grade" in text.lower()]
 
 
 def test_the_same_folder_and_seed_give_the_same_bytes_and_another_seed_other_pictures(

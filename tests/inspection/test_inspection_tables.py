@@ -4,6 +4,7 @@ from itertools import combinations
 import numpy as np
 
 from retinabench.data.records import Records
+from retinabench.inspection.classes import GRADES, Classes
 from retinabench.inspection.files import Files
 from retinabench.inspection.tables import camera_rows, leaks, split_names, split_rows
 
@@ -49,11 +50,11 @@ def test_no_leak_where_patients_keep_to_their_split():
 
 def test_splits_count_images_patients_and_grades():
     records = study()
-    rows = {row.split: row for row in split_rows(records)}
+    rows = {row.split: row for row in split_rows(records, Classes("grade", GRADES, records.grade))}
     assert sum(row.images for row in rows.values()) == len(records)
     mine = (records.domain == "shifted") & (records.split == "test")
     assert rows["shifted test"].patients == len(set(records.patient_id[mine]))
-    assert rows["shifted test"].grades == tuple((records.grade[mine] == grade).sum() for grade in range(5))
+    assert rows["shifted test"].classes == tuple((records.grade[mine] == grade).sum() for grade in range(5))
     assert rows["shifted test"].referable == (records.grade[mine] >= 2).mean()
 
 

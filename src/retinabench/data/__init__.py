@@ -23,18 +23,24 @@ def _photograph(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.ui
     return picture(files.read(source), recipe, files.where(source))
 
 
+def _stamp(source: str, root: Path | None) -> str:
+    """Return another text when the bytes of one photograph below `root` may have changed; '' for drawn ones."""
+    return shared_files(root).stamp(source) if root is not None else ""
+
+
 @dataclass(frozen=True)
 class Dataset:
     """How a data set is read: its rows, one picture (size, size, 3) by its `source`, and where its files come from.
 
     records: (source, survey=…, **options) -> Records. steps: how to get the files by hand. remote: the file that can be
-    downloaded without a login, for a picture size.
+    downloaded without a login, for a picture size. stamp: size and time of change of the file that holds a picture.
     """
 
     records: Callable[..., Records]
     steps: str
     read: Callable[[str, Path | None, Recipe], NDArray[np.uint8]] = _photograph
     remote: Callable[[int], Remote] | None = None
+    stamp: Callable[[str, Path | None], str] = _stamp
 
 
 DATASETS: dict[str, Dataset] = {
@@ -44,7 +50,11 @@ DATASETS: dict[str, Dataset] = {
     "idrid": Dataset(idrid.records, idrid.STEPS),
     "messidor": Dataset(messidor.records, messidor.STEPS),
     "retinamnist": Dataset(
-        retinamnist.records, retinamnist.STEPS, read=retinamnist.read, remote=retinamnist.remote
+        retinamnist.records,
+        retinamnist.STEPS,
+        read=retinamnist.read,
+        remote=retinamnist.remote,
+        stamp=retinamnist.stamp_of,
     ),
     "folder": Dataset(folder.records, folder.STEPS),
 }

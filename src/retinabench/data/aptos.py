@@ -5,7 +5,7 @@
 | input | 3,662 labelled colour photographs, PNG, 474 to 4,288 pixels wide |
 | label | retinopathy grade 0-4, by one grader: 1,805/370/999/193/295 |
 | population | rural screening camps of the Aravind Eye Hospital, India |
-| camera | several, other ones than EyePACS's |
+| camera | a variety, in several clinics; which one took an image is not published |
 | splits | by row of `train.csv`, neither shuffled nor stratified: rows 1-2,929 are test, rows 2,930-3,662 validation |
 | patients | not published: every image counts as a patient of its own |
 | known traps | byte-equal photographs with conflicting grades; image size alone predicts the grade in part |

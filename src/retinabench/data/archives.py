@@ -9,60 +9,18 @@ from __future__ import annotations
 import io
 import os
 import re
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from retinabench.data.chain import Chain, Segment
+from retinabench.data.member import BROKEN, Member
 from retinabench.errors import InputError
 
-LARGEST_FILE = 1 << 29  # bytes; the largest photograph or label file is a hundredth of this
 AHEAD = 1 << 15  # bytes that are read at once, at least
-LARGEST_INNER = 1 << 26  # bytes of a compressed zip inside a zip that is held in memory
 PART = re.compile(r"(?P<whole>.+\.zip)(?:\.(?P<number>\d{3}))?", re.IGNORECASE)
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, OSError, RuntimeError, ValueError)
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """One file inside an opened archive."""
-
-    archive: zipfile.ZipFile
-    info: zipfile.ZipInfo
-    label: str  # the archive's name in messages
-    stream: BinaryIO
-
-    def read(self) -> bytes:
-        """Return the bytes; raises `InputError` where they are damaged or too many."""
-        if self.info.file_size > LARGEST_FILE:
-            raise InputError(f"'{self.info.filename}' claims {self.info.file_size:,} bytes", file=self.label)
-        try:
-            return self.archive.read(self.info)
-        except BROKEN as error:
-            raise InputError(
-                f"'{self.info.filename}' is damaged ({error})", file=self.label, cure="Download it again."
-            ) from None
-
-    def segment(self) -> Segment:
-        """Return where the bytes of a stored member lie, or a copy of a small compressed one."""
-        if self.info.compress_type != zipfile.ZIP_STORED:
-            if self.info.file_size > LARGEST_INNER:
-                raise InputError(
-                    f"'{self.info.filename}' is a compressed archive inside an archive",
-                    file=self.label,
-                    cure="Unpack the outer archive once; the inner ones can stay as they are.",
-                )
-            return io.BytesIO(self.read()), 0, self.info.file_size
-        self.stream.seek(self.info.header_offset + 26)
-        lengths = self.stream.read(4)
-        if len(lengths) < 4:
-            raise InputError(f"'{self.info.filename}' is cut off", file=self.label, cure="Download it again.")
-        name, extra = struct.unpack("<HH", lengths)
-        return self.stream, self.info.header_offset + 30 + name + extra, self.info.file_size
 
 
 @dataclass(eq=False)
@@ -72,7 +30,7 @@ class Files:
     root: Path
     loose: set[str] = field(default_factory=set)
     members: dict[str, Member] = field(default_factory=dict)
-    parts: dict[Path, tuple[int, int]] = field(default_factory=dict)  # archives on the disk: size and time
+    parts: dict[Path, str] = field(default_factory=dict)  # archives on the disk, and their stamps
 
     def names(self) -> list[str]:
         """Return all names, sorted."""
@@ -104,9 +62,14 @@ class Files:
         member = None if name in self.loose else self.members.get(name)
         return f"{member.label}: {name}" if member else str(self.root / name)
 
+    def stamp(self, name: str) -> str:
+        """Return the stamp of one file, or of the archive that holds it: another one when its bytes may have changed."""
+        member = None if name in self.loose else self.members.get(name)
+        return member.stamp if member else stamp(self.root / name)
+
     def fresh(self) -> bool:
         """Tell whether the archives are as they were when opened."""
-        return all(path.is_file() and _stamp(path) == stamp for path, stamp in self.parts.items())
+        return all(stamp(path) == before for path, before in self.parts.items())
 
 
 def open_files(root: Path) -> Files:
@@ -126,9 +89,10 @@ def open_files(root: Path) -> Files:
     on_disk = files.loose if root.is_dir() else {path.name for path in _siblings(root)}
     for whole, parts in _archives(on_disk):
         paths = [base / part for part in parts]
-        files.parts |= {path: _stamp(path) for path in paths}
+        stamps = {path: stamp(path) for path in paths}
+        files.parts |= stamps
         segments: list[Segment] = [(path, 0, path.stat().st_size) for path in paths]
-        _add(files, PurePosixPath(whole), segments, str(base / whole), depth=0)
+        _add(files, PurePosixPath(whole), segments, str(base / whole), " ".join(stamps.values()), depth=0)
     files.loose -= {name for name in files.loose if PART.fullmatch(name)}
     return files
 
@@ -195,7 +159,9 @@ def _archives(names: Iterator[str] | set[str]) -> list[tuple[str, list[str]]]:
     return groups
 
 
-def _add(files: Files, whole: PurePosixPath, segments: list[Segment], label: str, depth: int) -> None:
+def _add(
+    files: Files, whole: PurePosixPath, segments: list[Segment], label: str, stamp: str, depth: int
+) -> None:
     """Add the members of one archive, and of the archives in it."""
     if depth > 2:
         raise InputError("archives are nested more than three deep", file=label)
@@ -210,33 +176,33 @@ def _add(files: Files, whole: PurePosixPath, segments: list[Segment], label: str
             cure=f"Is a part{last} missing? Download it again, or remove it where it is unpacked already.",
         ) from None
     inner: dict[str, Member] = {}
-    above = whole.parent.parts
     for info in archive.infolist():
-        parts = [part for part in info.filename.replace("\\", "/").split("/") if part != "."]
-        if ".." in parts or not parts[0] or ":" in parts[0]:
+        inside = PurePosixPath(info.filename.replace("\\", "/"))
+        if inside.is_absolute() or ".." in inside.parts or any(":" in part for part in inside.parts[:1]):
             raise InputError(f"holds the unsafe name '{info.filename}'", file=label, cure="Do not use it.")
-        if info.is_dir() or any(map(_hidden, parts)):
+        if info.filename.endswith("/") or any(map(_hidden, inside.parts)):
             continue
+        if not inside.parts:
+            raise InputError("holds a file without a name", file=label, cure="Do not use it.")
         if info.flag_bits & 1:
             raise InputError("is encrypted", file=label, cure="Unpack it with its password first.")
-        member = Member(archive, info, label, stream)
-        place = "/".join([*above, *parts])
+        member = Member(archive, info, label, stream, stamp)
+        place = str(whole.parent / inside)
         if PART.fullmatch(place):
             inner[place] = member
         elif (other := files.members.setdefault(place, member)).info.CRC != info.CRC:
             raise InputError(
                 f"and {other.label} both hold '{place}', with different bytes", file=label, cure="Keep one."
             )
-    for inside, parts in _archives(set(inner)):
-        _add(
-            files,
-            PurePosixPath(inside),
-            [inner[part].segment() for part in parts],
-            f"{label}: {inside}",
-            depth + 1,
-        )
+    for name, parts in _archives(set(inner)):
+        pieces = [inner[part].segment() for part in parts]
+        _add(files, PurePosixPath(name), pieces, f"{label}: {name}", stamp, depth + 1)
 
 
-def _stamp(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
+def stamp(path: Path) -> str:
+    """Return size and time of change of a file on the disk, '' where there is none."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return ""
+    return f"{found.st_size}-{found.st_mtime_ns}"

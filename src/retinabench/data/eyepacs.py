@@ -4,7 +4,7 @@
 |---|---|
 | input | 88,702 colour photographs, JPEG, a few hundred to 5,184 pixels wide; two per patient, left and right |
 | label | retinopathy grade 0-4, by one grader; noisy |
-| population | primary-care screening sites of EyePACS, California |
+| population | people with diabetes, screened at primary-care sites with the EyePACS platform, USA |
 | camera | many models; pupils dilated or not; exposure and focus vary |
 | splits | Kaggle train 35,126 (25,810/2,443/5,292/873/708 by grade); Public 10,906 (8,130/720/1,579/237/240) is \
 validation; Private 42,670 (31,403/3,042/6,282/977/966) is test |

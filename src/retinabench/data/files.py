@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -60,15 +59,6 @@ def source_sha256(table: pa.Table) -> str:
     for image_id, sha256 in zip(table["image_id"].to_pylist(), table["sha256"].to_pylist(), strict=True):
         digest.update(f"{image_id}\0{sha256}\n".encode())
     return digest.hexdigest()
-
-
-def stamp(source: str, root: Path | None) -> str:
-    """Return size and time of change of a file below `root`, '' where the source is none (drawn, in an archive)."""
-    try:
-        found = ((root or Path()) / source).stat()
-    except (OSError, ValueError):
-        return ""
-    return f"{found.st_size}-{found.st_mtime_ns}"
 
 
 def table_of(rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> pa.Table:

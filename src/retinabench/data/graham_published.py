@@ -44,6 +44,11 @@ def scale_radius(image: Picture, radius: int = RADIUS) -> Picture:
             f"shows a disc of {2 * found:.0f} pixels in {max(image.shape)}: too small for the released code",
             cure="Leave --published out, or replace or remove it.",
         )
+    if round(min(image.shape[:2]) * radius / found) < 1:
+        raise InputError(
+            f"is {image.shape[1]} x {image.shape[0]} pixels: nothing of it is left at the radius of the released code",
+            cure="Leave --published out, or replace or remove it.",
+        )
     return resize_linear(image, radius / found)
 
 

@@ -2,14 +2,15 @@
 
 | | |
 |---|---|
-| input | 516 colour photographs, 4288 x 2848 JPEG, Kowa VX-10 alpha, 50 degrees around the macula |
+| input | 516 colour photographs, 4288 x 2848 JPEG, 50 degrees around the macula |
 | label | retinopathy grade 0-4 on the international scale (macular oedema risk is not used here) |
-| population | one eye clinic, one camera |
+| population | one eye clinic in Nanded, India |
+| camera | Kowa VX-10 alpha |
 | splits | train 413 (134/20/136/74/49 by grade), test 103 (34/5/32/19/13) |
 | patients | not published; photographs with equal bytes (six pairs) share one patient id here |
 | known traps | three of the six pairs carry different grades; one pair crosses the official split |
 | licence | CC BY 4.0 |
-| source | Porwal et al. 2018, "Indian Diabetic Retinopathy Image Dataset", doi 10.21227/H25W98 |
+| citation | Porwal et al. 2018, "Indian Diabetic Retinopathy Image Dataset", doi 10.21227/H25W98 |
 | how to get it | `STEPS` below |
 
 Two layouts are read: the official archive (`1. Original Images/a. Training Set/IDRiD_001.jpg …`,
@@ -55,13 +56,14 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
     name, of_split, grade, path = zip(*(_compact(files) if compact else _official(files)), strict=True)
     found = pair(make_records(name, grade, source=path, split=of_split), files, survey)
     published = _published_sums(files) if compact else {}
-    # Photographs with equal bytes show one patient: nobody photographs two people alike.
-    sums = [
-        published.get(image) or _sha256(files, file)
+    # Photographs with equal bytes show one patient: nobody photographs two people alike. Named after the first of them,
+    # a patient keeps the name when a damaged file is replaced.
+    first: dict[str, str] = {}
+    patients = [
+        first.setdefault(published.get(image) or _sha256(files, file) or image, image)
         for image, file in zip(found.image_id.tolist(), found.source.tolist(), strict=True)
     ]
-    found = replace(found, patient_id=np.array([f"bytes-{one[:16]}" for one in sums]))
-    return placed(found, split)
+    return placed(replace(found, patient_id=np.array(patients)), split)
 
 
 def _compact(files: Files) -> Iterator[Row]:
@@ -102,4 +104,8 @@ def _official(files: Files) -> Iterator[Row]:
 
 
 def _sha256(files: Files, name: str) -> str:
-    return hashlib.sha256(files.read(name)).hexdigest()
+    """Return the sum of a photograph's bytes, '' where they cannot be read: `prepare` will say which and why."""
+    try:
+        return hashlib.sha256(files.read(name)).hexdigest()
+    except InputError:
+        return ""

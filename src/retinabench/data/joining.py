@@ -63,6 +63,6 @@ def _as_shifted(second: Prepared, first: Records) -> Records:
 
 
 def _recipe(folder: Path) -> dict[str, Any]:
-    """Return the settings that decide the pixels."""
-    file = folder / "prepare.json"
-    return json.loads(file.read_text()) if file.is_file() else {}
+    """Return the settings that decide the pixels; of folders made by hand none are known."""
+    settings: dict[str, Any] = json.loads((folder / "dataset.json").read_text()).get("settings", {})
+    return settings

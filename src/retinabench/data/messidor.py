@@ -5,7 +5,7 @@
 | input | 1,748 colour photographs of 874 examinations, macula-centred, 45 degrees, PNG and JPG, 1,440 to 2,304 pixels wide |
 | label | retinopathy grade 0-4, adjudicated by three retina specialists (`messidor_data.csv`) |
 | population | people with diabetes at the hospitals of the Messidor programme and Brest, France |
-| camera | Topcon TRC NW6, pupils mostly not dilated |
+| camera | Topcon TRC NW6 |
 | splits | none published: all are test |
 | patients | two eyes per examination, paired in `messidor-2.csv`; without that file every image is its own patient |
 | known traps | a handful are ungradable, with an empty grade: left out and counted; the lists say .jpg where files are .JPG |

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from retinabench.data.archives import stamp
 from retinabench.data.download import Remote
 from retinabench.data.images import Recipe, picture
 from retinabench.data.records import Records, join
@@ -82,13 +83,24 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
 
 def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
     """Return one picture (size, size, 3), by `<file>:<split>:<number>`."""
-    name, short, number = source.split(":")
-    base = root or Path()
-    pixels = _array(base if base.is_file() else base / name, f"{short}_images")[int(number)]
+    file, short, number = _place(source, root)
+    pixels = _array(file, f"{short}_images")[int(number)]
     # As a lossless file it goes the way of all photographs, so that every recipe holds for it.
     sink = io.BytesIO()
     Image.fromarray(pixels).save(sink, "PNG", compress_level=0)
     return picture(sink.getvalue(), recipe, source)
+
+
+def stamp_of(source: str, root: Path | None) -> str:
+    """Return the stamp of the file that holds the picture `source`."""
+    return stamp(_place(source, root)[0])
+
+
+def _place(source: str, root: Path | None) -> tuple[Path, str, str]:
+    """Return file, split and number."""
+    name, short, number = source.rsplit(":", 2)
+    base = root or Path()
+    return base if base.is_file() else base / name, short, number
 
 
 def _file(source: Path) -> Path:
@@ -131,9 +143,15 @@ def _part(file: Path, short: str, split: str) -> Records:
     )
 
 
-@lru_cache(maxsize=6)
 def _array(file: Path, key: str) -> NDArray[np.uint8]:
-    """Return one array of the file; a worker reads it once."""
+    """Return one array of the file; a worker reads it once, and again when the file has changed."""
+    return _array_at(file, key, stamp(file))
+
+
+@lru_cache(maxsize=6)
+def _array_at(file: Path, key: str, _stamp: str) -> NDArray[np.uint8]:
+    if file.is_file() and not zipfile.is_zipfile(file):  # NumPy would advise to load it as a pickle
+        raise InputError("is no .npz archive", file=file, cure="Download it again.")
     try:
         with np.load(file, allow_pickle=False) as arrays:
             found: NDArray[np.uint8] = arrays[key]
@@ -142,5 +160,13 @@ def _array(file: Path, key: str) -> NDArray[np.uint8]:
         raise InputError("does not exist", file=file) from None
     except KeyError:
         raise InputError(f"holds no array '{key}'", file=file, cure=STEPS) from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, AttributeError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        ValueError,
+        AttributeError,
+        MemoryError,
+    ) as error:
         raise InputError(f"is no sound .npz ({error})", file=file, cure="Download it again.") from None

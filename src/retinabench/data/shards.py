@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from retinabench.data import find_dataset
-from retinabench.data.files import SCHEMA, bad_rows, stamp, table_of, to_parquet
+from retinabench.data.files import SCHEMA, bad_rows, table_of, to_parquet
 from retinabench.data.images import Original, Recipe, originals
 from retinabench.data.records import Records, write_shard
 from retinabench.errors import InputError
@@ -58,6 +58,7 @@ def is_made(shard: Shard) -> bool:
     """Tell whether a shard is whole, has no bad file (those are tried again), and its files are still the same."""
     if (table := read_files(shard)) is None or not shard.pictures.is_file():
         return False
+    stamp = find_dataset(shard.dataset).stamp
     stamps = [stamp(source, shard.root) for source in shard.sources]
     return len(bad_rows(table)) == 0 and table["stamp"].to_pylist() == stamps
 
@@ -75,13 +76,13 @@ def make_shard(shard: Shard) -> int:
     another_command_finished = (shard.pictures.parent / "dataset.json").is_file()
     if not another_command_finished and not is_made(shard):
         pictures, rows = [], []
-        read = find_dataset(shard.dataset).read
+        dataset = find_dataset(shard.dataset)
         for image_id, source in zip(shard.image_ids, shard.sources, strict=True):
-            row = {"image_id": image_id, "source": source, "stamp": stamp(source, shard.root)}
+            row = {"image_id": image_id, "source": source, "stamp": dataset.stamp(source, shard.root)}
             row |= {"status": "ok", "reason": ""}
             with originals() as found:
                 try:
-                    pictures.append(read(source, shard.root, shard.recipe))
+                    pictures.append(dataset.read(source, shard.root, shard.recipe))
                 except (InputError, OSError) as error:
                     row |= {"status": "bad", "reason": _reason(error)}
             rows.append(row | vars(found[-1] if found else Original("", 0, 0, 0)))

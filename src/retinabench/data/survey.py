@@ -6,6 +6,7 @@ preparation unless bad files are skipped; a file without a label is left out; bo
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import posixpath
@@ -54,10 +55,13 @@ class Survey:
 
     def check(self, out: Path, on_bad: str) -> None:
         """Raise `InputError` where a label has no file, unless `on_bad` is 'skip'; the list lies beside `out` then."""
+        out = out.resolve()
+        beside = out.with_name(f"{out.name}.left_out.csv")
         if self.no_file and on_bad != "skip":
-            beside = out.with_name(f"{out.name}.left_out.csv")
             self.write(beside)
             raise missing_files(self.no_file, f"All are listed in {beside}.")
+        with contextlib.suppress(OSError):  # of an earlier, incomplete download
+            beside.unlink()
 
     def write(self, file: Path) -> None:
         """Write all that is left out as CSV, name and reason; nothing where there is nothing."""

@@ -41,6 +41,7 @@ def page(found: Inspection, shown: Sequence[Shown]) -> str:
         }
         for one in shown
     ]
+    of_class = f"sheet-{found.classes.noun}-"
     return template.render(
         style=Markup((templates / "style.css").read_text("utf-8")),
         title=f"Data set {found.data.name}",
@@ -48,8 +49,9 @@ def page(found: Inspection, shown: Sequence[Shown]) -> str:
         findings=list(findings(found)),
         facts=_facts(found.data.name),
         tables=tables(found),
-        problems=[group for group in groups if "grade" not in group["file"]],
-        grades=[group for group in groups if "grade" in group["file"]],
+        problems=[group for group in groups if not str(group["file"]).startswith(of_class)],
+        classes=[group for group in groups if str(group["file"]).startswith(of_class)],
+        noun=found.classes.noun,
         version=__version__,
     )
 
@@ -76,9 +78,13 @@ def _facts(name: str) -> list[tuple[str, str]]:
     """Return the data card that the data set's module carries as its docstring, row by row; nothing for others."""
     if name not in DATASETS:
         return []
+    steps = DATASETS[name].steps
     text = inspect.getdoc(sys.modules[DATASETS[name].records.__module__]) or ""
     rows = re.findall(r"^\|([^|\n]+)\|([^|\n]+)\|$", text, re.MULTILINE)
-    pairs = [(term.strip(), content.strip().replace("`", "")) for term, content in rows]
+    pairs = [
+        (term.strip(), content.strip().replace("`STEPS` below", steps).replace("`", ""))
+        for term, content in rows
+    ]
     return [(term, content) for term, content in pairs if term and not set(term) <= set("-: ")]
 
 

@@ -12,10 +12,10 @@ from retinabench.report.marking import plain
 MOST_ROWS = 20
 CAMERAS_NOTE = (
     "The size of the photograph tells cameras and centres apart. Where a size has a referable share of its own, "
-    "a model can grade by the camera."
+    "a model can judge by the camera."
 )
 COPIES_NOTE = (
-    "Across splits first, then by conflicting grades. Equal bytes: the original files are equal. Equal pixels: the "
+    "Across splits first, then by conflict. Equal bytes: the original files are equal. Equal pixels: the "
     "prepared pictures are. Nearly equal: their fine detail correlates; a copy saved anew, or the same eye "
     "photographed again."
 )
@@ -53,12 +53,13 @@ def tables(found: Inspection) -> Iterator[Table]:
 
 
 def _splits(found: Inspection) -> Table:
-    columns = ("Split", "Images", "Patients", *(f"Grade {grade}" for grade in range(5)), "Referable")
+    counted = (f"{found.classes.noun.capitalize()} {k}" for k in range(len(found.classes.names)))
+    columns = ("Split", "Images", "Patients", *counted, "Referable")
     return Table(
         "Splits",
         columns,
         [
-            (row.split, *map(_count, (row.images, row.patients, *row.grades)), _percent(row.referable))
+            (row.split, *map(_count, (row.images, row.patients, *row.classes)), _percent(row.referable))
             for row in found.splits
         ],
     )
@@ -83,11 +84,11 @@ def _cameras(found: Inspection) -> Table:
 def _copies(found: Inspection) -> Table:
     return Table(
         "Copies",
-        ("Images", "Splits", "Kind", "Grades", "Correlation"),
+        ("Images", "Splits", "Kind", f"{found.classes.noun.capitalize()}s", "Correlation"),
         [
             (
                 _first(_ids(found, group)), " / ".join(dict.fromkeys(group.splits)), group.kind,
-                _first([str(grade) for grade in group.grades], " / "), f"{group.correlation:.3f}",
+                _first([str(one) for one in group.classes], " / "), f"{group.correlation:.3f}",
             )
             for group in found.groups
         ],

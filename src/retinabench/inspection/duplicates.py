@@ -30,7 +30,7 @@ class Group:
     kind: str
     correlation: float
     splits: tuple[str, ...]
-    grades: tuple[int, ...]
+    classes: tuple[int, ...]
 
     @property
     def crosses(self) -> bool:
@@ -39,8 +39,8 @@ class Group:
 
     @property
     def conflicts(self) -> bool:
-        """Whether copies carry different grades: one of them is wrong."""
-        return len(set(self.grades)) > 1
+        """Whether copies carry different grades, or labels: one of them is wrong."""
+        return len(set(self.classes)) > 1
 
 
 def equal_pairs(key: NDArray[np.generic]) -> Pairs:
@@ -66,11 +66,15 @@ def similar_pairs(signatures: Floats, least: float = SIMILAR) -> Pairs:
 
 
 def duplicate_groups(
-    data: Prepared, split: NDArray[np.str_], digests: NDArray[np.str_] | None, pixels: Pixels | None
+    data: Prepared,
+    split: NDArray[np.str_],
+    classes: NDArray[np.int8],
+    digests: NDArray[np.str_] | None,
+    pixels: Pixels | None,
 ) -> list[Group]:
     """Return the groups of copies, those across splits first, then those in conflict, then by their first row.
 
-    split: (N,) the name of each row's split. digests: (N,) SHA-256 of the original files, where known. pixels: what
+    split: (N,) the name of each row's split. classes: (N,) its grade, or its label. digests: (N,) SHA-256 of the original files, where known. pixels: what
     was seen of the pictures; without it only equal files are found.
     """
     edges = list(_edges(data, digests, pixels))
@@ -82,7 +86,7 @@ def duplicate_groups(
     label = connected_components(graph, directed=False)[1]
     # Only the rows of edges: a component of one row is no group.
     groups = [
-        _group(data, split, np.flatnonzero(label == one), kinds[mine], correlations[mine])
+        _group(split, classes, np.flatnonzero(label == one), kinds[mine], correlations[mine])
         for one in np.unique(label[first])
         for mine in [label[first] == one]
     ]
@@ -106,8 +110,8 @@ def _edges(
 
 
 def _group(
-    data: Prepared,
     split: NDArray[np.str_],
+    classes: NDArray[np.int8],
     rows: NDArray[np.intp],
     kinds: NDArray[np.str_],
     correlations: NDArray[np.float64],
@@ -120,5 +124,5 @@ def _group(
         kind=kind,
         correlation=1.0 if STRENGTH[kind] > 1 else float(correlations.min()),
         splits=tuple(str(name) for name in split[rows]),
-        grades=tuple(int(grade) for grade in data.records.grade[rows]),
+        classes=tuple(int(one) for one in classes[rows]),
     )

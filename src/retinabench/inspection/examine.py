@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from retinabench.data.records import Prepared
+from retinabench.inspection.classes import Classes, classes_of
 from retinabench.inspection.duplicates import Group, duplicate_groups
 from retinabench.inspection.files import Files, original_files
 from retinabench.inspection.outliers import LIMIT, Outlier, outliers
@@ -30,6 +31,7 @@ class Inspection:
 
     data: Prepared
     looked: bool
+    classes: Classes
     files: Files | None
     splits: list[SplitRow]
     cameras: list[CameraRow]
@@ -52,16 +54,17 @@ def examine(data: Prepared, *, pictures: bool, progress: Progress = QUIET) -> In
 
     Raises `InputError` where its table of files is damaged.
     """
-    files = original_files(data)
+    files, classes = original_files(data), classes_of(data)
     pixels = look(data, progress) if pictures else None
     digests = files.sha256 if files is not None else None
     return Inspection(
         data=data,
         looked=pictures,
+        classes=classes,
         files=files,
-        splits=list(split_rows(data.records)),
+        splits=list(split_rows(data.records, classes)),
         cameras=list(camera_rows(data.records, files)),
-        groups=duplicate_groups(data, split_names(data.records), digests, pixels),
+        groups=duplicate_groups(data, split_names(data.records), classes.of_row, digests, pixels),
         outliers=outliers(data.records, files, pixels),
         leaks=list(leaks(data.records)),
     )
@@ -103,8 +106,9 @@ def _copies(found: Inspection) -> Iterator[Finding]:
         text = f"{counted(crossing, 'group')} with copies in different splits: what is tested there was seen before."
         yield Finding("Copies across splits.", text, "bad")
     if conflicting := sum(group.conflicts for group in groups):
-        text = f"{counted(conflicting, 'group')} whose copies carry different grades: at least one of them is wrong."
-        yield Finding("Conflicting grades.", text, "bad")
+        several = f"{found.classes.noun}s"
+        text = f"{counted(conflicting, 'group')} whose copies carry different {several}: at least one of them is wrong."
+        yield Finding(f"Conflicting {several}.", text, "bad")
 
 
 def _patients(found: Inspection) -> Iterator[Finding]:

@@ -48,8 +48,9 @@ def _inspection(found: Inspection) -> Iterator[str]:
     data = found.data
     yield f"data set {data.name}, {len(data.records):,} images of {data.size} px, fingerprint {data.fingerprint[:12]}"
     for row in found.splits:
-        grades = "/".join(str(n) for n in row.grades)
-        yield f"  {row.split}: {row.images:,} images, {row.patients:,} patients, grades 0-4: {grades}"
+        counts = "/".join(str(n) for n in row.classes)
+        classes = f"{found.classes.noun}s 0-{len(row.classes) - 1}: {counts}"
+        yield f"  {row.split}: {row.images:,} images, {row.patients:,} patients, {classes}"
     for finding in findings(found):
         yield f"{finding.lead} {finding.text}"
 

@@ -6,18 +6,18 @@ import base64
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import matplotlib
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from retinabench.data.records import Records
 from retinabench.seeds import numpy_generator
 
 COLUMNS, ROWS = 6, 4
 SIDE, LINE, GAP = 160, 15, 10
 PAPER, INK, MUTED, BAD = "#fffffe", "#1d1d1b", "#6a6a66", "#c8452d"
-GRADES = ("no retinopathy", "mild", "moderate", "severe", "proliferative")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +30,10 @@ class Cell:
     bad: bool = False
 
 
-def chosen_of_grade(records: Records, grade: int, seed: int) -> NDArray[np.intp]:
-    """Return up to 24 rows of a grade, drawn at random, in the order of the records."""
-    rows = np.flatnonzero(records.grade == grade)
-    draw = numpy_generator(seed, "inspect", grade)
+def chosen_of_class(of_row: NDArray[np.int8], number: int, seed: int) -> NDArray[np.intp]:
+    """Return up to 24 rows of a class, `of_row` (N,), drawn at random, in the order of the records."""
+    rows = np.flatnonzero(of_row == number)
+    draw = numpy_generator(seed, "inspect", number)
     return np.sort(draw.permutation(rows)[: COLUMNS * ROWS])
 
 
@@ -43,8 +43,8 @@ def sheet(title: str, cells: Sequence[Cell]) -> bytes:
     height = SIDE + 2 * LINE + GAP
     page = Image.new("RGB", (COLUMNS * (SIDE + GAP) + GAP, 40 + rows * height), PAPER)
     draw = ImageDraw.Draw(page)
-    draw.text((GAP, 11), title, INK, ImageFont.load_default(17))
-    font = ImageFont.load_default(11.5)
+    draw.text((GAP, 10), title, INK, _font(16))
+    font = _font(10)
     for k, cell in enumerate(cells):
         x, y = GAP + k % COLUMNS * (SIDE + GAP), 40 + k // COLUMNS * height
         page.paste(thumbnail(cell.picture, SIDE).resize((SIDE, SIDE), Image.Resampling.BILINEAR), (x, y))
@@ -69,7 +69,12 @@ def data_uri(picture: NDArray[np.uint8]) -> str:
         return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
-def _fitting(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> str:
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    """Pillow's own font has neither a minus sign nor letters with accents; this one also knows Greek and Cyrillic."""
+    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
+
+
+def _fitting(text: str, font: ImageFont.FreeTypeFont) -> str:
     """Cut `text` in its middle until it fits below a picture: ids often differ at their ends."""
     if font.getlength(text) <= SIDE:
         return text

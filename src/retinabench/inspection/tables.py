@@ -10,22 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.data.records import SPLITS, Records
+from retinabench.inspection.classes import Classes
 from retinabench.inspection.files import Files
 
 
 @dataclass(frozen=True)
 class SplitRow:
-    """One split: how many images, patients and images per grade 0 … 4."""
+    """One split: how many images, patients, images per class (grade or label), and which share is referable."""
 
     split: str
     images: int
     patients: int
-    grades: tuple[int, ...]
-
-    @property
-    def referable(self) -> float:
-        """Share of images of grade 2 or above."""
-        return sum(self.grades[2:]) / self.images
+    classes: tuple[int, ...]
+    referable: float
 
 
 @dataclass(frozen=True)
@@ -64,13 +61,14 @@ def in_order(names: NDArray[np.str_]) -> list[str]:
     return [name for prefix in ("", "shifted ") for split in SPLITS if (name := prefix + split) in present]
 
 
-def split_rows(records: Records) -> Iterator[SplitRow]:
+def split_rows(records: Records, classes: Classes) -> Iterator[SplitRow]:
     """Yield the counts of every split."""
     names = split_names(records)
     for name in in_order(names):
         mine = names == name
-        grades = tuple(int(n) for n in np.bincount(records.grade[mine], minlength=5))
-        yield SplitRow(name, int(mine.sum()), len(np.unique(records.patient_id[mine])), grades)
+        counts = np.bincount(classes.of_row[mine], minlength=len(classes.names)).tolist()
+        patients = len(np.unique(records.patient_id[mine]))
+        yield SplitRow(name, int(mine.sum()), patients, tuple(counts), float(records.label[mine].mean()))
 
 
 def camera_rows(records: Records, files: Files | None) -> Iterator[CameraRow]:

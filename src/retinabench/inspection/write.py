@@ -12,7 +12,7 @@ from retinabench.inspection.card import Shown, markdown, page
 from retinabench.inspection.duplicates import Group
 from retinabench.inspection.examine import Inspection, counted
 from retinabench.inspection.outliers import Outlier
-from retinabench.inspection.sheets import COLUMNS, GRADES, ROWS, Cell, chosen_of_grade, sheet
+from retinabench.inspection.sheets import COLUMNS, ROWS, Cell, chosen_of_class, sheet
 from retinabench.inspection.tables import split_names
 from retinabench.progress import QUIET, Progress
 from retinabench.report.marking import plain
@@ -40,7 +40,7 @@ def write_inspection(found: Inspection, out: Path, *, seed: int = 0, progress: P
 
 def to_dict(found: Inspection) -> dict[str, Any]:
     """Return the whole inspection as JSON can hold it: every group, outlier and leak, with ids in place of rows."""
-    records, files = found.data.records, found.files
+    records, files, noun = found.data.records, found.files, found.classes.noun
     return {
         "schema": SCHEMA,
         "version": __version__,
@@ -49,17 +49,26 @@ def to_dict(found: Inspection) -> dict[str, Any]:
         "fingerprint": found.data.fingerprint,
         "looked_at_pictures": found.looked,
         "looked_at_files": files is not None,
-        "splits": [asdict(row) | {"referable": row.referable} for row in found.splits],
+        "splits": [
+            {
+                "split": row.split,
+                "images": row.images,
+                "patients": row.patients,
+                f"{noun}s": list(row.classes),
+                "referable": row.referable,
+            }
+            for row in found.splits
+        ],
         "cameras": [asdict(row) for row in found.cameras],
         "duplicates": [
             {
                 "kind": group.kind,
                 "correlation": group.correlation,
                 "across_splits": group.crosses,
-                "conflicting_grades": group.conflicts,
+                f"conflicting_{noun}s": group.conflicts,
                 "images": [
-                    {"image_id": str(records.image_id[row]), "split": split, "grade": grade}
-                    for row, split, grade in zip(group.rows, group.splits, group.grades, strict=True)
+                    {"image_id": str(records.image_id[row]), "split": split, noun: one}
+                    for row, split, one in zip(group.rows, group.splits, group.classes, strict=True)
                 ],
             }
             for group in found.groups
@@ -74,7 +83,7 @@ def to_dict(found: Inspection) -> dict[str, Any]:
 
 
 def _shown(found: Inspection, seed: int) -> Iterator[Shown]:
-    """Yield what is shown: copies side by side, outliers, and pictures of every grade."""
+    """Yield what is shown: copies side by side, outliers, and pictures of every grade, or label."""
     if found.groups:
         groups = found.groups[: MOST_SHOWN // 2]
         cells = [cell for group in groups for cell in _pair(found, group)]
@@ -89,12 +98,13 @@ def _shown(found: Inspection, seed: int) -> Iterator[Shown]:
         title = _title("Unlike the others of their domain", len(rows), len(worst), "picture")
         yield Shown("sheet-outliers.png", title, _cells(found, rows, said))
     names = split_names(found.data.records)
-    for grade, name in enumerate(GRADES):
-        chosen = chosen_of_grade(found.data.records, grade, seed).tolist()
+    noun, of_row = found.classes.noun, found.classes.of_row
+    for number, name in enumerate(found.classes.names):
+        chosen = chosen_of_class(of_row, number, seed).tolist()
         if chosen:
-            total = int((found.data.records.grade == grade).sum())
-            title = _title(f"Grade {grade}, {name}", len(chosen), total, "picture")
-            yield Shown(f"sheet-grade-{grade}.png", title, _cells(found, chosen, names[chosen].tolist()))
+            total = int((of_row == number).sum())
+            title = _title(f"{noun.capitalize()} {number}, {name}", len(chosen), total, "picture")
+            yield Shown(f"sheet-{noun}-{number}.png", title, _cells(found, chosen, names[chosen].tolist()))
 
 
 def _cells(found: Inspection, rows: list[int], said: list[str]) -> list[Cell]:
@@ -103,13 +113,13 @@ def _cells(found: Inspection, rows: list[int], said: list[str]) -> list[Cell]:
 
 
 def _pair(found: Inspection, group: Group) -> Iterator[Cell]:
-    """Yield the first picture of a group and the first other that differs from it in grade or split, or else the second."""
-    facts = list(zip(group.splits, group.grades, strict=True))
+    """Yield the first picture of a group and the first other that differs from it in class or split, or else the second."""
+    facts = list(zip(group.splits, group.classes, strict=True))
     second = next((k for k in range(1, len(facts)) if facts[k] != facts[0]), 1)
     bad = group.crosses or group.conflicts
     for k in (0, second):
         row = group.rows[k]
-        text = f"grade {group.grades[k]}, {group.splits[k]}, {group.kind}"
+        text = f"{found.classes.noun} {group.classes[k]}, {group.splits[k]}, {group.kind}"
         more = f" (+{len(facts) - 2})" if len(facts) > 2 else ""
         yield Cell(found.data.images([row])[0], str(found.data.records.image_id[row]), text + more, bad)
 
