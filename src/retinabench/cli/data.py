@@ -84,7 +84,8 @@ def prepare(
     left_out = data.files.num_rows - len(data.records)
     print(
         f"{len(data.records):,} images at {size} px in {out}"
-        + (f"; {left_out:,} bad files left out, see bad.csv" if left_out else "")
+        + (f"; {left_out:,} bad file{'s' * (left_out > 1)} left out, see bad.csv" if left_out else "")
+        + ("; labels or files without a partner: left_out.csv" if (out / "left_out.csv").is_file() else "")
     )
 
 
