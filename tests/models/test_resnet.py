@@ -103,3 +103,12 @@ def test_the_small_stem_keeps_resolution():
     net.layer1.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
     net(torch.zeros(2, 3, 64, 64))
     assert seen[0][2:] == (32, 32)
+
+
+def test_dropout_rounds_its_rate_and_never_drops_everything():
+    assert Dropout(0.1).rate == pytest.approx(0.1, abs=2**-17)
+    nearly_all = Dropout(1 - 1e-9)
+    use_generator(nearly_all, torch.Generator().manual_seed(0))
+    out = nearly_all(torch.ones(7, 5, 3, 3))
+    assert nearly_all.rate < 1
+    assert torch.isfinite(out).all()

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from retinabench.models.stochastic.drawing import Draw, Drawing, uniform
+from retinabench.models.stochastic.drawing import Draw, Drawing, sixteen_bits
+
+STEPS = 2**16  # of the rate
 
 
 class Dropout(Drawing):
     """Element-wise dropout that is always on: keep with probability 1 - rate, scale by 1 / (1 - rate).
 
-    Gal & Ghahramani 2016: at prediction the noise stays, and every pass is one posterior sample.
+    Gal & Ghahramani 2016: at prediction the noise stays, and every pass is one posterior sample. The rate is rounded to
+    a multiple of 2^-16, for drop and scale alike, so that the mean is kept: a mask of sixteen bits costs half of one of
+    floats.
     """
 
     def __init__(self, rate: float) -> None:
         super().__init__()
-        self.rate = rate
+        self.steps = min(round(rate * STEPS), STEPS - 1)
+
+    @property
+    def rate(self) -> float:
+        """The probability to drop."""
+        return self.steps / STEPS
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape in, the same out."""
-        return self.each_draw(x, self._drop) if self.rate else x
+        return self.each_draw(x, self._drop) if self.steps else x
 
     def _drop(self, x: Tensor, draw: Draw) -> Tensor:
-        keep = uniform(x.shape, draw.generator).ge_(self.rate).mul_(1 / (1 - self.rate))
+        bits = sixteen_bits(x.shape, draw.generator).float()
+        keep = bits.ge_(self.steps - STEPS // 2).mul_(1 / (1 - self.rate))
         return x * keep.to(x.dtype)
 
 
