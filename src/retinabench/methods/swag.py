@@ -192,9 +192,13 @@ def collecting(moments: Moments, model: nn.Module, batches: Batches, run: Run, f
         max(1, batches.steps // as_config(run, Config).per_epoch),
     )
 
+    collected = first
+
     def collect_and_evaluate(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
-        if step > first and (step - first) % every == 0:
+        nonlocal collected
+        if step > collected and (step - first) % every == 0:  # once, of however many parts the step has
             moments.collect(flat_weights(model))
+            collected = step
         return objective(images, labels, step)
 
     return collect_and_evaluate
