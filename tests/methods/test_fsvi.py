@@ -203,7 +203,7 @@ def test_a_batch_in_parts_has_the_kl_of_the_whole(batches, weight):
     for parts in (1, 4):
         posterior.model.zero_grad()
         seen = list(_backward(kl_alone, images, labels, 0, parts))
-        totals.append(sum(float(terms["function_kl"]) * part for terms, part in seen) / 16)
+        totals.append(sum(terms["function_kl"].item() * part for terms, part in seen) / 16)
         gradients.append(
             torch.cat([p.grad.flatten() for p in posterior.model.parameters() if p.grad is not None])
         )
