@@ -15,10 +15,14 @@ from torch import Tensor, nn
 
 
 class Draw(NamedTuple):
-    """One posterior sample: where its noise comes from, and its number, which picks its mixture component."""
+    """One posterior sample: where its noise comes from, and its number, which picks its mixture component.
+
+    kept: the weights that layers drew for it in evaluation, where later passes of the sample are to use them again.
+    """
 
     generator: torch.Generator
     number: int = 0
+    kept: dict[nn.Module, Tensor] | None = None
 
 
 class Drawing(nn.Module):
@@ -39,6 +43,14 @@ class Drawing(nn.Module):
             return compute(x, self.draws[0])
         parts = x.chunk(len(self.draws))
         return torch.cat([compute(rows, draw) for rows, draw in zip(parts, self.draws, strict=True)])
+
+    def once(self, draw: Draw, weight: Callable[[], Tensor]) -> Tensor:
+        """Return `weight()`, drawn once for a sample that keeps its weights, but for gradients, which go through it."""
+        if draw.kept is None or torch.is_grad_enabled():
+            return weight()
+        if self not in draw.kept:
+            draw.kept[self] = weight()
+        return draw.kept[self]
 
 
 def _nothing(module: nn.Module, inputs: object) -> None:
