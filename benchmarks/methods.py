@@ -29,6 +29,7 @@ from retinabench.data.prepare import prepare
 from retinabench.data.tasks import load_task
 from retinabench.methods import METHODS
 from retinabench.methods.journal import Journal
+from retinabench.methods.swag import SwagPosterior
 from retinabench.models import build_model
 from retinabench.run import PREDICT_BATCH, make_batches
 
@@ -68,6 +69,10 @@ def step_time(run: Run) -> float:
 def predictor(run: Run) -> Callable[[], float]:
     """Return a clock of one prediction of `PREDICTED` batches with the untrained posterior."""
     posterior = METHODS[run.method.name].build(build_model(run.model, run.seed), run)
+    if isinstance(posterior, SwagPosterior):
+        posterior.deviations = torch.zeros(
+            run.method.rank, len(posterior.variance)
+        )  # as many as after a training
     images = torch.rand(PREDICT_BATCH, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     images = images.contiguous(memory_format=torch.channels_last)
     seeds = count()
