@@ -6,7 +6,6 @@ generator of its own, so that its noise is the same whether samples share a pass
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -72,17 +71,6 @@ def use_generator(model: nn.Module, generator: torch.Generator) -> None:
 def standard_normal(shape: torch.Size, generator: torch.Generator) -> Tensor:
     """Draw N(0, 1) on the generator's device; four axes are drawn and laid out channels-last, as our networks are."""
     return channels_last(torch.randn, shape, generator)
-
-
-def sixteen_bits(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """Draw whole numbers of U{-2^15 … 2^15 - 1}, laid out as `standard_normal`: four from every word of 64 random bits."""
-
-    def source(shape: tuple[int, ...], *, generator: torch.Generator, device: torch.device) -> Tensor:
-        count = math.prod(shape)
-        words = torch.empty(-(-count // 4), dtype=torch.int64, device=device)
-        return words.random_(-(2**63), None, generator=generator).view(torch.int16)[:count].view(shape)
-
-    return channels_last(source, shape, generator)
 
 
 def random_signs(shape: torch.Size, generator: torch.Generator) -> Tensor:
