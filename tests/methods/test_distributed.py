@@ -170,7 +170,7 @@ def test_two_processes_train_batch_norm_and_noise_and_continue_to_the_same_bits(
 @pytest.mark.slow
 def test_a_broken_loss_ends_every_process(prepared, tmp_path):
     codes, said = train(2, prepared, tmp_path, [*LENET, "optimizer.lr=1e12", "optimizer.warmup=0"])
-    assert codes == [1, 1]
+    assert all(codes)  # 1, unless gloo aborts the one whose partner left first
     assert all("'cross_entropy' is not finite at step" in line for line in said)
 
 
@@ -180,7 +180,7 @@ def test_weights_that_drift_apart_are_refused(prepared, tmp_path):
     method = tmp_path / "drifting.py"
     method.write_text(DRIFTING)
     codes, said = train(2, prepared, tmp_path / "runs", LENET, program=[str(method)])
-    assert codes == [1, 1]
+    assert all(codes)  # 1, unless gloo aborts the one whose partner left first
     assert all("no longer hold the same weights" in line for line in said)
 
 

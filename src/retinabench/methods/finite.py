@@ -68,7 +68,7 @@ class FiniteWatch:
             cure += (
                 " bfloat16 holds 8 significant bits: optimizer.precision=float32 tells whether it is that."
             )
+        what = f"term {names} is" if len(terms) == 1 else f"terms {names} are"
         return (
-            f"the loss term {names} is not finite at step {step + 1} (epoch {epoch}), "
-            f"learning rate {rate:.3g}. {cure}"
+            f"the loss {what} not finite at step {step + 1} (epoch {epoch}), learning rate {rate:.3g}. {cure}"
         )
