@@ -5,18 +5,28 @@
 
 Pictures lie on the card, so that this measures the method and not the disk. Printed per method: images per second of
 training over all cards, peak memory, the share of the card's measured rate of large bfloat16 matrix products that MAP's
-own arithmetic (3 x its forward pass per image) would need at that speed, and images per second of prediction with S = 5.
+own arithmetic (3 x its forward pass per image) would need at that speed, and images per second of prediction with S = 5
+(weights drawn before: they serve all batches of a run).
+
+Layers that draw are not compiled: a compiler stops at every generator, and 54 layers take it minutes for nothing. What
+fails is named and left out: a method that does not compile in `--seconds` is measured as it is, one that needs more
+memory than the card has, or once more than `--seconds`, is skipped, and after `--budget-seconds` no further one begins. `--out` is
+written after every method. Several processes cannot give up one by one: there the first failure ends the run.
 `--device cpu --size 64 --width 8 --batch 4 --steps 2 --eager` runs the same lines without a card.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,9 +38,31 @@ from retinabench.methods import METHODS, distributed
 from retinabench.methods.base import precision
 from retinabench.methods.journal import Journal
 from retinabench.models import build_model
+from retinabench.models.stochastic.drawing import Drawing
 from retinabench.run import Engine
+from retinabench.store import write_json
 
 SAMPLES = 5
+
+
+class TimeIsUpError(Exception):
+    """A method took longer than it may."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `TimeIsUpError` in the middle of what takes longer, compilation included; 0 is no limit."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise TimeIsUpError(f"not done after {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Clock:
@@ -116,8 +148,8 @@ def forward_work(run: Run, size: int) -> int:
     return counter.get_total_flops()
 
 
-def measure(run: Run, options: SimpleNamespace, device: torch.device) -> tuple[float, float, float]:
-    """Images per second of training and of prediction on this process, and peak memory in GB."""
+def measure(run: Run, options: SimpleNamespace, device: torch.device, *, compiled: bool) -> dict[str, Any]:
+    """Images per second of training and of prediction on this process, and peak memory of the training in GB."""
     ranks = distributed.current().count
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(options.batch, 3, options.size, options.size, generator=generator).to(device)
@@ -125,20 +157,56 @@ def measure(run: Run, options: SimpleNamespace, device: torch.device) -> tuple[f
     labels = (torch.arange(options.batch, device=device) % 2).float()
     batches = OnDevice(images, labels, options.warm + options.steps, ranks)
     model = build_model(run.model, run.seed).to(device)
-    if not options.eager:
+    if compiled:
         model.compile()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     clock = Clock(device)
     posterior = METHODS[run.method.name].fit(model, batches, run, Journal(progress=clock))
     training = options.batch * options.steps / clock.seconds(options.warm, options.warm + options.steps)
-    memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else float("nan")
+    memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else None
     answers = Clock(device)
-    for _ in range(4):
+    for _ in range(5):  # the first one draws and compiles, the second one compiles for the drawn
         with precision(run, device):
             posterior.predict(images, SAMPLES, torch.Generator(device).manual_seed(0))
         answers.mark()
-    return training, 3 * options.batch / answers.seconds(0, 3), memory
+    predicting = 3 * options.batch / answers.seconds(1, 4)
+    return {"training": training, "predicting": predicting, "gigabytes": memory, "compiled": compiled}
+
+
+def attempt(run: Run, options: SimpleNamespace, device: torch.device) -> dict[str, Any]:
+    """Measure one method, as it is where it does not compile; return what was found, or the `error`.
+
+    With several processes every failure is raised: the others would wait for ever.
+    """
+    alone, error = distributed.current().count == 1, ""
+    for compiled in [False] if options.eager or draws(run) else [True, False]:
+        forget(device)
+        try:
+            with limited(options.seconds if alone else 0):
+                found = measure(run, options, device, compiled=compiled)
+            return found | ({"not_compiled": error} if error else {})
+        except Exception as failure:
+            if not alone:
+                raise
+            error = f"{type(failure).__name__}: {' '.join(str(failure).split())[:300]}"
+            if isinstance(failure, torch.OutOfMemoryError):
+                break
+    return {"error": error}
+
+
+def draws(run: Run) -> bool:
+    """Say whether the method's network holds layers that draw."""
+    posterior = METHODS[run.method.name].build(build_model(run.model, run.seed), run)
+    return any(isinstance(module, Drawing) for module in posterior.model.modules())
+
+
+def forget(device: torch.device) -> None:
+    """Give back the memory and the compiled code of the method before."""
+    torch.compiler.reset()
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -149,9 +217,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=64, help="pictures on each card")
     parser.add_argument("--warm", type=int, default=5, help="steps before the clock starts")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=150, help="for one method, once compiled, once not")
+    parser.add_argument("--budget-seconds", type=float, default=1500, help="after which no method begins")
+    parser.add_argument("--out", type=Path, default=Path("gpu_methods.json"))
     parser.add_argument("--eager", action="store_true", help="do not compile")
     parser.add_argument("--methods", nargs="+", default=[n for n, m in METHODS.items() if hasattr(m, "fit")])
     options = parser.parse_args(arguments)
+    began = time.monotonic()
     device = Engine(options.device).torch_device()
     ranks = distributed.join(device)
     torch.backends.cudnn.benchmark = True
@@ -163,18 +235,43 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return load_run(None, words, data="none")
 
     rate, work = matmul_rate(device), 3 * forward_work(run_of("map"), options.size)
-    if ranks.leads:
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-        print(f"{ranks.count} x {name}, torch {torch.__version__}, {'eager' if options.eager else 'compiled'}; "
-              f"matrix products {rate / 1e12:.3g} TFLOP/s, training {work / 1e9:.4g} GFLOP per image")  # fmt: skip
-        print(f"{'method':12s} {'images/s':>9s} {'GB':>6s} {'share':>6s} {'S = 5 images/s':>15s}")
+    card = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    report: dict[str, Any] = {
+        "card": card, "cards": ranks.count, "torch": torch.__version__, "matmul_flops": rate, "flop_per_image": work,
+        "batch": options.batch, "size": options.size, "width": options.width, "samples": SAMPLES, "methods": {},
+    }  # fmt: skip
+    say = print if ranks.leads else (lambda *line, **how: None)
+    say(f"{ranks.count} x {card}, torch {torch.__version__}, {'eager' if options.eager else 'compiled'}; "
+        f"matrix products {rate / 1e12:.3g} TFLOP/s, training {work / 1e9:.4g} GFLOP per image")  # fmt: skip
+    say(f"{'method':12s} {'images/s':>9s} {'GB':>6s} {'share':>6s} {'S = 5 images/s':>15s}", flush=True)
     for name in options.methods:
-        training, predicting, memory = measure(run_of(name), options, device)
-        speeds = torch.tensor([training, predicting], dtype=torch.float64, device=device)
-        training, predicting = distributed.total(speeds).tolist()
+        # The first process's clock decides for all.
+        late = torch.tensor(
+            float(ranks.leads and time.monotonic() - began > options.budget_seconds), device=device
+        )
+        if distributed.total(late) > 0:
+            found: dict[str, Any] = {"error": f"not begun: {options.budget_seconds:g} s were over"}
+        else:
+            found = attempt(run_of(name), options, device)
+        if "error" not in found:
+            pair = [found["training"], found["predicting"]]
+            pair = distributed.total(torch.tensor(pair, dtype=torch.float64, device=device)).tolist()
+            found["training"], found["predicting"] = pair
+            found["share"] = pair[0] * work / (rate * ranks.count)
+        report["methods"][name] = found
         if ranks.leads:
-            share = training * work / (rate * ranks.count)
-            print(f"{name:12s} {training:9.1f} {memory:6.1f} {share:6.1%} {predicting:15.1f}", flush=True)
+            write_json(options.out, report)
+        say(row(name, found), flush=True)
+
+
+def row(name: str, found: dict[str, Any]) -> str:
+    """One line of the table."""
+    if "error" in found:
+        return f"{name:12s} {found['error']}"
+    memory = float("nan") if found["gigabytes"] is None else found["gigabytes"]
+    note = "" if found["compiled"] else "  not compiled"
+    note += f": {found['not_compiled']}" if "not_compiled" in found else ""
+    return f"{name:12s} {found['training']:9.1f} {memory:6.1f} {found['share']:6.1%} {found['predicting']:15.1f}{note}"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 `python benchmarks/methods.py [--width 32] [--rounds 5] [--steps 8]`. Every round times MAP and then the method; the ratio of a
 round is that of the two medians, and the figure is the median over rounds. The steps are those of the real training
-loop, loading included. Needs an idle machine: it prints the load.
+loop, loading included. A prediction is one of several batches of the size that runs predict; weights that serve all of
+them are drawn anew for each prediction. Needs an idle machine: it prints the load.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import torch
@@ -28,11 +29,13 @@ from retinabench.data.prepare import prepare
 from retinabench.data.tasks import load_task
 from retinabench.methods import METHODS
 from retinabench.methods.journal import Journal
+from retinabench.methods.swag import SwagPosterior
 from retinabench.models import build_model
-from retinabench.run import make_batches
+from retinabench.run import PREDICT_BATCH, make_batches
 
 SAMPLES = 5
 BATCH = 32
+PREDICTED = 2  # batches
 STEP_LIMIT = {"mfvi": 2.3, "radial": 2.6, "rank1": 1.4, "dropout": 1.2}
 PREDICTION_LIMIT = {"fsvi": 1.2, "laplace": 1.2}  # the trunk runs once
 CPU = torch.device("cpu")
@@ -64,14 +67,21 @@ def step_time(run: Run) -> float:
 
 
 def predictor(run: Run) -> Callable[[], float]:
-    """Return a clock of one prediction of a batch with the untrained posterior."""
+    """Return a clock of one prediction of `PREDICTED` batches with the untrained posterior."""
     posterior = METHODS[run.method.name].build(build_model(run.model, run.seed), run)
-    images = torch.rand(BATCH, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    if isinstance(posterior, SwagPosterior):
+        posterior.deviations = torch.zeros(
+            run.method.rank, len(posterior.variance)
+        )  # as many as after a training
+    images = torch.rand(PREDICT_BATCH, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     images = images.contiguous(memory_format=torch.channels_last)
+    seeds = count()
 
     def clock() -> float:
+        generator = torch.Generator().manual_seed(next(seeds))  # no weights kept from before
         begin = time.perf_counter()
-        posterior.predict(images, SAMPLES, torch.Generator().manual_seed(1))
+        for _ in range(PREDICTED):
+            posterior.predict(images, SAMPLES, generator)
         return time.perf_counter() - begin
 
     clock()
@@ -146,7 +156,7 @@ def main() -> None:
             step, spread = paired(
                 lambda: step_time(reference), lambda run=run: step_time(run), options.rounds
             )
-            answer, wide = paired(once, predictor(run), max(options.rounds, 9))
+            answer, wide = paired(once, predictor(run), options.rounds)
             limits = STEP_LIMIT.get(name, ""), PREDICTION_LIMIT.get(name, 1.1 * SAMPLES)
             print(
                 f"{name:12s} {step:6.2f} {spread:5.2f} {limits[0]!s:>6s}   {answer:6.2f} {wide:5.2f} {limits[1]:6.1f}"

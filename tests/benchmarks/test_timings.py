@@ -1,5 +1,6 @@
 """The timing scripts run, at toy size; their figures are for an idle machine and are not looked at."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -14,18 +15,50 @@ import gpu_methods
 import methods
 from retinabench.config import load_run
 
+TOY = "--device cpu --size 64 --width 8 --batch 4 --steps 2 --warm 1 --methods"
 
-def test_the_gpu_benchmark_s_lines_run_without_a_card(capsys):
-    toy = "--device cpu --size 64 --width 8 --batch 4 --steps 2 --warm 1 --eager --methods map dropout"
-    gpu_methods.main(toy.split())
-    lines = capsys.readouterr().out.splitlines()
+
+def on_a_toy(tmp_path, capsys, *words):
+    out = tmp_path / "figures.json"
+    gpu_methods.main([*TOY.split(), *words, "--out", str(out)])
+    return capsys.readouterr().out.splitlines(), json.loads(out.read_text())
+
+
+def test_the_gpu_benchmark_s_lines_run_without_a_card(tmp_path, capsys):
+    lines, figures = on_a_toy(tmp_path, capsys, "map", "dropout", "--eager")
+    assert figures["methods"]["dropout"]["training"] > 0
     assert lines[0].startswith("1 x CPU")
     assert [line.split()[0] for line in lines[2:]] == ["map", "dropout"]
     for line in lines[2:]:
-        speed, predicting = float(line.split()[1]), float(line.split()[-1])
+        speed, predicting = float(line.split()[1]), float(line.split()[4])
         assert speed > 0
         assert predicting > 0
         assert re.search(r"\d%", line)
+
+
+def test_the_gpu_benchmark_goes_on_after_what_fails(tmp_path, capsys, monkeypatch):
+    def broken(model):
+        raise RuntimeError("no compiler\nhere")
+
+    def too_large(model, batches, run, journal):
+        raise torch.OutOfMemoryError("96 GB")
+
+    def endless(model, batches, run, journal):
+        while True:
+            pass
+
+    monkeypatch.setattr(torch.nn.Module, "compile", broken)
+    monkeypatch.setattr(gpu_methods.METHODS["dropout"], "fit", too_large)
+    monkeypatch.setattr(gpu_methods.METHODS["rank1"], "fit", endless)
+    lines, figures = on_a_toy(tmp_path, capsys, "dropout", "map")
+    assert "no compiler" in figures["methods"]["map"]["not_compiled"]
+    assert "RuntimeError: no compiler here" in lines[-1]
+    assert not figures["methods"]["map"]["compiled"]
+    assert "OutOfMemoryError: 96 GB" in figures["methods"]["dropout"]["error"]
+    _, figures = on_a_toy(tmp_path, capsys, "rank1", "--seconds", "0.2")
+    assert "not done after 0.2 s" in figures["methods"]["rank1"]["error"]
+    _, figures = on_a_toy(tmp_path, capsys, "map", "--budget-seconds", "0")
+    assert figures["methods"]["map"] == {"error": "not begun: 0 s were over"}
 
 
 def test_the_work_of_a_resnet_50_is_the_known_one():

@@ -1,4 +1,4 @@
-"""Every method that trains: bfloat16 learns, and probabilities stay in full precision."""
+"""Every method that trains learns in bfloat16 and in parts of a batch, and its probabilities stay in full precision."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ def prepared(tmp_path_factory):
     return str(make_prepared(tmp_path_factory.mktemp("data") / "prepared"))
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("words", [*SINGLE, *VARIANTS], ids=" ".join)
-def test_it_learns_and_predicts_in_full_precision(prepared, tmp_path, words, precision):
-    run = load_run(None, [*TINY, *words, f"optimizer.precision={precision}"], data=prepared)
+HARD = ["optimizer.precision=bfloat16", "optimizer.accumulate=2"]
+
+
+@pytest.mark.parametrize(
+    "words", [*VARIANTS, *([*words, *HARD] for words in (*SINGLE, *VARIANTS))], ids=" ".join
+)
+def test_it_learns_and_predicts_in_full_precision(prepared, tmp_path, words):
+    run = load_run(None, [*TINY, *words], data=prepared)
     predictions = read_predictions(execute(run, tmp_path, Engine("cpu")) / "predictions.parquet")
     test = predictions.select(split="test")
     assert auroc(test.label, test.prob) > 0.9

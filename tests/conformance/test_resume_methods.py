@@ -84,7 +84,7 @@ def test_stopped_and_continued_it_gives_the_same_bits(undisturbed, prepared, tmp
 def test_a_loss_that_is_not_finite_is_refused_by_name(prepared, tmp_path, name):
     words = [*TINY, f"method.name={name}", "optimizer.lr=1e30", "optimizer.warmup=0"]
     with pytest.raises(
-        WorkError, match=r"loss terms? '\w+'.* (is|are) not finite at step \d+ .*optimizer.lr"
+        WorkError, match=r"loss terms? '\w+'( and '\w+')* (is|are) not finite at step \d+ .*optimizer.lr"
     ):
         execute(load_run(None, words, data=prepared), tmp_path, ENGINE)
     assert not list(tmp_path.glob("*/posterior.pt"))

@@ -13,6 +13,7 @@ from retinabench.config import load_run
 from retinabench.data.tasks import load_task
 from retinabench.methods import fsvi
 from retinabench.methods.journal import Journal
+from retinabench.methods.training import _backward
 from retinabench.models import build_model
 from retinabench.models.resnet import resnet18
 from retinabench.run import make_batches
@@ -126,7 +127,7 @@ def test_the_objective_is_the_evidence_bound(batches, words, covariance):
                 for i in chosen
             ]
             kl = torch.stack(one).sum()
-        scale = 10 * len(images) if "method.kl_weight=released" in words else len(data.train)
+        scale = 10 * len(images) / 4 if "method.kl_weight=released" in words else len(data.train)
         assert float(terms["function_kl"]) == pytest.approx(float(kl) / scale, rel=1e-4)
 
 
@@ -178,3 +179,34 @@ def test_the_released_variance_stays_where_it_started(batches):
         fresh = fsvi.build(build_model(run.model, 0), tiny_run(*words, data=run.data))
         spread[rate] = (posterior.head.log_variance - fresh.head.log_variance).abs().max().item()
     assert spread[1] < 0.1 < spread[100]
+
+
+@pytest.mark.parametrize("weight", ["training_set", "released"])
+def test_a_batch_in_parts_has_the_kl_of_the_whole(batches, weight):
+    """Of 16 copies of one picture every choice of inducing inputs is the same, so that parts must add up exactly."""
+    _, data = batches
+    tiny = [word for word in TINY if not word.startswith("model.")]
+    run = load_run(
+        None,
+        [*tiny, "model.name=lenet", "method.name=fsvi", f"method.kl_weight={weight}", "method.inducing=10"],
+        data="d",
+    )
+    posterior = fsvi.build(build_model(run.model, 0), run)
+    both = fsvi.function_space_objective(posterior, data, run)
+    images = torch.rand(1, 3, 16, 16, generator=generator()).expand(16, -1, -1, -1)
+    labels = torch.tensor([1.0, 0, 0, 0]).repeat(4)
+
+    def kl_alone(*batch):
+        return {"function_kl": both(*batch)["function_kl"]}
+
+    totals, gradients = [], []
+    for parts in (1, 4):
+        posterior.model.zero_grad()
+        seen = list(_backward(kl_alone, images, labels, 0, parts))
+        totals.append(sum(terms["function_kl"].item() * part for terms, part in seen) / 16)
+        gradients.append(
+            torch.cat([p.grad.flatten() for p in posterior.model.parameters() if p.grad is not None])
+        )
+    # float32 sums in another order.
+    assert totals[0] == pytest.approx(totals[1], rel=1e-5)
+    assert torch.allclose(*gradients, rtol=1e-4, atol=1e-6)

@@ -108,6 +108,17 @@ def test_it_fits_the_iterates_of_its_own_training(tmp_path, monkeypatch):
     assert torch.allclose(posterior.model.bn1.running_mean, sums.mean(dim=0), atol=1e-5)
 
 
+def test_a_step_in_parts_is_collected_once(tmp_path):
+    prepared = str(make_prepared(tmp_path / "data"))
+    found = []
+    for parts in (1, 2):
+        words = ["method.name=swag", "method.start=0.5", f"optimizer.accumulate={parts}"]
+        run = load_run(None, [*TINY, *words], data=prepared)
+        data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
+        found.append(swag.fit(build_model(run.model, 0), data, run, Journal()))
+    assert found[0].deviations.shape == found[1].deviations.shape == (6, len(found[0].variance))
+
+
 def test_weights_survive_the_flat_vector():
     model = build_model(load_run(None, TINY, data="d").model, 0)
     back = swag.named_weights(model, swag.flat_weights(model))

@@ -64,7 +64,7 @@ def test_a_batch_in_parts_is_the_batch(prepared, parts, reweight):
 def test_class_shares_of_a_part_alone_would_be_another_loss():
     labels = torch.tensor([1.0, 0, 0, 0])
     assert class_weights(labels[:2]).tolist() == [1.0, 1.0]
-    with whole_batch(labels.mean()):
+    with whole_batch(labels.mean(), torch.tensor(4.0)):
         assert class_weights(labels[:2]).tolist() == pytest.approx([2.0, 2 / 3])
     assert class_weights(labels[:2]).tolist() == [1.0, 1.0]
 

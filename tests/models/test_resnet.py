@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from retinabench.models.resnet import initialise, resnet18, resnet34, resnet50
-from retinabench.models.stochastic import Dropout, add_dropout, dropout_sites, use_generator
+from retinabench.models.stochastic import Dropout, add_dropout, dropout, dropout_sites, use_generator
 
 
 def parameters(model):
@@ -103,3 +103,27 @@ def test_the_small_stem_keeps_resolution():
     net.layer1.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
     net(torch.zeros(2, 3, 64, 64))
     assert seen[0][2:] == (32, 32)
+
+
+def test_dropout_rounds_its_rate_and_never_drops_everything():
+    assert Dropout(0.1).rate == pytest.approx(0.1, abs=2**-17)
+    nearly_all = Dropout(1 - 1e-9)
+    use_generator(nearly_all, torch.Generator().manual_seed(0))
+    out = nearly_all(torch.ones(7, 5, 3, 3))
+    assert nearly_all.rate < 1
+    assert torch.isfinite(out).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropout_s_mask_is_the_same_in_training_and_however_it_is_cut(dtype, monkeypatch):
+    x = torch.ones(3, 5, 7, 9, dtype=dtype)
+    outs = []
+    for piece, gradient in ((2**17, False), (2**17, True), (8, False)):
+        monkeypatch.setattr(dropout, "PIECE", piece)
+        layer = Dropout(0.3)
+        use_generator(layer, torch.Generator().manual_seed(0))
+        with torch.set_grad_enabled(gradient):
+            outs.append(layer(x))
+    assert torch.equal(outs[0], outs[1])
+    assert torch.equal(outs[0], outs[2])
+    assert torch.equal(x, torch.ones_like(x))

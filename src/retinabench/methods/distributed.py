@@ -87,7 +87,7 @@ def smallest(value: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
+def sum_gradients(parameters: Iterable[Tensor]) -> None:
     """Sum the gradients over processes. A parameter that one process did not touch counts 0 there."""
     if current().count == 1:
         return

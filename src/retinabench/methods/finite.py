@@ -51,7 +51,7 @@ class FiniteWatch:
             self._run.optimizer,
             self._run.method.name,
         )
-        rate, many = self._schedule(step), len(terms) > 1
+        rate = self._schedule(step)
         if step == 0:
             cure = (
                 "Nothing was learnt yet: look at the pictures and labels (retinabench inspect), "
@@ -68,7 +68,7 @@ class FiniteWatch:
             cure += (
                 " bfloat16 holds 8 significant bits: optimizer.precision=float32 tells whether it is that."
             )
+        what = f"term {names} is" if len(terms) == 1 else f"terms {names} are"
         return (
-            f"the loss term{'s' * many} {names} {'are' if many else 'is'} not finite at step {step + 1} (epoch {epoch}), "
-            f"learning rate {rate:.3g}. {cure}"
+            f"the loss {what} not finite at step {step + 1} (epoch {epoch}), learning rate {rate:.3g}. {cure}"
         )

@@ -24,10 +24,12 @@ from retinabench.config import Run
 from retinabench.data.loader import Batches
 from retinabench.methods.base import State, as_config, class_probabilities, network_state, precision, rewound
 from retinabench.methods.journal import Journal
-from retinabench.methods.losses import cross_entropy
+from retinabench.methods.losses import batch_size, cross_entropy
 from retinabench.methods.training import Objective, make_optimizer, train
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
 from retinabench.seeds import torch_generator
+
+RELEASED_DEVICES = 4  # each took the KL at its own inducing inputs, over its own quarter of the batch
 
 
 class Config(config.Method):
@@ -36,7 +38,7 @@ class Config(config.Method):
     prior_variance: of f(x) under the prior, per output. inducing: M, per step. context: where they come from: pictures
     of the current `batch` (as released), or `monochrome` pictures, each in the colour of one pixel of the batch.
     covariance: the KL's over the inducing inputs, its `diagonal` (as released) or in `full`; the prior is independent.
-    kl_weight: 1 / N (`training_set`, the evidence bound), or 1 / (M · batch size), as `released`.
+    kl_weight: 1 / N (`training_set`, the evidence bound), or 1 / (M · batch of a device), as `released` for four devices.
     stochastic_mean: q's mean at the inducing inputs from one draw of the last layer instead of from its mean
     (released as `stochastic_linearization`). log_variance: initial log σ², drawn within 1 of it; released: -19. Well
     above -8 its noise drowns the last layer's small first weights.
@@ -198,10 +200,12 @@ def function_space_objective(posterior: FunctionSpacePosterior, batches: Batches
         else:
             prior = torch.full_like(mean, method.prior_variance)
             kl = kl_diagonal(mean, head.variance(inducing), torch.zeros_like(mean), prior)
-        terms = len(chosen) * len(images) if method.kl_weight == "released" else len(batches.train)
+        size = batch_size(labels)
+        inputs = size.clamp(max=method.inducing)  # of the batch; a small part of it has fewer
+        terms = inputs * size / RELEASED_DEVICES if method.kl_weight == "released" else len(batches.train)
         return {
             "cross_entropy": expected_cross_entropy(logits, labels, run.optimizer.reweight),
-            "function_kl": kl / terms,
+            "function_kl": kl * (inputs / len(chosen)) / terms,
         }
 
     return objective

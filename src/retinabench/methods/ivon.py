@@ -9,7 +9,8 @@ Written from the papers' equations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -27,11 +28,11 @@ from retinabench.methods.base import (
     class_probabilities,
     precision,
     restore_with,
-    rewound,
     state_with,
 )
 from retinabench.methods.ivon_optimizer import Ivon
 from retinabench.methods.journal import Journal
+from retinabench.methods.kept import Kept, room
 from retinabench.methods.losses import cross_entropy
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.training import Objective, last_epoch_answers, train
@@ -66,19 +67,24 @@ class WeightPosterior:
 
     model: nn.Module
     deviations: dict[str, Tensor]
+    kept: Kept[dict[str, Tensor]] = field(default_factory=Kept, repr=False)
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """(B, 3, H, W) -> (S, B, C): S draws of all weights, one pass each."""
         self.model.eval()
-        draws, probs = rewound(generator), []
-        for _ in range(samples):
-            weights = {
-                name: p + self.deviations[name] * torch.randn(p.shape, generator=draws, device=p.device)
-                for name, p in self.model.named_parameters()
-            }
-            probs.append(class_probabilities(functional_call(self.model, weights, (images,))))
-        return torch.stack(probs)
+
+        def draw(start: torch.Generator) -> Iterator[dict[str, Tensor]]:
+            for _ in range(samples):
+                yield {
+                    name: p + self.deviations[name] * torch.randn(p.shape, generator=start, device=p.device)
+                    for name, p in self.model.named_parameters()
+                }
+
+        sources = [*self.model.parameters(), *self.deviations.values()]
+        drawn = self.kept.samples(generator, samples, sources, draw, keep=room(samples, self.model))
+        answers = [functional_call(self.model, weights, (images,)) for weights in drawn]
+        return torch.stack([class_probabilities(logits) for logits in answers])
 
     def state(self) -> State:
         """The network's tensors and the deviations."""

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from retinabench.methods import distributed
+
 
 def next_hessian(h: Tensor, estimate: Tensor, beta2: float, delta: float) -> Tensor:
     """β₂ h + (1 - β₂) f + ½ (1 - β₂)² (h - f)² / (h + δ): a moving average whose last term keeps h + δ positive."""
@@ -26,7 +28,8 @@ class Ivon(torch.optim.Optimizer):
     """IVON as an optimiser: `perturbed` gives the weights at which the loss is taken, `step` moves m and h.
 
     The gradient of a loss averaged over several perturbed weights is handled as well: each draw is m + t ⊙ noise at
-    t = 1, and the gradient with respect to t is Σ noise ⊙ g, the sum that Price's theorem asks for.
+    t = 1, and the gradient with respect to t is Σ noise ⊙ g, the sum that Price's theorem asks for. Several processes
+    draw the same noise, so that their sums add up to that of the whole batch.
     """
 
     def __init__(
@@ -54,9 +57,11 @@ class Ivon(torch.optim.Optimizer):
         drawn = {}
         for name, p in named.items():
             noise = torch.randn(p.shape, generator=generator, device=p.device) * self.deviation(p)
-            factor = self._factors.setdefault(p, torch.ones_like(p, requires_grad=True))
-            drawn[name] = p + factor * noise
+            drawn[name] = p + self._factor(p) * noise
         return drawn
+
+    def _factor(self, parameter: nn.Parameter) -> Tensor:
+        return self._factors.setdefault(parameter, torch.ones_like(parameter, requires_grad=True))
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # the loss is taken outside
@@ -64,6 +69,8 @@ class Ivon(torch.optim.Optimizer):
         group = self.param_groups[0]
         beta1, beta2, delta = group["beta1"], group["beta2"], group["delta"]
         rate = group["lr"] * (group["hessian"] + delta)
+        if distributed.current().count > 1:  # of a last small batch this process may have had no picture
+            distributed.sum_gradients([self._factor(p) for p in group["params"]])
         for p in group["params"]:
             factor, state = self._factors.pop(p, None), self.state[p]
             if p.grad is None or factor is None or factor.grad is None:

@@ -5,25 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-_referable_share: ContextVar[Tensor | None] = ContextVar("referable_share", default=None)
+
+class Whole(NamedTuple):
+    """A batch before it is cut: the share of its referable images and its size, scalars."""
+
+    referable_share: Tensor
+    size: Tensor
+
+
+_whole: ContextVar[Whole | None] = ContextVar("whole", default=None)
 
 
 @contextmanager
-def whole_batch(referable_share: Tensor) -> Iterator[None]:
-    """Weigh classes by their share of a whole batch, a scalar, while the training loop works on a part of it.
+def whole_batch(referable_share: Tensor, size: Tensor) -> Iterator[None]:
+    """Let `class_weights` and `batch_size` speak of a whole batch while the training loop works on a part of it.
 
     Otherwise the loss of a batch would depend on how it is cut into micro-batches and processes.
     """
-    token = _referable_share.set(referable_share)
+    token = _whole.set(Whole(referable_share, size))
     try:
         yield
     finally:
-        _referable_share.reset(token)
+        _whole.reset(token)
+
+
+def batch_size(labels: Tensor) -> Tensor:
+    """Return the number of `labels`, or within `whole_batch` that of the whole batch; a scalar, float."""
+    whole = _whole.get()
+    return torch.full((), float(len(labels)), device=labels.device) if whole is None else whole.size
 
 
 def class_weights(labels: Tensor) -> Tensor:
@@ -32,8 +47,8 @@ def class_weights(labels: Tensor) -> Tensor:
     The loss mean then is L = (1 / Kn) Σ CE / p(k), equation A.1 of the Retina Benchmark. A batch with one class left
     gives every example 1/2, as there. Within `whole_batch`, p(k) is the share in that.
     """
-    whole = _referable_share.get()
-    positives = labels.mean() if whole is None else whole
+    whole = _whole.get()
+    positives = labels.mean() if whole is None else whole.referable_share
     share = torch.where(labels > 0.5, positives, 1 - positives)
     return 0.5 / share
 

@@ -11,7 +11,8 @@ Batch norm: its statistics are taken anew once, with the weights θ̄, over the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -29,10 +30,10 @@ from retinabench.methods.base import (
     class_probabilities,
     precision,
     restore_with,
-    rewound,
     state_with,
 )
 from retinabench.methods.journal import Journal
+from retinabench.methods.kept import Kept, room
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.schedules import learning_rate
 from retinabench.methods.training import Objective, last_epoch_answers, likelihood_only, train
@@ -125,18 +126,23 @@ class SwagPosterior:
     variance: Tensor
     deviations: Tensor
     scale: float
+    kept: Kept[dict[str, Tensor]] = field(default_factory=Kept, repr=False)
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """(B, 3, H, W) -> (S, B, C): S draws of all weights, one pass each."""
         self.model.eval()
-        draws, probs = rewound(generator), []
-        mean = flat_weights(self.model)
-        for _ in range(samples):
-            drawn = draw(mean, self.variance, self.deviations, self.scale, draws)
-            weights = named_weights(self.model, drawn)
-            probs.append(class_probabilities(functional_call(self.model, weights, (images,))))
-        return torch.stack(probs)
+
+        def drawn(start: torch.Generator) -> Iterator[dict[str, Tensor]]:
+            mean = flat_weights(self.model)
+            for _ in range(samples):
+                vector = draw(mean, self.variance, self.deviations, self.scale, start)
+                yield named_weights(self.model, vector)
+
+        sources = [*self.model.parameters(), self.variance, self.deviations]
+        kept = self.kept.samples(generator, samples, sources, drawn, keep=room(samples, self.model))
+        answers = [functional_call(self.model, weights, (images,)) for weights in kept]
+        return torch.stack([class_probabilities(logits) for logits in answers])
 
     def state(self) -> State:
         """The network's tensors, variance and deviations."""
@@ -192,9 +198,13 @@ def collecting(moments: Moments, model: nn.Module, batches: Batches, run: Run, f
         max(1, batches.steps // as_config(run, Config).per_epoch),
     )
 
+    collected = first
+
     def collect_and_evaluate(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
-        if step > first and (step - first) % every == 0:
+        nonlocal collected
+        if step > collected and (step - first) % every == 0:  # once, of however many parts the step has
             moments.collect(flat_weights(model))
+            collected = step
         return objective(images, labels, step)
 
     return collect_and_evaluate

@@ -191,7 +191,7 @@ def _backward(
         torch.stack([labels.sum(), torch.full((), len(labels), device=labels.device)])
     )
     parts = min(accumulate, max(1, len(labels) // 2))  # batch norm needs two
-    with whole_batch(referable / whole):
+    with whole_batch(referable / whole, whole):
         for some, theirs in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
             if len(theirs):  # of a last batch smaller than the number of processes, some get nothing
                 terms = objective(some, theirs, step)

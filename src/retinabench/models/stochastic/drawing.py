@@ -14,10 +14,14 @@ from torch import Tensor, nn
 
 
 class Draw(NamedTuple):
-    """One posterior sample: where its noise comes from, and its number, which picks its mixture component."""
+    """One posterior sample: where its noise comes from, and its number, which picks its mixture component.
+
+    kept: the weights that layers drew for it in evaluation, where later passes of the sample are to use them again.
+    """
 
     generator: torch.Generator
     number: int = 0
+    kept: dict[nn.Module, Tensor] | None = None
 
 
 class Drawing(nn.Module):
@@ -39,6 +43,14 @@ class Drawing(nn.Module):
         parts = x.chunk(len(self.draws))
         return torch.cat([compute(rows, draw) for rows, draw in zip(parts, self.draws, strict=True)])
 
+    def once(self, draw: Draw, weight: Callable[[], Tensor]) -> Tensor:
+        """Return `weight()`, drawn once for a sample that keeps its weights, but for gradients, which go through it."""
+        if draw.kept is None or torch.is_grad_enabled():
+            return weight()
+        if self not in draw.kept:
+            draw.kept[self] = weight()
+        return draw.kept[self]
+
 
 def _nothing(module: nn.Module, inputs: object) -> None:
     """A hook that leaves all as it is."""
@@ -59,11 +71,6 @@ def use_generator(model: nn.Module, generator: torch.Generator) -> None:
 def standard_normal(shape: torch.Size, generator: torch.Generator) -> Tensor:
     """Draw N(0, 1) on the generator's device; four axes are drawn and laid out channels-last, as our networks are."""
     return channels_last(torch.randn, shape, generator)
-
-
-def uniform(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """Draw U[0, 1), laid out as `standard_normal`."""
-    return channels_last(torch.rand, shape, generator)
 
 
 def random_signs(shape: torch.Size, generator: torch.Generator) -> Tensor:

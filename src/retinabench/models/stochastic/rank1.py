@@ -89,15 +89,17 @@ class Rank1(Drawing):
 
     def _one_weight(self, x: Tensor, draw: Draw) -> Tensor:
         """Evaluation: one weight W ∘ (s rᵀ) for all rows of the posterior sample."""
-        chosen = torch.tensor([draw.number % self.components], device=x.device)
+        return self.operation(x, self.once(draw, lambda: self._weight(draw)), self.bias)
+
+    def _weight(self, draw: Draw) -> Tensor:
+        chosen = torch.tensor([draw.number % self.components], device=self.weight.device)
         into = self._sample(self.input_mean, self.input_rho, chosen, draw)[0]
         out = self._sample(self.output_mean, self.output_rho, chosen, draw)[0]
         outputs, inputs = self.weight.shape[:2]
         # The outputs of a group see the inputs of that group alone.
         groups = len(into) // inputs
         factors = into.view(groups, inputs).repeat_interleave(outputs // groups, dim=0) * out[:, None]
-        weight = self.weight * factors.view(outputs, inputs, *[1] * (self.weight.ndim - 2))
-        return self.operation(x, weight, self.bias)
+        return self.weight * factors.view(outputs, inputs, *[1] * (self.weight.ndim - 2))
 
     def _sample(self, mean: Tensor, rho: Tensor, chosen: Tensor, draw: Draw) -> Tensor:
         mean, stddev = mean[chosen], functional.softplus(rho)[chosen]

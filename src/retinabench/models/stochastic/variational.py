@@ -66,8 +66,9 @@ class Variational(Drawing):
 
     def forward(self, x: Tensor) -> Tensor:
         """As the replaced layer."""
-        stddev = self.stddev
-        compute = self._flipout if self.training and self.flipout else self._one_weight
+        if not self.training:
+            return self.each_draw(x, self._kept_weight)
+        stddev, compute = self.stddev, self._flipout if self.flipout else self._one_weight
         return self.each_draw(x, lambda rows, draw: compute(rows, draw, stddev))
 
     def kl_terms(self) -> list[Tensor]:
@@ -75,9 +76,14 @@ class Variational(Drawing):
         offset = None if self.tied else self.weight
         return [self.family.kl(offset, self.stddev, self.prior_stddev)]
 
+    def _sample(self, draw: Draw, stddev: Tensor) -> Tensor:
+        return self.weight + stddev * self.family.noise(self.weight.shape, draw.generator)
+
+    def _kept_weight(self, x: Tensor, draw: Draw) -> Tensor:
+        return self.operation(x, self.once(draw, lambda: self._sample(draw, self.stddev)), self.bias)
+
     def _one_weight(self, x: Tensor, draw: Draw, stddev: Tensor) -> Tensor:
-        noise = self.family.noise(self.weight.shape, draw.generator)
-        return self.operation(x, self.weight + stddev * noise, self.bias)
+        return self.operation(x, self._sample(draw, stddev), self.bias)
 
     def _flipout(self, x: Tensor, draw: Draw, stddev: Tensor) -> Tensor:
         noise = self.family.noise(self.weight.shape, draw.generator)
