@@ -1,0 +1,114 @@
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import wasserstein_distance
+
+from retinabench.errors import InputError
+from retinabench.fidelity import distances as d
+
+
+@pytest.fixture
+def golden(shared):
+    folder = shared("golden", "fidelity")
+    return np.load(folder / "golden_metrics.npz"), json.loads((folder / "golden_metrics.json").read_text())
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def test_classification_equals_the_competition_s_kit(golden):
+    arrays, values = golden
+    cases = [name for name in values if name.startswith("cls_")]
+    assert len(cases) == 9
+    for case in cases:
+        probs, reference = arrays[f"{case}__predictions"], arrays[f"{case}__reference"]
+        assert d.agreement(probs, reference).mean() == values[case]["agreement"]
+        # Case float32 differs in the 8th digit with the order of the sum.
+        tolerance = 1e-7 if "float32" in case else 1e-12
+        assert d.total_variation(probs, reference).mean() == pytest.approx(
+            values[case]["total_variation_distance"], rel=tolerance
+        )
+
+
+def test_regression_equals_the_competition_s_kit(golden):
+    arrays, values = golden
+    cases = [name for name in values if name.startswith("reg_")]
+    assert len(cases) == 6
+    for case in cases:
+        draws, reference = arrays[f"{case}__predictions"], arrays[f"{case}__reference"]
+        assert d.wasserstein(draws, reference) == pytest.approx(arrays[f"{case}__per_point_w1"], abs=1e-12)
+        assert d.w2_kit(draws, reference) == pytest.approx(values[case]["w2_distance"], abs=1e-12)
+        if "OWN_mean_true_w2_by_sorting_rms" in values[case]:
+            truth = values[case]["OWN_mean_true_w2_by_sorting_rms"]
+            assert d.wasserstein(draws, reference, 2).mean() == pytest.approx(truth, abs=1e-12)
+            literal = values[case]["OWN_paper_eq3_literal_sqrt_of_sum"]
+            assert d.w2_as_printed(draws, reference) == pytest.approx(literal, abs=1e-10)
+
+
+@pytest.mark.parametrize(("s", "m"), [(1, 1), (7, 3), (10, 15), (64, 1)])
+def test_unequal_sizes_equal_scipy(s, m):
+    random = np.random.default_rng(s * 100 + m)
+    left, right = random.normal(size=(5, s)), random.normal(1, 2, size=(5, m))
+    truth = [wasserstein_distance(a, b) for a, b in zip(left, right, strict=True)]
+    assert d.wasserstein(left, right) == pytest.approx(truth, abs=1e-12)
+
+
+def test_the_true_w2_between_gaussians():
+    # Quantile grids of N(0, 1) and N(1, 3²): W2² = 1² + 2²; a grid of 4,000 levels cuts the tails by less than 1 %.
+    from scipy.stats import norm
+
+    levels = (np.arange(4000) + 0.5) / 4000
+    pair = norm.ppf(levels)[None], norm.ppf(levels, 1, 3)[None]
+    assert d.wasserstein(*pair, 2) == pytest.approx(np.sqrt(5), rel=0.01)
+
+
+def test_epistemic_and_disagreement_by_hand():
+    samples = np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]])
+    # Two sure samples that contradict each other: ln 2, and they always disagree. Two that say nothing: 0.
+    assert d.epistemic(samples) == pytest.approx([np.log(2), 0])
+    assert d.pairwise_disagreement(samples) == pytest.approx([1, 0])
+
+
+def test_disagreement_equals_counting_pairs():
+    samples = softmax(np.random.default_rng(0).normal(size=(9, 6, 3)))
+    named = samples.argmax(axis=2)
+    truth = [
+        np.mean([named[i, n] != named[j, n] for i in range(9) for j in range(9) if i != j]) for n in range(6)
+    ]
+    assert d.pairwise_disagreement(samples) == pytest.approx(truth)
+
+
+def test_miscalibration_against_the_reference():
+    reference = softmax(np.random.default_rng(1).normal(size=(500, 4)))
+    assert d.miscalibration(reference, reference) == 0
+    # The uniform answer names class 0 with 1/4: its error is |1/4 - mean reference probability of class 0|.
+    uniform = np.full_like(reference, 0.25)
+    assert d.miscalibration(uniform, reference) == pytest.approx(abs(0.25 - reference[:, 0].mean()))
+
+
+def test_regret_is_zero_for_the_reference_and_counts_costs():
+    costs = np.array([[0.0, 10.0], [1.0, 1.0]])  # answer 'healthy' and miss: 10; refer: 1
+    reference = np.array([[0.95, 0.05], [0.5, 0.5]])
+    assert d.decision_regret(reference, reference, costs) == pytest.approx([0, 0])
+    # An overconfident answer never refers: it pays 10 * 0.5 instead of 1 at the second point.
+    sure = np.array([[1.0, 0.0], [1.0, 0.0]])
+    assert d.decision_regret(sure, reference, costs) == pytest.approx([0, 4])
+
+
+def test_the_noise_floor_of_a_thousand_normal_draws():
+    # Two sets of 1,000 draws of N(0, 1): W1 = 0.056 with deviation 0.019 between pairs (competition facts); the mean
+    # over 400 points has standard error 0.001.
+    draws = np.random.default_rng(2).normal(size=(400, 2000))
+    assert d.noise_floor(draws).mean() == pytest.approx(0.056, abs=0.004)
+
+
+def test_wrong_shapes_are_refused():
+    with pytest.raises(InputError, match="shape"):
+        d.total_variation(np.ones((3, 2)), np.ones((4, 2)))
+    with pytest.raises(InputError, match="exactly 1,000"):
+        d.w2_kit(np.ones((3, 999)), np.ones((3, 10)))
+    with pytest.raises(InputError, match="3 rows"):
+        d.wasserstein(np.ones((3, 5)), np.ones((4, 5)))
