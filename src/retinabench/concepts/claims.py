@@ -123,13 +123,18 @@ class Claim:
         }
 
 
+def check_confidence(confidence: float) -> None:
+    """Raise `InputError` for a confidence outside 0 … 1, such as 95."""
+    if not 0 < confidence < 1:
+        raise InputError(f"a confidence of {confidence:g} is not between 0 and 1", cure="For example 0.95.")
+
+
 def parse_claim(text: str, bank: Bank, confidence: float = 0.95) -> Claim:
     """The claim that a sentence states: `sensitivity|specificity of CONCEPT >=|<= NUMBER[%]`.
 
     Raises `InputError` for another form, an unknown concept, a number outside 0 … 1, or a cell without samples.
     """
-    if not 0 < confidence < 1:
-        raise InputError(f"a confidence of {confidence:g} is not between 0 and 1", cure="For example 0.95.")
+    check_confidence(confidence)
     found = FORM.fullmatch(text)
     if not found:
         example = f"sensitivity of {bank.concepts[0]} >= 0.85"

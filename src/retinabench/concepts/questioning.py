@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from retinabench.concepts.bank import Bank
-from retinabench.concepts.claims import Claim, parse_claim
+from retinabench.concepts.claims import Claim, check_confidence, parse_claim
 from retinabench.concepts.examination import Examination
 from retinabench.concepts.examinees import Examinee
 from retinabench.concepts.performance import Performance, Reading, bin_of
@@ -55,6 +55,7 @@ def examine(
     or answers anything but a number in [0, 1]; the transcript then holds all earlier answers.
     """
     chosen = find_strategy(strategy)
+    check_confidence(confidence)
     claims = [
         parse_claim(text, bank, confidence) for text in ([claim] if isinstance(claim, str) else claim or ())
     ]
