@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -241,17 +240,8 @@ def test_an_unknown_device_is_one_line(prepared, tmp_path, capsys):
     assert "cuda" in one_line(capsys)
 
 
-def interrupt(process):
-    """Press Ctrl-C, and once more if nothing happens: Python drops an interrupt that lands in a destructor."""
-    for patience in (10, 60):
-        process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=patience)[1]
-    raise AssertionError("two interrupts were not heard")
-
-
 def test_ctrl_c_is_one_line_and_exit_1(prepared, tmp_path):
-    words = [*TINY, "optimizer.epochs=5000"]
+    words = [*TINY, "optimizer.epochs=500"]
     process = subprocess.Popen(
         [sys.executable, "-m", "retinabench.cli", "train", "--data", str(prepared), "--out", str(tmp_path), "-q", *words],
         stderr=subprocess.PIPE, text=True,
@@ -259,11 +249,12 @@ def test_ctrl_c_is_one_line_and_exit_1(prepared, tmp_path):
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("*/metrics.jsonl")) and time.monotonic() < deadline:
         time.sleep(0.02)
-    errors = interrupt(process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
-    said = [line for line in errors.splitlines() if line.startswith("retinabench")]
-    assert said == ["retinabench: error: interrupted; the same command continues where it stopped"]
-    assert "Traceback" not in errors or "Exception ignored" in errors
+    assert errors.strip().splitlines() == [
+        "retinabench: error: interrupted; the same command continues where it stopped"
+    ]
     assert not list(tmp_path.glob("*/.*.part"))
 
 
