@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,11 @@ TINY = [
 ]  # fmt: skip
 PARTS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32),
          ("shifted", "validation", 16), ("shifted", "test", 24))  # fmt: skip
+
+
+def hear_interrupts() -> None:
+    """Let a child hear Ctrl-C (`preexec_fn`): what a shell runs in the background inherits a deaf ear for it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def make_prepared(

@@ -17,7 +17,7 @@ import pytest
 import typer
 
 import retinabench as rb
-from helpers import TINY, make_prepared
+from helpers import TINY, hear_interrupts, make_prepared
 from retinabench.cli import VERBS, app, run
 from retinabench.data import DATASETS
 from retinabench.data.divisions import TASKS
@@ -244,7 +244,7 @@ def test_ctrl_c_is_one_line_and_exit_1(prepared, tmp_path):
     words = [*TINY, "optimizer.epochs=500"]
     process = subprocess.Popen(
         [sys.executable, "-m", "retinabench.cli", "train", "--data", str(prepared), "--out", str(tmp_path), "-q", *words],
-        stderr=subprocess.PIPE, text=True,
+        stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts,
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("*/metrics.jsonl")) and time.monotonic() < deadline:

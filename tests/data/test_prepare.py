@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import hear_interrupts
 from retinabench.data import find_dataset
 from retinabench.data.images import Recipe
 from retinabench.data.prepare import prepare
@@ -157,7 +158,9 @@ def test_ctrl_c_is_one_line_also_with_workers_and_the_command_continues(whole, t
     """The terminal interrupts the whole group of processes at once."""
     command = [sys.executable, "-m", "retinabench.cli", "prepare", "synthetic", "--size", "24", "--images", "160",
                "--workers", "2", "--out", str(tmp_path / "out"), "--quiet"]  # fmt: skip
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hear_interrupts
+    )
     deadline = time.monotonic() + 60
     while not list((tmp_path / "out").glob("images-*.npy")) and time.monotonic() < deadline:
         time.sleep(0.005)
