@@ -54,7 +54,8 @@ class Kept(Generic[T]):
             for one, now, (other, then) in zip(sources, versions, self._sources, strict=True)
         )
         if request != self._request or not same:
-            self._samples = []  # before the new ones take their memory
+            # Freed before the new ones take their memory, and forgotten in case drawing them fails.
+            self._samples, self._request = [], None
             self._samples = list(draw(rewound(generator)))
             self._request, self._sources = request, list(zip(sources, versions, strict=True))
         return self._samples
