@@ -1,0 +1,1 @@
+"""Many runs: searched, computed on one machine or a Ray cluster, ranked."""
