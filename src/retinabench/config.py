@@ -95,7 +95,8 @@ class Optimizer(Frozen):
 
     lr: peak learning rate. momentum: Nesterov momentum (SGD) or beta_1 (Adam).
     l2: adds `l2 * sum(w²)` to the loss, over the parameters of `l2_on`: the `weights` of convolutions and linear
-    layers; `norms_and_biases`, as released for MFVI and radial; `nothing`, as released for MAP and MC dropout, whose L2
+    layers; `everything`, the Gaussian prior N(0, 1 / (2 l2 N)) of all N images' posterior; `norms_and_biases`, as released
+    for MFVI and radial; `nothing`, as released for MAP and MC dropout, whose L2
     term was computed over an empty list.
     batch_size: images per step, over all processes. accumulate: parts into which a process cuts its share of a batch to
     save memory; the loss is that of the whole batch, the statistics of batch norm are those of a part.
@@ -109,7 +110,7 @@ class Optimizer(Frozen):
     lr: float = Field(0.02, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
     l2: float = Field(1e-4, ge=0)
-    l2_on: Literal["weights", "norms_and_biases", "nothing"] = "weights"
+    l2_on: Literal["weights", "norms_and_biases", "everything", "nothing"] = "weights"
     epochs: int = Field(30, ge=1)
     batch_size: int = Field(64, ge=1)
     accumulate: int = Field(1, ge=1)

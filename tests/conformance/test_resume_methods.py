@@ -50,9 +50,9 @@ def method_run(name, prepared):
 def stop_after_the_second_epoch(monkeypatch):
     checkpoint = Journal.checkpoint
 
-    def checkpoint_and_stop(self, row, state):
-        checkpoint(self, row, state)
-        if row["epoch"] == 2:
+    def checkpoint_and_stop(self, state):
+        checkpoint(self, state)
+        if state["epoch"] == 2:
             raise StoppedError
 
     monkeypatch.setattr(Journal, "checkpoint", checkpoint_and_stop)

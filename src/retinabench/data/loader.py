@@ -41,14 +41,14 @@ class Batches:
     @property
     def steps(self) -> int:
         """Batches per epoch; the last, smaller one counts."""
-        return len(_chunks(self.train, self.batch_size))
+        return len(chunks(self.train, self.batch_size))
 
     @cached_property
     def statistics(self) -> tuple[Tensor, ...]:
         """Mean and deviation (1, 3, 1, 1) of the channels in [0, 1], over evenly spaced training pictures."""
         rows = self.train[:: -(-len(self.train) // STATISTICS_PICTURES)]
         counts = np.zeros((3, 256))  # a histogram is exact and needs no copy in floating point
-        for chunk in _chunks(rows, 32):
+        for chunk in chunks(rows, 32):
             pictures = self.data.images(chunk)
             counts += [np.bincount(pictures[..., channel].ravel(), minlength=256) for channel in range(3)]
         share, value = counts / counts.sum(axis=1, keepdims=True), np.arange(256) / 255
@@ -65,7 +65,7 @@ class Batches:
         The process `rank` of `ranks` gets its share of every batch, and draws views of its own.
         """
         rows = numpy_generator(self.seed, "order", number).permutation(self.train)
-        shares = [np.array_split(chunk, ranks)[rank] for chunk in _chunks(rows, self.batch_size)]
+        shares = [np.array_split(chunk, ranks)[rank] for chunk in chunks(rows, self.batch_size)]
         pictures = sum(len(share) for share in shares)
         mirror, view = augmentation(self.augment, pictures, self.device, self.seed, number, rank)
         for images, labels in self._load(shares, mirror):
@@ -73,15 +73,15 @@ class Batches:
 
     def held_out(self, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the validation batches in order."""
-        return self._load(_chunks(self.validation, batch_size))
+        return self._load(chunks(self.validation, batch_size))
 
     def rows(self, rows: NDArray[np.intp], batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield any rows in order."""
-        return self._load(_chunks(rows, batch_size))
+        return self._load(chunks(rows, batch_size))
 
     def stored(self, rows: NDArray[np.intp], batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield any rows in order as they are stored, in host memory: uint8 pictures (B, H, W, 3), labels (B,)."""
-        return self._read(_chunks(rows, batch_size))
+        return self._read(chunks(rows, batch_size))
 
     def _read(self, chunks: list[NDArray[np.intp]]) -> Iterator[tuple[Tensor, Tensor]]:
         loader: DataLoader[tuple[Tensor, Tensor]] = DataLoader(
@@ -120,7 +120,7 @@ class _Pictures(Dataset[tuple[Tensor, Tensor]]):
         return torch.from_numpy(self.data.images(rows)), torch.from_numpy(labels)
 
 
-def _chunks(rows: NDArray[np.intp], size: int) -> list[NDArray[np.intp]]:
+def chunks(rows: NDArray[np.intp], size: int) -> list[NDArray[np.intp]]:
     """Cut rows into batches; a single one left over joins its neighbour, since batch norm needs two."""
     cuts = list(range(size, len(rows), size))
     if cuts and len(rows) - cuts[-1] == 1:

@@ -37,7 +37,10 @@ class Posterior(Protocol):
     """What a method has learnt."""
 
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """Return probabilities (S, B, C) of images (B, 3, H, W); a method without noise returns S = 1."""
+        """Return probabilities (S, B, C) of images (B, 3, H, W); a method without noise returns S = 1.
+
+        Of a regression (`likelihood.py`) it returns mean and deviation, (S, B, 2).
+        """
 
     def state(self) -> State:
         """Return every tensor that `predict` needs, detached and in host memory."""
@@ -66,15 +69,6 @@ class Method(Protocol):
 
     def fit(self, model: nn.Module, batches: Batches, run: Run, journal: Journal) -> Posterior:
         """Build the posterior and train it on `batches`."""
-
-
-def class_probabilities(logits: Tensor) -> Tensor:
-    """Turn logits into probabilities: (B, 1) by the sigmoid into (B, 2), (B, C) by the softmax. Always float32."""
-    logits = logits.float()
-    if logits.shape[1] > 1:
-        return logits.softmax(dim=1)
-    referable = logits.sigmoid()
-    return torch.cat([1 - referable, referable], dim=1)
 
 
 def rewound(generator: torch.Generator) -> torch.Generator:

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from retinabench import config
 from retinabench.config import Run
 from retinabench.data.loader import Batches
-from retinabench.methods.base import State, as_config, class_probabilities, network_state, precision, rewound
+from retinabench.methods.base import State, as_config, network_state, precision, rewound
 from retinabench.methods.journal import Journal
+from retinabench.methods.likelihood import predictive
 from retinabench.methods.losses import batch_size, cross_entropy
 from retinabench.methods.training import Objective, make_optimizer, train
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
@@ -144,7 +145,7 @@ class FunctionSpacePosterior:
         features = self.model.features(images)
         with torch.autocast(images.device.type, enabled=False):
             logits = self.head.sample(features, samples, rewound(generator))
-        return torch.stack([class_probabilities(draw) for draw in logits])
+        return torch.stack([predictive(draw) for draw in logits])
 
     def state(self) -> State:
         """The tensors of trunk and last layer."""

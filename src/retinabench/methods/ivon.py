@@ -22,17 +22,11 @@ from retinabench import config
 from retinabench.config import Run
 from retinabench.data.loader import Batches
 from retinabench.errors import InputError
-from retinabench.methods.base import (
-    State,
-    as_config,
-    class_probabilities,
-    precision,
-    restore_with,
-    state_with,
-)
+from retinabench.methods.base import State, as_config, precision, restore_with, state_with
 from retinabench.methods.ivon_optimizer import Ivon
 from retinabench.methods.journal import Journal
 from retinabench.methods.kept import Kept, room
+from retinabench.methods.likelihood import predictive
 from retinabench.methods.losses import cross_entropy
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.training import Objective, last_epoch_answers, train
@@ -84,7 +78,7 @@ class WeightPosterior:
         sources = [*self.model.parameters(), *self.deviations.values()]
         drawn = self.kept.samples(generator, samples, sources, draw, keep=room(samples, self.model))
         answers = [functional_call(self.model, weights, (images,)) for weights in drawn]
-        return torch.stack([class_probabilities(logits) for logits in answers])
+        return torch.stack([predictive(logits) for logits in answers])
 
     def state(self) -> State:
         """The network's tensors and the deviations."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class Journal:
     """The state of one training, kept in `folder`, or in memory where there is none (tests, notebooks).
 
     Of several processes that train together only the first one `writes`; the others read the folder to continue.
+    interval: seconds between checkpoints, 0 for one per epoch: an epoch of a small network is shorter than a write.
     """
 
     folder: Path | None = None
@@ -54,6 +56,8 @@ class Journal:
     title: str = "Training"
     history: list[dict[str, Any]] = field(default_factory=list)
     writes: bool = True
+    interval: float = 0.0
+    _saved: float = field(default_factory=time.monotonic, repr=False)
     _best: dict[str, Tensor] | None = None
 
     def resume(self) -> dict[str, Any] | None:
@@ -79,9 +83,13 @@ class Journal:
         best: dict[str, Tensor] = load_tensors(self.folder / "best.pt")
         return best
 
-    def checkpoint(self, row: dict[str, Any], state: dict[str, Any]) -> None:
-        """End an epoch: append `row` to the history and save `state` with it."""
-        self.history.append(row)
+    def due(self) -> bool:
+        """Say whether the last checkpoint is `interval` seconds old."""
+        return time.monotonic() - self._saved >= self.interval
+
+    def checkpoint(self, state: dict[str, Any]) -> None:
+        """Save `state` with the history so far; the epochs after it are repeated by a training that is killed."""
+        self._saved = time.monotonic()
         if self.folder is not None and self.writes:
             save_tensors(self.folder / "last.pt", {**state, "history": json.dumps(self.history)})
             lines = "".join(json.dumps(line) + "\n" for line in self.history)

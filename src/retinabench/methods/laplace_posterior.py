@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
-from retinabench.methods.base import State, class_probabilities, restore_with, rewound, state_with
+from retinabench.methods.base import State, restore_with, rewound, state_with
+from retinabench.methods.likelihood import predictive
 from retinabench.models.last_layer import SplitNetwork, with_bias
 
 
@@ -31,7 +32,7 @@ class LastLayerPosterior:
             for _ in range(samples):
                 noise = torch.randn(len(self.factor), generator=draws, device=images.device)
                 shift = (self.factor @ noise).view(logits.shape[1], -1)
-                probs.append(class_probabilities(logits + with_bias(features) @ shift.T))
+                probs.append(predictive(logits + with_bias(features) @ shift.T))
         return torch.stack(probs)
 
     def state(self) -> State:
@@ -67,7 +68,7 @@ class DiagonalPosterior:
                 for name, p in center.items()
             }
             logits, change = _derivative(network, center, shift)
-            probs.append(class_probabilities(logits + change))
+            probs.append(predictive(logits + change))
         return torch.stack(probs)
 
     def state(self) -> State:

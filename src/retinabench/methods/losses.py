@@ -1,4 +1,4 @@
-"""Losses on logits (B, 1) and labels (B,)."""
+"""Losses on outputs (B, O) and labels (B,)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
+
+from retinabench.methods.likelihood import negative_log_likelihood
 
 
 class Whole(NamedTuple):
@@ -54,6 +55,9 @@ def class_weights(labels: Tensor) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, reweight: str) -> Tensor:
-    """Mean binary cross-entropy in nats of logits (B, 1), reweighted by class (`minibatch`) or not (`none`)."""
-    loss = binary_cross_entropy_with_logits(logits.squeeze(1).float(), labels, reduction="none")
+    """Mean negative log-likelihood in nats (`likelihood.py`), reweighted by class (`minibatch`) or not (`none`).
+
+    Only two classes, one logit (B, 1), can be reweighted.
+    """
+    loss = negative_log_likelihood(logits.float(), labels)
     return (loss * class_weights(labels)).mean() if reweight == "minibatch" else loss.mean()

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from retinabench import config
 from retinabench.config import Run
 from retinabench.data.loader import Batches
-from retinabench.methods.base import State, class_probabilities, network_state
+from retinabench.methods.base import State, network_state
 from retinabench.methods.journal import Journal
+from retinabench.methods.likelihood import predictive
 from retinabench.methods.training import train
 
 
@@ -38,7 +39,7 @@ class PointPosterior:
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """(B, 3, H, W) -> (1, B, C): more samples would be copies."""
         self.model.eval()
-        return class_probabilities(self.model(images))[None]
+        return predictive(self.model(images))[None]
 
     def state(self) -> State:
         """The network's tensors."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from retinabench.methods.base import State, class_probabilities, network_state
+from retinabench.methods.base import State, network_state
 from retinabench.methods.kept import Kept, room
+from retinabench.methods.likelihood import predictive
 from retinabench.models.stochastic import Draw, use_draws
 
 # Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest pictures. A
@@ -77,6 +78,6 @@ def predict_draws(
     for first in range(0, len(draws), together):
         chunk = draws[first : first + together]
         use_draws(model, chunk)
-        drawn = class_probabilities(model(torch.cat([images] * len(chunk))))
+        drawn = predictive(model(torch.cat([images] * len(chunk))))
         probs.append(drawn.view(len(chunk), len(images), -1))
     return torch.cat(probs)

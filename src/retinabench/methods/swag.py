@@ -24,16 +24,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from retinabench import config
 from retinabench.config import Run
 from retinabench.data.loader import Batches
-from retinabench.methods.base import (
-    State,
-    as_config,
-    class_probabilities,
-    precision,
-    restore_with,
-    state_with,
-)
+from retinabench.methods.base import State, as_config, precision, restore_with, state_with
 from retinabench.methods.journal import Journal
 from retinabench.methods.kept import Kept, room
+from retinabench.methods.likelihood import predictive
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.schedules import learning_rate
 from retinabench.methods.training import Objective, last_epoch_answers, likelihood_only, train
@@ -142,7 +136,7 @@ class SwagPosterior:
         sources = [*self.model.parameters(), self.variance, self.deviations]
         kept = self.kept.samples(generator, samples, sources, drawn, keep=room(samples, self.model))
         answers = [functional_call(self.model, weights, (images,)) for weights in kept]
-        return torch.stack([class_probabilities(logits) for logits in answers])
+        return torch.stack([predictive(logits) for logits in answers])
 
     def state(self) -> State:
         """The network's tensors, variance and deviations."""

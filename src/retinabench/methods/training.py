@@ -26,6 +26,7 @@ from retinabench.seeds import torch_generator
 
 Objective = Callable[[Tensor, Tensor, int], dict[str, Tensor]]
 Trained = TypeVar("Trained", bound=NetworkPosterior)
+SIGN = {"auroc": 1, "nll": -1}  # the better, the higher
 
 
 class Stateful(Protocol):
@@ -90,8 +91,11 @@ def train(
             if after_epoch is not None:
                 after_epoch(epoch)
             scores = validation_scores(posterior, batches, run, epoch)
-            criterion = {"auroc": scores["auroc"], "nll": -scores["nll"], "last": float(epoch)}[config.select]
-            if criterion > best:
+            final = epoch + 1 == config.epochs
+            criterion = (
+                float(epoch) if config.select == "last" else scores[config.select] * SIGN[config.select]
+            )
+            if criterion > best and (final or config.select != "last"):
                 best = criterion
                 journal.keep_best(posterior.state())
             rate = schedule((epoch + 1) * batches.steps - 1)
@@ -103,9 +107,11 @@ def train(
                 **{f"validation_{k}": v for k, v in scores.items()},
             }
             row["seconds"] = round(time.perf_counter() - began, 3)
-            state = {"model": network_state(model), "optimizer": optimizer.state_dict()}
-            state |= {"extra": extra.state_dict()} if extra is not None else {}
-            journal.checkpoint(row, {**state, "epoch": epoch + 1, "best": best})
+            journal.history.append(row)
+            if final or journal.due():
+                state = {"model": network_state(model), "optimizer": optimizer.state_dict()}
+                state |= {"extra": extra.state_dict()} if extra is not None else {}
+                journal.checkpoint({**state, "epoch": epoch + 1, "best": best})
     posterior.restore(journal.best())
     return posterior
 
@@ -138,7 +144,7 @@ def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer
     for parameter in model.parameters():
         if parameter.requires_grad:
             kind = "weights" if parameter.ndim > 1 else "norms_and_biases"
-            acts = kind == config.l2_on and not getattr(parameter, "no_decay", False)
+            acts = config.l2_on in (kind, "everything") and not getattr(parameter, "no_decay", False)
             (decayed if acts else free).append(parameter)
     groups: list[dict[str, Any]] = [
         {"params": decayed, "weight_decay": 2 * config.l2},
@@ -201,10 +207,12 @@ def _backward(
 
 
 def validation_scores(posterior: Posterior, batches: Batches, run: Run, epoch: int) -> dict[str, float]:
-    """AUROC and NLL of the predictive mean on the validation split, computed by the first process.
+    """AUROC and NLL of the predictive mean on the validation split, computed by the first process; nothing without one.
 
     Raises `WorkError` where a prediction is not a number, and `InputError` where AUROC must choose and is undefined.
     """
+    if not len(batches.validation):
+        return {}
     scores = torch.zeros(2, dtype=torch.float64, device=batches.device)
     if distributed.current().leads:
         generator = torch_generator(batches.device, run.seed, "validate", epoch)

@@ -1,0 +1,40 @@
+"""The target `idrid`: IDRiD's photographs in the form of the drawn ones (`extremes.py`), its official split.
+
+From the folder that `retinabench prepare idrid --source … --size 224 --out …` makes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from retinabench.data.records import open_prepared
+from retinabench.errors import InputError
+from retinabench.fidelity.extremes import BLOCK, SIZE, extremes
+from retinabench.fidelity.points import Points
+
+CURE = "Name by --data what `retinabench prepare idrid --source … --size 224 --out …` made."
+
+
+def load(source: Path | None) -> tuple[Points, Points]:
+    """Read the prepared photographs and reduce them.
+
+    Raises `InputError` where the folder is absent, or not IDRiD at 224 px.
+    """
+    if source is None:
+        raise InputError("the data of 'idrid' do not come with the package", cure=CURE)
+    prepared = open_prepared(source)
+    side = BLOCK * SIZE
+    if prepared.name != "idrid" or prepared.size != side:
+        raise InputError(f"is not IDRiD at {side} px", file=source, cure=CURE)
+    records = prepared.records
+
+    def points(split: str) -> Points:
+        rows = np.flatnonzero(records.split == split)
+        rows = rows[np.argsort(records.image_id[rows])]
+        pictures = np.stack([extremes(prepared.images([row])[0]) for row in rows.tolist()])
+        group = np.full(len(rows), "train" if split == "train" else "in_domain")
+        return Points(pictures, records.grade[rows].astype(np.int64), group)
+
+    return points("train"), points("test")

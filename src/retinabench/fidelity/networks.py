@@ -1,0 +1,30 @@
+"""The networks of the targets: one literal dict, each with exactly the number of weights that its target states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from retinabench.fidelity.targets import Target
+from retinabench.models.lenet import lenet
+from retinabench.models.mlp import MLP
+from retinabench.models.resnet import initialise
+from retinabench.seeds import torch_generator
+
+NETWORKS: dict[str, Callable[[int], nn.Module]] = {
+    "lenet-smooth": lambda outputs: lenet(outputs=outputs, activation=nn.SiLU),
+    "mlp-8-50-2": lambda outputs: MLP(8, 50, outputs, nn.ReLU),
+}
+
+
+def build_network(target: Target, seed: int) -> nn.Module:
+    """Return the target's network, its weights a function of `seed`."""
+    model = NETWORKS[target.network](target.outputs)
+    count = sum(p.numel() for p in model.parameters())
+    if count != target.parameters:
+        raise AssertionError(
+            f"'{target.network}' has {count} weights; '{target.name}' says {target.parameters}"
+        )
+    initialise(model, torch_generator("cpu", seed, "weights"))
+    return model
