@@ -84,7 +84,7 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
 def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
     """Return one picture (size, size, 3), by `<file>:<split>:<number>`."""
     file, short, number = _place(source, root)
-    pixels = _array(file, f"{short}_images")[int(number)]
+    pixels = read_array(file, f"{short}_images")[int(number)]
     # As a lossless file it goes the way of all photographs, so that every recipe holds for it.
     sink = io.BytesIO()
     Image.fromarray(pixels).save(sink, "PNG", compress_level=0)
@@ -118,7 +118,7 @@ def _file(source: Path) -> Path:
 
 
 def _part(file: Path, short: str, split: str) -> Records:
-    images, grades = _array(file, f"{short}_images"), _array(file, f"{short}_labels")
+    images, grades = read_array(file, f"{short}_images"), read_array(file, f"{short}_labels")
     n = len(images)
     if (
         images.ndim != 4
@@ -143,8 +143,8 @@ def _part(file: Path, short: str, split: str) -> Records:
     )
 
 
-def _array(file: Path, key: str) -> NDArray[np.uint8]:
-    """Return one array of the file; a worker reads it once, and again when the file has changed."""
+def read_array(file: Path, key: str) -> NDArray[np.uint8]:
+    """Return one array of an `.npz`; a worker reads it once, and again when the file has changed."""
     return _array_at(file, key, stamp(file))
 
 

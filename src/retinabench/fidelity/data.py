@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.errors import InputError
-from retinabench.fidelity import energy, fundus, idrid
+from retinabench.fidelity import cifar10, energy, fundus, idrid, imdb, medmnist
 from retinabench.fidelity.points import Points
 from retinabench.fidelity.targets import Target
 
@@ -22,15 +22,26 @@ LOADERS: dict[str, Callable[[Path | None], tuple[Points, Points]]] = {
     "fundus": fundus.load,
     "energy-gap": energy.load,
     "idrid": idrid.load,
+    "dermamnist": medmnist.load_dermamnist,
+    "retinamnist": medmnist.load_retinamnist,
+    "cifar10": cifar10.load,
+    "imdb": imdb.load,
 }
+
+
+Scaling = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Training and test points of a target, in the order that every file keeps."""
+    """Training and test points of a target, in the order that every file keeps.
+
+    scaling: mean and deviation of the channels of pictures in [0, 1], None for those of the training points.
+    """
 
     train: Points
     test: Points
+    scaling: Scaling | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -49,7 +60,8 @@ def load(target: Target, source: Path | None = None) -> Data:
     Raises `InputError` where they are absent, of another size, or not those of the target's definition.
     """
     train, test = LOADERS[target.loader](source)
-    data = Data(train, test)
+    stated = target.mean is not None and target.deviation is not None
+    data = Data(train, test, (target.mean, target.deviation) if stated else None)  # type: ignore[arg-type]
     if len(train) != target.train:
         raise InputError(
             f"holds {len(train)} training points; the target '{target.name}' has {target.train}", file=source
@@ -78,7 +90,7 @@ def labels(data: Data) -> tuple[NDArray[Any], NDArray[Any]]:
 def standardised(data: Data) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return training and test inputs as networks take them, (N, ...), float32.
 
-    Pictures (N, H, W, 3), uint8, become (N, 3, H, W) with channels of mean 0 and deviation 1 over the training pictures;
+    Pictures (N, H, W, 3), uint8, become (N, 3, H, W) with channels less their mean, over their deviation (`scaling`);
     numbers (N, D) have columns of mean 0 and deviation 1 over the training rows; tokens (N, T), integers, stay.
     """
     train, test = data.train.inputs, data.test.inputs
@@ -87,8 +99,10 @@ def standardised(data: Data) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         axes = (0, 1, 2)
     elif np.issubdtype(train.dtype, np.integer):
         return train, test  # tokens
-    mean = train.mean(axis=axes, dtype=np.float64)
-    deviation = train.std(axis=axes, dtype=np.float64)
+    if data.scaling is not None:
+        mean, deviation = (255 * np.array(values) for values in data.scaling)
+    else:
+        mean, deviation = train.mean(axis=axes, dtype=np.float64), train.std(axis=axes, dtype=np.float64)
     scaled = [((inputs - mean) / deviation).astype(np.float32) for inputs in (train, test)]
     if train.dtype == np.uint8:
         scaled = [np.ascontiguousarray(inputs.transpose(0, 3, 1, 2)) for inputs in scaled]

@@ -32,6 +32,8 @@ def load(source: Path | None) -> tuple[Points, Points]:
 
     def points(split: str) -> Points:
         rows = np.flatnonzero(records.split == split)
+        if not len(rows):
+            raise InputError(f"holds no {split} photographs", file=source, cure=CURE)
         rows = rows[np.argsort(records.image_id[rows])]
         pictures = np.stack([extremes(prepared.images([row])[0]) for row in rows.tolist()])
         group = np.full(len(rows), "train" if split == "train" else "in_domain")

@@ -7,13 +7,20 @@ from collections.abc import Callable
 from torch import nn
 
 from retinabench.fidelity.targets import Target
+from retinabench.models.alexnet import AlexNet
+from retinabench.models.cnn_lstm import CnnLstm
 from retinabench.models.lenet import lenet
 from retinabench.models.mlp import MLP
 from retinabench.models.resnet import initialise
+from retinabench.models.resnet_frn import ResNetFRN
 from retinabench.seeds import torch_generator
 
 NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "lenet-smooth": lambda outputs: lenet(outputs=outputs, activation=nn.SiLU),
+    "lenet": lambda outputs: lenet(outputs=outputs),
+    "alexnet-swish": lambda outputs: AlexNet(64, outputs),
+    "resnet20-frn-swish": lambda outputs: ResNetFRN(16, outputs),
+    "cnn-lstm": CnnLstm,
     "mlp-8-50-2": lambda outputs: MLP(8, 50, outputs, nn.ReLU),
 }
 

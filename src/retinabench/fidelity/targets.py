@@ -19,7 +19,7 @@ class Target(Frozen):
 
     loader, network: names of `data.LOADERS` and `networks.NETWORKS`. outputs: of the network, C classes, or 2 of the
     `gaussian` likelihood: mean and softplus⁻¹ of the deviation. train: number of training points. groups: kinds of
-    test points, scored apart. sha256: of the arrays (`data.Data.sha256`), "" where the user brings the data.
+    test points, scored apart. mean, deviation: of the channels in [0, 1], None for those of the training points. sha256: of the arrays (`data.Data.sha256`), "" where the user brings the data.
     """
 
     name: str
@@ -34,6 +34,8 @@ class Target(Frozen):
     temperature: float = Field(1.0, ge=1, le=1)
     train: int = Field(ge=1)
     groups: tuple[str, ...]
+    mean: tuple[float, ...] | None = None
+    deviation: tuple[float, ...] | None = None
     sha256: str = ""
 
     def identity(self, data: str) -> str:

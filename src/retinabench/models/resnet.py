@@ -136,7 +136,7 @@ def resnet50(*, width: int = 64, outputs: int = 1, stem: Stem = "standard") -> R
 def initialise(model: nn.Module, generator: torch.Generator) -> None:
     """Draw fresh weights in place: He normal layers (fan-in), the last linear one N(0, 0.01²), unit norms, no biases.
 
-    A network whose `initialisation` is "glorot_uniform" gets that for all layers: U(±sqrt(6 / (fan-in + fan-out))).
+    A layer with a method `initialise(generator)` draws its own. A network whose `initialisation` is "glorot_uniform" gets that for all layers: U(±sqrt(6 / (fan-in + fan-out))).
 
     The draws come from `generator` alone, in the order of the modules. Raises `TypeError` for a layer with parameters
     that it does not know: it must not silently keep weights of the global generator.
@@ -144,7 +144,7 @@ def initialise(model: nn.Module, generator: torch.Generator) -> None:
     glorot = getattr(model, "initialisation", "") == "glorot_uniform"
     last = [module for module in model.modules() if isinstance(module, nn.Linear)][-1:]
     for name, module in model.named_modules():
-        if isinstance(module, (nn.Conv2d, nn.Linear)):
+        if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Linear)):
             weight, field = module.weight, module.weight[0, 0].numel()
             fan_in, fan_out = weight.shape[1] * field, weight.shape[0] * field
             if glorot:
@@ -152,6 +152,8 @@ def initialise(model: nn.Module, generator: torch.Generator) -> None:
                 weight.uniform_(-bound, bound, generator=generator)
             else:
                 weight.normal_(0, 0.01 if module in last else math.sqrt(2 / fan_in), generator=generator)
+        elif callable(own := getattr(module, "initialise", None)):
+            own(generator)
         elif isinstance(module, nn.BatchNorm2d):
             module.reset_running_stats()
             module.weight.fill_(1)

@@ -1,0 +1,312 @@
+"""Targets: networks with exactly the stated weights, data with the stated hash, and files that are not what they seem."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+
+from retinabench.errors import InputError
+from retinabench.fidelity import cifar10, imdb
+from retinabench.fidelity.data import Data, labels, load, standardised
+from retinabench.fidelity.density import Density
+from retinabench.fidelity.networks import build_network
+from retinabench.fidelity.targets import target, targets
+
+GENERATOR = np.random.default_rng(0)
+
+
+def small(name, **changes):
+    return target(name).model_copy(update=changes)
+
+
+@pytest.mark.parametrize("name", targets())
+def test_each_network_has_the_stated_weights_and_depends_on_its_seed(name):
+    first, same, other = (build_network(target(name), seed) for seed in (0, 0, 1))
+    assert sum(p.numel() for p in first.parameters()) == target(name).parameters
+    pairs = list(zip(first.parameters(), same.parameters(), other.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b, _ in pairs)
+    assert any(not torch.equal(a, c) for a, _, c in pairs)
+
+
+def test_the_competition_counts():
+    counts = {"dermamnist": 61_751, "cifar10": 1_488_202, "cifar10-resnet20frn": 274_042, "imdb": 2_700_098}
+    counts |= {"energy-gap": 552}
+    assert {name: target(name).parameters for name in counts} == counts
+
+
+def test_an_unknown_task_names_the_nearest():
+    with pytest.raises(InputError, match=r"unknown fidelity task 'fundos'.*fundus"):
+        target("fundos")
+
+
+def test_the_identity_follows_definition_and_data():
+    known = target("fundus")
+    assert known.identity("a") == known.identity("a") != known.identity("b")
+    assert small("fundus", prior_variance=0.06).identity("a") != known.identity("a")
+
+
+def test_shipped_retinas_are_those_of_the_definition():
+    data = load(target("fundus"))
+    assert data.sha256 == target("fundus").sha256
+    assert np.bincount(data.train.targets).tolist() == [100] * 5
+    kinds = {group.split("-")[0] for group in data.test.group}
+    assert kinds == set(target("fundus").groups)
+    cells, pictures = np.unique(data.test.group, return_counts=True)
+    assert dict(zip(cells, pictures, strict=True))["corrupted-noise-5"] == 25
+    assert len(cells) == 2 + 4 * 5
+    inputs, _ = standardised(data)
+    assert inputs.shape == (500, 3, 28, 28)
+    assert np.allclose(inputs.mean(axis=(0, 2, 3)), 0, atol=1e-5)
+    assert np.allclose(inputs.std(axis=(0, 2, 3)), 1, atol=1e-5)
+
+
+def test_drawing_anew_differs_by_a_grey_level_of_the_contrast_at_most():
+    """Between processors the drawing may round differently (data/synthetic): the gain of 2 makes that 2, means 4."""
+    from retinabench.fidelity.fundus import TRAIN, _patients, _picture
+
+    chosen, following = _patients("in_domain", TRAIN, start=0)
+    test, _ = _patients("in_domain", 250, start=following)
+    data = load(target("fundus"))
+    assert not {index // 2 for index in chosen} & {index // 2 for index in test}
+    for place in (0, 400):
+        difference = _picture("in_domain", chosen[place]).astype(int) - data.train.inputs[place]
+        assert abs(difference).max() <= 4
+
+
+def test_the_energy_gap_is_the_split_of_its_files(shared):
+    folder = shared("data", "uci", "energy")
+    data = load(target("energy-gap"), folder)
+    assert data.sha256 == target("energy-gap").sha256
+    assert (len(data.train), len(data.test)) == (512, 256)
+    # The gap is the middle third of the rows sorted by feature 0 (ties apart).
+    inside, outside = data.test.inputs[:, 0], data.train.inputs[:, 0]
+    assert not ((outside > inside.min()) & (outside < inside.max())).any()
+    train, test = labels(data)
+    assert abs(train.mean()) < 1e-6
+    assert train.std() == pytest.approx(1, abs=1e-6)
+    assert test.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", ["energy-gap", "idrid", "cifar10", "imdb", "dermamnist", "retinamnist"])
+def test_data_that_do_not_come_along_say_how_to_get_them(name):
+    with pytest.raises(InputError, match=r"do not come with the package.*--data"):
+        load(target(name))
+
+
+def test_what_comes_along_takes_no_source(tmp_path):
+    with pytest.raises(InputError, match="Leave --data out"):
+        load(target("fundus"), tmp_path)
+
+
+def test_other_data_are_refused(tmp_path):
+    rows = GENERATOR.normal(size=(768, 9))
+    np.savetxt(tmp_path / "data.txt", rows)
+    (tmp_path / "gap").mkdir()
+    np.savetxt(tmp_path / "gap" / "index_train_0.txt", np.arange(512), fmt="%d")
+    np.savetxt(tmp_path / "gap" / "index_test_0.txt", np.arange(512, 768), fmt="%d")
+    with pytest.raises(InputError, match="is not the data of the target 'energy-gap'"):
+        load(target("energy-gap"), tmp_path)
+    (tmp_path / "gap" / "index_test_0.txt").write_text("700\n768\n")
+    with pytest.raises(InputError, match="names rows outside 0 to 767"):
+        load(target("energy-gap"), tmp_path)
+    (tmp_path / "data.txt").write_text("a b c\n")
+    with pytest.raises(InputError, match="is no table of numbers"):
+        load(target("energy-gap"), tmp_path)
+
+
+def write_medmnist(file, classes=7, train=20, test=10, side=28):
+    arrays = {}
+    for split, rows in (("train", train), ("val", 4), ("test", test)):
+        arrays[f"{split}_images"] = GENERATOR.integers(0, 256, (rows, side, side, 3), dtype=np.uint8)
+        arrays[f"{split}_labels"] = GENERATOR.integers(0, classes, (rows, 1), dtype=np.uint8)
+    np.savez(file, **arrays)
+    return arrays
+
+
+@pytest.mark.parametrize(("name", "classes"), [("dermamnist", 7), ("retinamnist", 5)])
+def test_medmnist_files_become_densities(tmp_path, name, classes):
+    arrays = write_medmnist(tmp_path / f"{name}.npz", classes)
+    task = small(name, train=20)
+    data = load(task, tmp_path)
+    assert (data.train.targets == arrays["train_labels"].reshape(-1)).all()
+    assert (data.test.inputs == arrays["test_images"]).all()
+    density = Density.of(task, data)
+    value, gradient = density(torch.zeros(2, task.parameters))
+    assert value.tolist() == pytest.approx([-20 * np.log(classes)] * 2, rel=1e-5)
+    assert gradient.shape == (2, task.parameters)
+    assert density.predict(torch.zeros(task.parameters)).shape == (10, classes)
+
+
+def test_medmnist_of_another_size_is_refused(tmp_path):
+    write_medmnist(tmp_path / "dermamnist.npz", side=64)
+    with pytest.raises(InputError, match=r"\(20, 64, 64, 3\), not uint8 \(N, 28, 28, 3\)"):
+        load(small("dermamnist", train=20), tmp_path)
+    write_medmnist(tmp_path / "dermamnist.npz")
+    with pytest.raises(InputError, match="holds 20 training points; the target 'dermamnist' has 7007"):
+        load(target("dermamnist"), tmp_path)
+
+
+def write_cifar(folder, per_file=6):
+    batches, corrupted = folder / "cifar-10-batches-bin", folder / "CIFAR-10-C"
+    batches.mkdir()
+    corrupted.mkdir()
+    for name in (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin"):
+        rows = GENERATOR.integers(0, 256, (per_file, 1 + cifar10.PICTURE), dtype=np.uint8)
+        rows[:, 0] %= 10
+        rows.tofile(batches / name)
+    for kind, _ in cifar10.CORRUPTED:
+        strengths = np.repeat(np.arange(1, 6, dtype=np.uint8), per_file)
+        np.save(
+            corrupted / f"{kind}.npy",
+            np.broadcast_to(strengths[:, None, None, None], (5 * per_file, 32, 32, 3)),
+        )
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar10-resnet20frn"])
+def test_cifar_is_read_from_its_binary_version_with_the_stated_strengths(tmp_path, name):
+    write_cifar(tmp_path)
+    task = small(name, train=30)
+    data = load(task, tmp_path)
+    raw = np.fromfile(tmp_path / "cifar-10-batches-bin" / "data_batch_2.bin", np.uint8).reshape(6, -1)
+    # Byte 1 + c 1024 + 32 y + x of a row is channel c at (y, x).
+    assert data.train.inputs[6, 3, 5, 1] == raw[0, 1 + 1024 + 32 * 3 + 5]
+    assert data.train.targets[6] == raw[0, 0]
+    assert len(data.test) == 5 * 6
+    for kind, strength in cifar10.CORRUPTED:
+        rows = data.test.group == f"corrupted-{kind}-{strength}"
+        assert (data.test.inputs[rows] == strength).all()
+        assert (data.test.targets[rows] == data.test.targets[:6]).all()
+    inputs, _ = standardised(data)
+    assert inputs[6, 1, 3, 5] == pytest.approx((raw[0, 1 + 1024 + 32 * 3 + 5] / 255 - 0.48) / 0.2, rel=1e-5)
+    value, _ = Density.of(task, data)(torch.zeros(1, task.parameters))
+    assert float(value) == pytest.approx(-30 * np.log(10), rel=1e-5)
+
+
+def test_cifar_damaged_or_pickled_is_refused(tmp_path):
+    write_cifar(tmp_path)
+    with pytest.raises(InputError, match="holds 30 training points"):
+        load(target("cifar10"), tmp_path)
+    sink = io.BytesIO()
+    np.save(sink, np.array([{}], dtype=object), allow_pickle=True)
+    (tmp_path / "CIFAR-10-C" / "pixelate.npy").write_bytes(sink.getvalue())
+    with pytest.raises(InputError, match=r"pixelate.npy.*is no array"):
+        load(small("cifar10", train=30), tmp_path)
+    (tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin").write_bytes(b"12345")
+    with pytest.raises(InputError, match=r"data_batch_3.bin.*no multiple of 3073"):
+        load(small("cifar10", train=30), tmp_path)
+
+
+def write_reviews(folder):
+    texts = {
+        "train/pos/0_9.txt": "Good, <br /><br />good film!",
+        "train/neg/0_2.txt": "A bad film. It's BAD",
+        "test/pos/1_8.txt": "unheard good " + "film " * 99,
+        "test/neg/1_1.txt": "bad",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def test_reviews_become_the_numbers_of_frequent_words(tmp_path):
+    write_reviews(tmp_path)
+    task = small("imdb", train=2)
+    data = load(task, tmp_path)
+    # Twice each: bad, film, good; then a, it's in the order of the alphabet.
+    number = {"bad": 2, "film": 3, "good": 4, "a": 5, "it's": 6}
+    negative = data.train.inputs[data.train.targets == 0][0]
+    assert negative[-5:].tolist() == [number[word] for word in ("a", "bad", "film", "it's", "bad")]
+    assert (negative[:-5] == imdb.FILL).all()
+    long = data.test.inputs[data.test.targets == 1][0]
+    assert long.tolist() == [number["good"]] + [number["film"]] * 99
+    value, gradient = Density.of(task, data)(torch.zeros(1, task.parameters))
+    assert float(value) == pytest.approx(-2 * np.log(2), rel=1e-5)
+    assert gradient.shape == (1, 2_700_098)
+
+
+def test_idrid_photographs_become_the_same_kind_of_picture(shared, tmp_path):
+    from retinabench.data.images import Recipe
+    from retinabench.data.prepare import prepare
+
+    source = tmp_path / "few"
+    (source / "images").mkdir(parents=True)
+    lines = shared("data", "idrid", "labels.csv").read_text().splitlines()
+    few = [line for line in lines if "IDRiD_00" in line]
+    kept = [lines[0]] + [line for split in ("train", "test") for line in few if f",{split}," in line]
+    (source / "labels.csv").write_text("\n".join(kept) + "\n")
+    for picture in shared("data", "idrid", "images").glob("IDRiD_00*"):
+        (source / "images" / picture.name).symlink_to(picture)
+    prepare("idrid", tmp_path / "prepared", source=source, recipe=Recipe(224), workers=1)
+    train = sum(",train," in line for line in kept)
+    data = load(small("idrid", train=train), tmp_path / "prepared")
+    assert data.train.inputs.shape == (train, 28, 28, 3)
+    # The local average is 128: the pictures are grey on the whole, darkest value below and brightest above.
+    means = data.train.inputs.mean(axis=(0, 1, 2))
+    assert means[0] < 127 < means[1] + 2
+    assert means[2] > 129
+    prepare("idrid", tmp_path / "small", source=source, recipe=Recipe(64), workers=1)
+    with pytest.raises(InputError, match="is not IDRiD at 224 px"):
+        load(small("idrid", train=train), tmp_path / "small")
+
+
+def test_the_lstm_is_that_of_its_equations():
+    """Against PyTorch's LSTM, whose gates are ordered i, f, g, o, with the second bias 0 and the forget bias raised."""
+    from retinabench.models.cnn_lstm import LSTM
+
+    generator = torch.Generator().manual_seed(3)
+    own, oracle = LSTM(5, 4).double(), torch.nn.LSTM(5, 4, batch_first=True).double()
+    x = torch.randn(3, 7, 5, generator=generator, dtype=torch.float64)
+    weight, bias = own.gates.weight.detach(), own.gates.bias.detach()
+    given, new, forget, shown = weight.chunk(4)
+    raised = [bias.chunk(4)[k] + (1.0 if k == 2 else 0.0) for k in (0, 2, 1, 3)]
+    ordered = torch.cat([given, forget, new, shown])
+    oracle.load_state_dict(
+        {
+            "weight_ih_l0": ordered[:, :5],
+            "weight_hh_l0": ordered[:, 5:],
+            "bias_ih_l0": torch.cat(raised),
+            "bias_hh_l0": torch.zeros(16, dtype=torch.float64),
+        }
+    )
+    torch.testing.assert_close(own(x), oracle(x)[0][:, -1])
+
+
+def test_filter_response_norm_is_its_formula():
+    from retinabench.models.resnet_frn import FilterResponseNorm, Layer
+
+    norm = FilterResponseNorm(2)
+    with torch.no_grad():
+        norm.gamma.copy_(torch.tensor([2.0, 1.0]).view(2, 1, 1))
+        norm.tau.copy_(torch.tensor([-0.5, 0.0]).view(2, 1, 1))
+    x = torch.tensor([[[[3.0, -4.0]], [[1.0, -1.0]]]])
+    root = (12.5 + 1e-6) ** 0.5
+    expected = torch.tensor([[[[6 / root, -0.5]], [[1.0, 0.0]]]])
+    torch.testing.assert_close(norm(x), expected)
+    # SAME with stride 2: a picture of one bright pixel at the lower right corner is seen by the last window only.
+    layer = Layer(1, 1, 3, 2)
+    corner = torch.zeros(1, 1, 4, 4)
+    corner[..., 3, 3] = 1
+    with torch.no_grad():
+        layer.conv.weight.fill_(1)
+        layer.conv.bias.fill_(0)
+        seen = layer.conv(torch.nn.functional.pad(corner, layer.padding))
+    assert seen.flatten().tolist() == [0, 0, 0, 1]
+
+
+def test_density_sums_over_chunks(monkeypatch):
+    from retinabench.fidelity import density as module
+
+    task = target("fundus")
+    data = load(task)
+    few = Data(
+        type(data.train)(data.train.inputs[:50], data.train.targets[:50], data.train.group[:50]), data.test
+    )
+    weights = 0.1 * torch.randn(
+        1, task.parameters, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    whole = Density.of(task, few, dtype=torch.float64)(weights)
+    monkeypatch.setattr(module, "CHUNK", 16)
+    parts = Density.of(task, few, dtype=torch.float64)(weights)
+    torch.testing.assert_close(parts[0], whole[0])
+    torch.testing.assert_close(parts[1], whole[1])
