@@ -6,8 +6,10 @@ import math
 from collections import Counter
 
 from rich import box
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from retinabench.tune.criteria import CRITERIA
 from retinabench.tune.plots import short_names
@@ -16,33 +18,33 @@ from retinabench.tune.ranking import Ranking
 MOST = 10
 
 
-def ranking_table(ranking: Ranking, most: int = MOST) -> Table:
-    """Return the first `most` trials with a value, best first; the caption counts the others."""
+def ranking_table(ranking: Ranking, most: int = MOST) -> Group:
+    """Return the first `most` trials with a value, best first; a line below counts the others."""
     known = [row for row in ranking.rows if math.isfinite(row.value)]
     table = Table(
-        title=f"{CRITERIA[ranking.criterion].title} ({ranking.rules})",
-        title_justify="left",
-        title_style="bold",
-        caption=_caption(ranking, len(known) - min(most, len(known))),
-        caption_justify="left",
         header_style="bold",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
+        padding=(0, int(len(ranking.space) < 6), 0, 0),  # seven parameters fit 80 columns
     )
-    table.add_column("rank", justify="right")
-    table.add_column("trial", justify="right")
-    table.add_column("value ↑", justify="right")
-    for name in short_names(ranking.space):
-        table.add_column(name, justify="right", overflow="fold")
-    for place, row in enumerate(known[:most], start=1):
+    table.add_column("trial", justify="right", no_wrap=True)
+    table.add_column("value ↑", justify="right", no_wrap=True)
+    for name, parameter in zip(short_names(ranking.space), ranking.space, strict=True):
+        words = [
+            *name.split("_"),
+            *(w for r in known[:most] for w in _short(r.values[parameter.key]).split()),
+        ]
+        table.add_column(name.replace("_", " "), justify="right", min_width=max(map(len, words)))
+    for place, row in enumerate(known[:most]):
         values = [escape(_short(row.values[parameter.key])) for parameter in ranking.space]
-        style = "bold" if place == 1 and row.ranked else "dim" if row.stopped else ""
-        table.add_row(str(place), str(row.trial), f"{row.value:.4f}", *values, style=style)
-    return table
+        style = "bold" if place == 0 and row.ranked else "dim" if row.stopped else ""
+        table.add_row(str(row.trial), f"{row.value:.4f}", *values, style=style)
+    title = f"{CRITERIA[ranking.criterion].title} ({ranking.rules})"
+    return Group(Text(title, "bold"), table, Text(_caption(ranking, len(known) - min(most, len(known)))))
 
 
 def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value).lower()
+    return f"{value:.3g}" if isinstance(value, float) else str(value).lower().replace("_", " ")
 
 
 def _caption(ranking: Ranking, more: int) -> str:
@@ -56,4 +58,4 @@ def _caption(ranking: Ranking, more: int) -> str:
     for kind, count in kinds.items():
         first = next(r for r in lost if ("undefined" if r.state == "done" else r.state) == kind)
         parts.append(f"{count} {kind.replace('_', ' ')} (trial {first.trial}: {first.why})")
-    return escape(". ".join(parts) + "." if parts else "")
+    return ". ".join(parts) + "." if parts else ""
