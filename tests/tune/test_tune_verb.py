@@ -96,7 +96,7 @@ def test_progress_names_values_and_what_went_wrong(command, capsys):
     assert command() == 0
     err = capsys.readouterr().err
     assert re.search(r"^1 of 6 trials: 0\.\d{4}$", err, re.MULTILINE)
-    assert "diverged (the loss term 'cross_entropy' is not finite at step 3)" in err
+    assert re.search(r"^[2-6] of 6 trials: diverged$", err, re.MULTILINE)
 
 
 def line_of(capsys):

@@ -183,10 +183,9 @@ class _Sweep:
         self.known[result.run] = result
 
     def _say(self, result: Result, place: str) -> None:
-        value = result.scores.get(self.score)
+        value, why = result.scores.get(self.score), result.whys.get(self.score)
         told = f"{value:.4f}" if value is not None else result.state.replace("_", " ")
-        why = result.message or result.whys.get(self.score, "")
-        self.progress.say(f"{place}: {told}{f' ({why})' if why else ''}")
+        self.progress.say(f"{place}: {told}{f', undefined: {why}' if why else ''}")
 
 
 def measured(run: str, outcome: Outcome) -> Result:
