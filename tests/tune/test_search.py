@@ -232,6 +232,15 @@ def test_an_undefined_criterion_ranks_behind_every_value_with_its_reason(data, t
     assert all("no shifted validation images" in row.note for row in undefined)
 
 
+def test_a_choice_that_the_run_spells_otherwise_keeps_its_own_spelling(data, tmp_path):
+    """`optimizer.augment = true` is the older name of "flip"."""
+    space = space_of({"optimizer": {"augment": {"choices": [True, "none"]}}})
+    ranking, _ = again(data, tmp_path, space=space, trials=4)
+    assert {(row.values["optimizer.augment"], row.run.optimizer.augment) for row in ranking.rows} == {
+        (True, "flip"), ("none", "none"),
+    }  # fmt: skip
+
+
 def test_equal_trials_are_computed_once(data, tmp_path):
     space = space_of({"method": {"rate": {"choices": [0.1, 0.2]}}})
     ranking, engine = again(data, tmp_path, space=space)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -14,7 +15,7 @@ from retinabench.config import load_run
 from retinabench.errors import InputError
 from retinabench.seeds import numpy_generator
 from retinabench.tune.space import Parameter, points, read_space, space_of, spaces, unit_points
-from retinabench.tune.trials import check_space, trial_runs, values_of
+from retinabench.tune.trials import check_space, trial_runs
 
 PUBLISHED = ("map", "dropout", "mfvi", "radial", "rank1", "fsvi")
 DEMO = ("map", "dropout", "mfvi", "radial", "rank1", "fsvi", "swag", "ivon", "laplace")
@@ -160,9 +161,8 @@ def test_every_published_choice_lies_in_its_published_space(method):
     for task in ("country", "severity"):
         for criterion in ("in_domain", "joint"):
             run = load_run(f"published/{method}/{task}/{criterion}", data="x")
-            values = values_of(run, [parameter.key for parameter in space])
             for parameter in space:
-                value = values[parameter.key]
+                value = functools.reduce(getattr, parameter.key.split("."), run)
                 inside = value in parameter.choices or parameter.low <= value <= parameter.high
                 assert inside, (task, criterion, parameter.key, value)
 
@@ -242,6 +242,13 @@ def test_values_that_fit_alone_but_not_together_name_the_trial():
     space = space_of({"method": {"samples": {"choices": [4, 6]}, "components": {"choices": [1, 2, 4]}}})
     with pytest.raises(InputError, match=r"trial \d+: .*no multiple of components"):
         trial_runs(base, space, 0, 32, 0)
+
+
+def test_trials_take_the_values_of_their_points():
+    base, space = load_run("demo/dropout", data="x"), read_space("demo/dropout")
+    for run, values in zip(trial_runs(base, space, 3, 6, 0), points(space, 3, 6, 0), strict=True):
+        assert (run.optimizer.lr, run.method.rate) == (values["optimizer.lr"], values["method.rate"])
+        assert run.optimizer.epochs == base.optimizer.epochs
 
 
 def test_members_of_an_ensemble_have_keys_of_their_own():

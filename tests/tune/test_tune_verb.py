@@ -212,6 +212,18 @@ def test_marginals_draw_every_trial_in_every_panel():
         assert sum(line.get_marker() == "x" for line in axes.lines) == 2
 
 
+def test_of_very_many_trials_the_best_are_drawn_and_all_are_counted():
+    values = [0.5 + i / 1000 for i in range(300)] + [float("nan")] * 100
+    found = ranking(read_space("demo/map"), values, dict.fromkeys(range(300, 400), "failed"))
+    figure = parallel(found)
+    lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) == len(found.space) + 1]
+    assert len(lines) == 225
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == [
+        "best: trial 299, 0.7990", "next 9", "290 others, the best 190 drawn", "100 without a value",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "values",
     [[0.7], [0.7, 0.7, 0.7], [float("nan")] * 3, [0.6, float("nan"), 0.8]],

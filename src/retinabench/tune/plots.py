@@ -23,6 +23,8 @@ from retinabench.tune.ranking import Ranking, Row
 from retinabench.tune.space import Parameter, Space
 
 REST = "#b4b3ad"
+MOST = 200  # trials in a figure; more only blacken it
+LEAST = 620  # width that title and legend need
 FLOOR = -0.11  # where trials without a value end, in shares of the criterion's axis
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 HALO: list[AbstractPathEffect] = [withStroke(linewidth=3, foreground=PAPER)]
@@ -41,14 +43,14 @@ def write_figures(ranking: Ranking, folder: Path) -> list[Path]:
 def parallel(ranking: Ranking) -> Figure:
     """Draw parallel coordinates: an axis per parameter on its own scale, the criterion's at the right."""
     parameters, last = list(ranking.space), len(ranking.space)
-    figure, [[axes]] = canvas(150 + 125 * last, 400)
+    figure, [[axes]] = canvas(max(LEAST, 150 + 125 * last), 400)
     low, high = _reach(ranking)
     for x, parameter in enumerate(parameters):
         _axis(axes, x, short_names(ranking.space)[x], _ticks(parameter, 0.08))
     steps = MaxNLocator(5).tick_values(low, high)
     shares = [((v - low) / (high - low), f"{v:.6g}") for v in steps if low <= v <= high]
     _axis(axes, last, "criterion", shares, right=True)
-    for row, (color, width, style, order) in zip(ranking.rows, _looks(ranking), strict=True):
+    for row, (color, width, style, order) in _looks(ranking):
         heights = [_place(p, row) for p in parameters]
         known = math.isfinite(row.value)
         heights.append((row.value - low) / (high - low) if known else FLOOR)
@@ -65,36 +67,26 @@ def marginals(ranking: Ranking) -> Figure:
     """Draw the criterion over each parameter, a panel for each."""
     columns = min(4, len(ranking.space))
     rows = math.ceil(len(ranking.space) / columns)
-    figure, grid = canvas(70 + 215 * columns, 60 + 205 * rows, rows, columns)
+    figure, grid = canvas(max(LEAST, 70 + 215 * columns), 60 + 205 * rows, rows, columns)
     low, high = _reach(ranking)
     panels = [axes for line in grid for axes in line]
     names = short_names(ranking.space)
     for axes in panels[len(names) :]:
         axes.axis("off")
     for number, (axes, parameter) in enumerate(zip(panels, ranking.space, strict=False)):
-        for row, (color, width, _, order) in zip(ranking.rows, _looks(ranking), strict=True):
-            x = _place(parameter, row)
-            if math.isfinite(row.value):
-                face = PAPER if row.stopped else color
-                axes.plot(
-                    [x],
-                    [row.value],
-                    "o",
-                    markersize=3.5 + 1.4 * width,
-                    color=face,
-                    mec=color,
-                    mew=0.8,
-                    zorder=order,
-                )
-            else:
-                floor = low + FLOOR * (high - low)
-                axes.plot([x], [floor], "x", markersize=6.5, color=BAD, mew=1.5, zorder=order, clip_on=False)
+        floor = low + FLOOR * (high - low)
+        for row, (color, width, _, order) in _looks(ranking):
+            known = math.isfinite(row.value)
+            dot: dict[str, Any] = {"color": color, "mec": color, "zorder": order, "clip_on": False}
+            dot |= {"marker": "o" if known else "x", "mew": 0.8 if known else 1.5}
+            dot |= {"ms": 3.5 + 1.4 * width if known else 6.5, "mfc": PAPER if row.stopped else color}
+            axes.plot([_place(parameter, row)], [row.value if known else floor], **dot)
         places, texts = zip(*_ticks(parameter, 0.24), strict=True)
         axes.set_xticks(places, texts)
         margin = 0.04 * (high - low)
         axes.set(
             xlim=(-0.04, 1.04),
-            ylim=(low + FLOOR * (high - low) - margin, high + margin),
+            ylim=(floor - margin, high + margin),
             xlabel=names[number],
         )
         axes.yaxis.set_major_locator(MaxNLocator(5))
@@ -112,10 +104,15 @@ def short_names(space: Space) -> list[str]:
     return [w if words.count(w) == 1 else p.key for w, p in zip(words, space, strict=True)]
 
 
-def _looks(ranking: Ranking) -> list[tuple[str, float, Any, int]]:
-    """Colour, line width, line pattern and height of every row: the best tenth, at least three, stand out."""
+def _looks(ranking: Ranking) -> list[tuple[Row, tuple[str, float, Any, int]]]:
+    """Return what is drawn, with colour, line width, line pattern and height: the best tenth, three to ten, stand out.
+
+    Of very many trials the best are drawn, and some of those without a value.
+    """
     top = _top(ranking)
-    return [_look(place, row, top) for place, row in enumerate(ranking.rows)]
+    known = [row for row in ranking.rows if math.isfinite(row.value)][:MOST]
+    lost = [row for row in ranking.rows if not math.isfinite(row.value)][: MOST // 8]
+    return [(row, _look(place, row, top)) for place, row in enumerate([*known, *lost])]
 
 
 def _look(place: int, row: Row, top: int) -> tuple[str, float, Any, int]:
@@ -128,7 +125,7 @@ def _look(place: int, row: Row, top: int) -> tuple[str, float, Any, int]:
 
 def _top(ranking: Ranking) -> int:
     ranked = sum(row.ranked for row in ranking.rows)
-    return min(ranked, max(3, ranked // 10))
+    return min(ranked, max(3, min(ranked // 10, 10)))
 
 
 def _reach(ranking: Ranking) -> tuple[float, float]:
@@ -203,10 +200,11 @@ def _dress(figure: Figure, ranking: Ranking, *, lines: bool) -> None:
     stopped = sum(row.stopped and math.isfinite(row.value) for row in ranking.rows)
     top, lost = _top(ranking), sum(not math.isfinite(row.value) for row in ranking.rows)
     best = f"best: trial {ranked[0].trial}, {ranked[0].value:.4f}" if ranked else ""
+    others = f"{len(ranked) - top} others{f', the best {MOST - top} drawn' if len(ranked) > MOST else ''}"
     entries: list[tuple[bool, str, str, float, Any, str, str]] = [
         (bool(ranked), best, GOOD, 2.8, "-", "o", GOOD),
         (top > 1, f"next {top - 1}", GOOD, 1.3, "-", "o", GOOD),
-        (len(ranked) > top, f"{len(ranked) - top} others", REST, 1.2, "-", "o", REST),
+        (len(ranked) > top, others, REST, 1.2, "-", "o", REST),
         (stopped > 0, f"{stopped} stopped early", REST, 1.2, (0, (1.2, 1.6)), "o", PAPER),
         (lost > 0, f"{lost} without a value", BAD, 1.2, (0, (3, 3)), "x", BAD),
     ]
@@ -219,7 +217,9 @@ def _dress(figure: Figure, ranking: Ranking, *, lines: bool) -> None:
             handles.append(
                 Line2D([], [], color=color, label=label, **look | ({} if lines else {"linestyle": ""}))
             )
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=10)
+    words = sum(len(label) for shown, label, *_ in entries if shown)
+    columns = len(handles) if words < 72 else 3
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=10)
     figure.suptitle(
         f"{CRITERIA[ranking.criterion].title} ({ranking.rules})", fontsize=12, color=INK, x=0.012, ha="left"
     )

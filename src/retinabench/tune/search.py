@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from retinabench.config import Run
 from retinabench.data.tasks import Task, load_task
@@ -25,8 +26,8 @@ from retinabench.tune.criteria import CRITERIA, Criterion, find, measure
 from retinabench.tune.jobs import Job, JobEngine, Outcome
 from retinabench.tune.ranking import Ranking, Row, in_order
 from retinabench.tune.results import Result, Writer, read_results, run_folders, valid
-from retinabench.tune.space import Space
-from retinabench.tune.trials import trial_runs, values_of
+from retinabench.tune.space import Space, points
+from retinabench.tune.trials import trial_runs
 
 
 def search(
@@ -66,12 +67,16 @@ def search(
     with sweep.hold(out):
         sweep.begin(out, base, space, seed, task.data.fingerprint)
         with _Sweep(out, task.data.fingerprint, engine, f"{criterion}/{rules}", progress) as work:
-            rows = _climb(runs, shares, halving or 1, work, [p.key for p in space])
+            rows = _climb(runs, points(space, 0, trials, seed), shares, halving or 1, work)
     return Ranking(criterion, rules, space, in_order(rows.values()))
 
 
 def _climb(
-    runs: Sequence[Run], shares: Sequence[int], halving: int, work: _Sweep, keys: Sequence[str]
+    runs: Sequence[Run],
+    values: Sequence[dict[str, Any]],
+    shares: Sequence[int],
+    halving: int,
+    work: _Sweep,
 ) -> dict[int, Row]:
     """Train all trials for the first share of their epochs, the best 1 / halving of them for the next, and so on."""
     rows: dict[int, Row] = {}
@@ -82,7 +87,7 @@ def _climb(
             value = result.scores.get(work.score)
             row = Row(
                 trial=trial,
-                values=values_of(runs[trial], keys),
+                values=values[trial],
                 run=runs[trial],
                 state=result.state,
                 value=math.nan if value is None else value,

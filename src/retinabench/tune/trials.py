@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -27,7 +27,7 @@ def trial_runs(base: Run, space: Space, first: int, stop: int, seed: int) -> lis
 
 def check_space(base: Run, space: Space) -> None:
     """Raise `InputError` naming file and key where the run has no such key, or refuses an end of a range."""
-    known = list(_leaves(base.model_dump(mode="json")))
+    known = [key for key, _ in _leaves(base.model_dump(mode="json"))]
     for parameter in space:
         if parameter.key not in known:
             raise InputError(
@@ -37,12 +37,6 @@ def check_space(base: Run, space: Space) -> None:
             )
         for value in parameter.bounds():
             _vary(base, {parameter.key: value}, space, "")
-
-
-def values_of(run: Run, keys: Sequence[str]) -> dict[str, Any]:
-    """Return a run's values under dotted keys."""
-    leaves = _leaves(run.model_dump(mode="json"))
-    return {key: leaves[key] for key in keys}
 
 
 def _vary(base: Run, values: Mapping[str, Any], space: Space, what: str) -> Run:
@@ -59,15 +53,11 @@ def _vary(base: Run, values: Mapping[str, Any], space: Space, what: str) -> Run:
         raise InputError(f"{what}{error.problem}", file=space.file, cure=error.cure) from None
 
 
-def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    return dict(_walk(tree, prefix))
-
-
-def _walk(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the dotted keys that may vary, with their values."""
     for key, value in tree.items():
         dotted = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            yield from _walk(value, f"{dotted}.")
+            yield from _leaves(value, f"{dotted}.")
         elif dotted not in FIXED and not (dotted.startswith("method.") and key == "name"):
             yield dotted, value
