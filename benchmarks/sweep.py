@@ -7,7 +7,8 @@ and opens a file of JSON in every run folder, as a folder of results is read tha
 takes the whole way of `search`: the points of the space, the runs, their hashes; an engine that ends every trial at once;
 measuring the predictions; the table; the ranking. It is done once from nothing and once where all is known. Each node also
 writes a segment of its own, as members of a cluster could. Calls of the file system are counted by strace, where it is
-installed, in a second run of the same step: those of Python's own start (and imports, and opening the data) are subtracted.
+installed, in a second run of the same step: those of Python's own start (and imports, and opening the data) are subtracted, up to
+some dozens by which two starts differ.
 """
 
 from __future__ import annotations
