@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from retinabench.errors import InputError
-from retinabench.fidelity import cifar10, imdb
+from retinabench.fidelity import cifar10, fundus, imdb
 from retinabench.fidelity.data import Data, labels, load, standardised
 from retinabench.fidelity.density import Density
 from retinabench.fidelity.networks import build_network
@@ -63,14 +63,15 @@ def test_shipped_retinas_are_those_of_the_definition():
 
 def test_drawing_anew_differs_by_a_grey_level_of_the_contrast_at_most():
     """Between processors the drawing may round differently (data/synthetic): the gain of 2 makes that 2, means 4."""
-    from retinabench.fidelity.fundus import TRAIN, _patients, _picture
-
-    chosen, following = _patients("in_domain", TRAIN, start=0)
-    test, _ = _patients("in_domain", 250, start=following)
+    study = fundus.STUDIES["fundus"]
+    chosen, following = fundus.chosen(study, "in_domain", study.train, start=0)
+    test, _ = fundus.chosen(study, "in_domain", study.test, start=following)
     data = load(target("fundus"))
     assert not {index // 2 for index in chosen} & {index // 2 for index in test}
     for place in (0, 400):
-        difference = _picture("in_domain", chosen[place]).astype(int) - data.train.inputs[place]
+        difference = (
+            fundus.picture(study.seed, "in_domain", chosen[place]).astype(int) - data.train.inputs[place]
+        )
         assert abs(difference).max() <= 4
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from retinabench.fidelity.targets import Target
 # (source) -> training points, test points. `source` is the folder or file of the user's data, None for what is shipped.
 LOADERS: dict[str, Callable[[Path | None], tuple[Points, Points]]] = {
     "fundus": fundus.load,
+    "fundus-small": partial(fundus.load, name="fundus-small"),
     "energy-gap": energy.load,
+    "energy-gap-wall": partial(energy.load, split=2),
     "idrid": idrid.load,
     "dermamnist": medmnist.load_dermamnist,
     "retinamnist": medmnist.load_retinamnist,
