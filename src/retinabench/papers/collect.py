@@ -76,7 +76,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Study:
-    """The methods of one task tuned on one criterion, at the standard blur; variants: those of every blur, if several."""
+    """The methods of one task tuned on one criterion.
+
+    groups: at the standard blur. variants: the methods that have several blur constants, at each of them.
+    """
 
     task: str
     criterion: str
@@ -226,7 +229,9 @@ def _studies(groups: Mapping[tuple[str, str, str, str, int | None], Group]) -> l
         bases = list(dict.fromkeys(group.base for group in mine))
         mine.sort(key=lambda group: (bases.index(group.base), group.ensemble))
         standard = [group for group in mine if group.blur in (None, STANDARD_BLUR)]
-        blurs = {group.blur or STANDARD_BLUR for group in mine}
-        variants = [group for group in mine if len(blurs) > 1]
+        blurs: dict[str, set[int]] = {}
+        for group in mine:
+            blurs.setdefault(group.name, set()).add(group.blur or STANDARD_BLUR)
+        variants = [group for group in mine if len(blurs[group.name]) > 1]
         studies.append(Study(task, criterion, standard, variants))
     return studies

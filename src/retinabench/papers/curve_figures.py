@@ -20,7 +20,12 @@ from retinabench.report.figures import NHS
 from retinabench.report.style import HUES, MUTED, PASS, Mark
 
 Floats = NDArray[np.float64]
-LABELS = {"accuracy": "accuracy of the kept", "auroc": "AUROC of the kept", "nll": "NLL of the kept (nats)", "auprc": "AUPRC of the kept"}
+LABELS = {
+    "accuracy": "accuracy of the kept",
+    "auroc": "AUROC of the kept",
+    "nll": "NLL of the kept (nats)",
+    "auprc": "AUPRC of the kept",
+}
 NAMES = {**SETS, "rebalanced": "Shifted, grades as in EyePACS"}
 BANDS = "Lines: means over runs; bands: ± one standard error over runs (none for a single run). "
 CONTROLS = "Grey: the best method's answers referred at random and in the order of their true loss (oracle)."
@@ -36,7 +41,9 @@ def drawings(study: Study, collection: Collection) -> tuple[list[Drawing], list[
         if roc_there(study.groups, "rebalanced"):
             made += _rebalanced(study, collection)
         elif study.task.startswith("country_shift") or not study.task:
-            lacking.append(needs("class-balanced shifted set", study, "shifted images of both classes, all with a grade"))
+            lacking.append(
+                needs("class-balanced shifted set", study, "shifted images of both classes, all with a grade")
+            )
     if study.variants:
         made.append(_blurs(study, collection))
     return made, lacking
@@ -45,7 +52,9 @@ def drawings(study: Study, collection: Collection) -> tuple[list[Drawing], list[
 def referral_there(groups: Sequence[Group], name: str, metric: str) -> bool:
     """Whether some method has a curve to draw."""
     return any(
-        np.isfinite(run.curves.referral.get((name, metric), np.array(np.nan))).any() for group in groups for run in group.runs
+        np.isfinite(run.curves.referral.get((name, metric), np.array(np.nan))).any()
+        for group in groups
+        for run in group.runs
     )
 
 
@@ -60,9 +69,18 @@ def _main(study: Study, collection: Collection) -> Drawing:
     metric = "auroc" if far == "shifted" and study.task != "severity_shift" else "accuracy"
     specs: list[Spec] = [("roc", "in_domain"), ("roc", far), (metric, "in_domain"), (metric, "shifted")]
     specs = [spec for spec in specs if _possible(study.groups, spec)]
-    number = {("country_shift", False): "5", ("severity_shift", False): "4", ("country_shift", True): "15", ("severity_shift", True): "15"}
+    number = {
+        ("country_shift", False): "5",
+        ("severity_shift", False): "4",
+        ("country_shift", True): "15",
+        ("severity_shift", True): "15",
+    }
     paper = number.get((study.task.removesuffix("_published"), study.criterion == JOINTLY), "")
-    note = "The shifted set has one class and no ROC curve: the joint set stands for it. " if far == "joint" and ("roc", "joint") in specs else ""
+    note = (
+        "The shifted set has one class and no ROC curve: the joint set stands for it. "
+        if far == "joint" and ("roc", "joint") in specs
+        else ""
+    )
     caption = f"{note}{BANDS}Green: the NHS standard, sensitivity 85 % at specificity 80 %. {CONTROLS}"
     return _drawing("results", paper, "ROC and referral", caption, study, collection, specs)
 
@@ -77,7 +95,17 @@ def _by_metric(study: Study, collection: Collection) -> list[Drawing]:
             first = study.task == "country_shift" and study.criterion != JOINTLY and metric == "accuracy"
             title = f"{LABELS[metric].partition(' of')[0]} over referral"
             title = title[0].upper() + title[1:]
-            found.append(_drawing(f"referral-{metric}", "14" if first else "", title, BANDS + CONTROLS, study, collection, specs))
+            found.append(
+                _drawing(
+                    f"referral-{metric}",
+                    "14" if first else "",
+                    title,
+                    BANDS + CONTROLS,
+                    study,
+                    collection,
+                    specs,
+                )
+            )
     return found
 
 
@@ -90,8 +118,24 @@ def _rebalanced(study: Study, collection: Collection) -> list[Drawing]:
     curves = [spec for spec in curves if _possible(study.groups, spec)]
     numbered = study.task == "country_shift"
     return [
-        _drawing("balanced-roc", "16" if numbered else "", "ROC, class-balanced shifted set", caption, study, collection, rocs),
-        _drawing("balanced-referral", "17" if numbered else "", "Referral, class-balanced shifted set", caption, study, collection, curves),
+        _drawing(
+            "balanced-roc",
+            "16" if numbered else "",
+            "ROC, class-balanced shifted set",
+            caption,
+            study,
+            collection,
+            rocs,
+        ),
+        _drawing(
+            "balanced-referral",
+            "17" if numbered else "",
+            "Referral, class-balanced shifted set",
+            caption,
+            study,
+            collection,
+            curves,
+        ),
     ]
 
 
@@ -101,7 +145,13 @@ def _blurs(study: Study, collection: Collection) -> Drawing:
     number = "" if study.criterion == JOINTLY else number
     caption = f"One line per blur constant of the preprocessing. {BANDS}"
     name = _name("blur", number, study)
-    return Drawing(name, number, f"Referral by blur constant, {in_words(study)}", caption, partial(_draw_blurs, study, collection))
+    return Drawing(
+        name,
+        number,
+        f"Referral by blur constant, {in_words(study)}",
+        caption,
+        partial(_draw_blurs, study, collection),
+    )
 
 
 def _draw_blurs(study: Study, collection: Collection) -> Figure:
@@ -126,11 +176,19 @@ def _draw_blurs(study: Study, collection: Collection) -> Figure:
 
 
 def _name(kind: str, number: str, study: Study) -> str:
-    return "-".join(part for part in (f"figure-{int(number):02d}" if number else "figure", kind, slug(study)) if part)
+    return "-".join(
+        part for part in (f"figure-{int(number):02d}" if number else "figure", kind, slug(study)) if part
+    )
 
 
 def _drawing(
-    kind: str, number: str, title: str, caption: str, study: Study, collection: Collection, specs: Sequence[Spec]
+    kind: str,
+    number: str,
+    title: str,
+    caption: str,
+    study: Study,
+    collection: Collection,
+    specs: Sequence[Spec],
 ) -> Drawing:
     draw = partial(_draw, study, collection, specs)
     return Drawing(_name(kind, number, study), number, f"{title}, {in_words(study)}", caption, draw)
@@ -159,19 +217,22 @@ def _draw(study: Study, collection: Collection, specs: Sequence[Spec]) -> Figure
 
 
 def roc_panel(
-    axes: Axes, groups: Sequence[Group], looks: Sequence[Mark], name: str, collection: Collection, share: float = 1.0
+    axes: Axes,
+    groups: Sequence[Group],
+    looks: Sequence[Mark],
+    name: str,
+    collection: Collection,
+    share: float = 1.0,
 ) -> None:
     """Draw averaged ROC curves with the NHS point; share: what is retained of the images."""
     x = RATES[collection.rules]
-    lowest = 1.0
     for group, mark in zip(groups, looks, strict=True):
         values = [run.curves.roc[name, share] for run in group.runs if (name, share) in run.curves.roc]
         if values:
-            mean = line(axes, mark, x, values)
-            lowest = min(lowest, float(np.interp(0.1, x, mean)))
+            line(axes, mark, x, values)
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)), zorder=1)
     nhs_point(axes)
-    axes.set(xlim=(-0.03, 0.93), ylim=(0.45, 1.02) if lowest > 0.45 else (0, 1.02), xlabel="1 − specificity", ylabel="sensitivity")
+    axes.set(xlim=(-0.03, 0.93), ylim=(0.45, 1.02), xlabel="1 − specificity", ylabel="sensitivity")
     drawing.small(axes)
 
 
@@ -179,7 +240,11 @@ def nhs_point(axes: Axes) -> None:
     """Mark sensitivity 85 % at specificity 80 %, and all that is better."""
     axes.fill_between([0, NHS[0]], NHS[1], 1, color=PASS, alpha=0.13, linewidth=0)
     axes.plot(*[[value] for value in NHS], marker="o", markersize=5, color=PASS, linestyle="none", zorder=5)
-    axes.annotate("NHS", NHS, (4, -3), textcoords="offset points", fontsize=8, color=PASS, va="top")
+    drawing.halo(
+        axes.annotate(
+            "NHS", NHS, (5, -4), textcoords="offset points", fontsize=8, color=PASS, va="top", zorder=6
+        )
+    )
 
 
 def _referral_panel(
@@ -188,13 +253,12 @@ def _referral_panel(
     best: tuple[float, Group | None] = (-np.inf, None)
     for group, mark in zip(groups, looks, strict=True):
         mean = _referral_line(axes, group, mark, metric, name, collection)
-        worth = np.nanmean(mean) if mean is not None and np.isfinite(mean).any() else -np.inf
+        worth = float(np.nanmean(mean)) if mean is not None and np.isfinite(mean).any() else -np.inf
         best = max(best, ((-worth if metric == "nll" else worth), group), key=lambda pair: pair[0])
-    limits = _limits(groups, metric, name)
+    drawing.referral_axes(axes, LABELS[metric])
+    axes.set_ylim(*_limits(groups, metric, name))
     if best[1] is not None:
         _controls(axes, best[1], metric, name)
-    drawing.referral_axes(axes, LABELS[metric])
-    axes.set_ylim(*limits)
 
 
 def _referral_line(

@@ -13,6 +13,8 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
@@ -28,7 +30,12 @@ FORMATS: dict[str, dict[str, Any]] = {
     "png": {"dpi": 200, "metadata": {"Software": None}},
 }
 # A file stands alone: letters are drawn, where a page would bring its font, and the ground is white.
-ALONE: dict[Any, Any] = {"svg.fonttype": "path", "pdf.fonttype": 42, "savefig.facecolor": "white", "font.size": 10}
+ALONE: dict[Any, Any] = {
+    "svg.fonttype": "path",
+    "pdf.fonttype": 42,
+    "savefig.facecolor": "white",
+    "font.size": 10,
+}
 
 
 @dataclass(frozen=True)
@@ -45,12 +52,17 @@ class Drawing:
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure as SVG, PDF and PNG, the same bytes every time; return the files."""
     files = []
-    for kind, options in FORMATS.items():
-        with house_style(), rc_context(ALONE), io.BytesIO() as sink, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in another alphabet: boxes, but a figure
-            figure.savefig(sink, format=kind, **options)
-            files.append(stem.with_name(f"{stem.name}.{kind}"))
-            write_bytes(files[-1], sink.getvalue())
+    with house_style(), rc_context(ALONE), warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "Glyph .* missing"
+        )  # a name in another alphabet: boxes, but a figure
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout stands: finding it again takes as long as drawing
+        for kind, options in FORMATS.items():
+            with io.BytesIO() as sink:
+                figure.savefig(sink, format=kind, **options)
+                files.append(stem.with_name(f"{stem.name}.{kind}"))
+                write_bytes(files[-1], sink.getvalue())
     return files
 
 
@@ -88,7 +100,10 @@ def legend(figure: Figure, names: Sequence[str], looks: Sequence[Mark]) -> None:
     longest = max(map(len, names))
     width = figure.get_size_inches()[0] * 72
     columns = max(1, min(len(names), int(width / (5.2 * longest + 45))))
-    handles = [Line2D([], [], color=m.color, linestyle=m.linestyle, linewidth=1.8) for m in looks]
+    handles = [
+        Line2D([], [], color=m.color, linestyle=(0, m.dashes) if m.dashes else "-", linewidth=1.8)
+        for m in looks
+    ]
     figure.legend(
         handles, [_plain(name) for name in names], loc="outside lower center", ncols=columns, frameon=False,
         fontsize=8.5, handlelength=3.2,
@@ -116,25 +131,31 @@ def referral_axes(axes: Axes, label: str) -> None:
 def small(axes: Axes) -> None:
     """The sizes of letters in a figure of several panels, and a faint grid."""
     axes.tick_params(labelsize=8)
-    axes.xaxis.label.set_size(9)
-    axes.yaxis.label.set_size(9)
+    axes.xaxis.label.set_fontsize(9)
+    axes.yaxis.label.set_fontsize(9)
     axes.grid(color=FAINT, linewidth=0.5)
     axes.set_axisbelow(True)
 
 
 def control(axes: Axes, x: Floats, y: Floats, name: str) -> None:
-    """Draw a grey reference curve with its name at its end."""
-    known = np.flatnonzero(np.isfinite(y))
+    """Draw a grey reference curve with its name right of the panel, whose range must be set before."""
+    known = y[np.isfinite(y)]
     if not known.size:
         return
     axes.plot(x, y, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=2)
-    k = known[int(0.72 * (len(known) - 1))] if name == "random" else known[int(0.12 * (len(known) - 1))]
-    axes.annotate(
-        name, (x[k], y[k]), (0, -3 if name == "random" else 3), textcoords="offset points", fontsize=7.5, color=MUTED,
-        ha="center", va="top" if name == "random" else "bottom",
-    )  # fmt: skip
+    low, high = axes.get_ylim()
+    # Names of two curves that end at one height stand a line apart.
+    height = float(np.clip((known[-1] - low) / (high - low), 0.02, 0.9 if name == "random" else 0.98))
+    axes.text(1.01, height, name, transform=axes.transAxes, fontsize=7.5, color=MUTED, va="center")
 
 
 def canvas_of(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
     """A figure of panels, each a scaled 6 x 4 inches, with room for the legend below."""
-    return canvas(PANEL[0] * columns + 10, PANEL[1] * rows + 46, rows, columns)
+    figure, grid = canvas(PANEL[0] * columns + 10, PANEL[1] * rows + 46, rows, columns)
+    figure.get_layout_engine().set(w_pad=0.05, h_pad=0.06)  # type: ignore[union-attr, call-arg]
+    return figure, grid
+
+
+def halo(text: Text) -> None:
+    """Let a text be read where it lies on lines."""
+    text.set_path_effects([withStroke(linewidth=2.2, foreground="white")])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.papers.collect import Collection, Group, Study
-from retinabench.papers.layout import Block, Cell, Column, Row, Table
+from retinabench.papers.layout import Block, Cell, Row, Table
 from retinabench.papers.retina import has, referral_columns, rows
 from retinabench.papers.words import SETS, in_words, slug
 from retinabench.scores.seeds import aggregate
@@ -57,7 +57,9 @@ def table(study: Study, collection: Collection) -> Table:
 def _block_title(study: Study, name: str) -> str:
     if study.task != "country_shift":
         return SETS[name]
-    return {"in_domain": "In-domain (Kaggle in the paper)", "shifted": "Shifted (APTOS 2019 in the paper)"}[name]
+    return {"in_domain": "In-domain (Kaggle in the paper)", "shifted": "Shifted (APTOS 2019 in the paper)"}[
+        name
+    ]
 
 
 def _unmarked(cell: Cell) -> Cell:

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, LogNorm
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
@@ -16,11 +16,11 @@ from retinabench.papers import drawing
 from retinabench.papers.collect import Collection, Group, Study
 from retinabench.papers.curve_figures import BANDS, nhs_point, roc_panel, roc_there
 from retinabench.papers.curves import RATES
-from retinabench.papers.drawing import Drawing, averaged, canvas_of, heading, legend, line, marks
+from retinabench.papers.drawing import Drawing, canvas_of, heading, legend, line, marks
 from retinabench.papers.filos import RETAINED, at_share
 from retinabench.papers.retina import has
 from retinabench.papers.words import SETS, in_words, slug
-from retinabench.report.style import BAD, GOOD, HUES, MUTED, PAPER, Mark
+from retinabench.report.style import BAD, GOOD, INK, MUTED, PAPER, Mark
 from retinabench.scores.uncertainty import binary_entropy
 
 Floats = NDArray[np.float64]
@@ -48,7 +48,15 @@ def drawings(study: Study, collection: Collection) -> list[Drawing]:
     if roc_there(study.groups, "in_domain"):
         caption = f"(a) {one.name} at 100, 90 and 60 % retained. (b) All methods at 60 % retained. In-domain. {BANDS}"
         draw = partial(_draw_roc, study, collection, one)
-        made.append(Drawing(f"figure-2019-6-{slug(study)}", "6 of the 2019 paper", f"ROC after referral, {in_words(study)}", caption, draw))
+        made.append(
+            Drawing(
+                f"figure-2019-6-{slug(study)}",
+                "6 of the 2019 paper",
+                f"ROC after referral, {in_words(study)}",
+                caption,
+                draw,
+            )
+        )
     return made
 
 
@@ -67,24 +75,32 @@ def _draw_entropy(one: Group, sure: Group) -> Figure:
     edges = np.linspace(0, 1, BINS + 1), np.linspace(0, np.log(2), BINS + 1)
     counts = [np.histogram2d(prob[part], entropy[part], edges)[0].T for part in (right, ~right)]
     figure, [places] = canvas_of(1, 2)
-    for k, (axes, count, name, color) in enumerate(zip(places, counts, ("right", "wrong"), (GOOD, BAD), strict=True)):
-        shade = LinearSegmentedColormap.from_list(name, [_mixed(color, 0.75), color, _mixed(color, 0.0, "#000000", 0.45)])
+    for k, (axes, count, name, color) in enumerate(
+        zip(places, counts, ("right", "wrong"), (GOOD, BAD), strict=True)
+    ):
+        shade = LinearSegmentedColormap.from_list(
+            name, [_mixed(color, PAPER, 0.7), to_rgb(color), _mixed(color, INK, 0.6)]
+        )
         if count.any():
             norm = LogNorm(1, max(count.max(), 2))
-            axes.pcolormesh(*edges, np.ma.masked_equal(count, 0), cmap=shade, norm=norm, linewidth=0, rasterized=True)
+            axes.pcolormesh(
+                *edges, np.ma.masked_equal(count, 0), cmap=shade, norm=norm, linewidth=0, rasterized=True
+            )
         x = np.linspace(0, 1, 201)
         axes.plot(x, binary_entropy(x), color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
-        axes.set(xlim=(0, 1), ylim=(0, 0.72), xlabel="p(referable | image)", ylabel="predictive entropy (nats)")
+        axes.set(
+            xlim=(0, 1), ylim=(0, 0.72), xlabel="p(referable | image)", ylabel="predictive entropy (nats)"
+        )
         drawing.small(axes)
         heading(axes, "ab"[k], f"{name} answers ({int(count.sum()):,})")
     return figure
 
 
-def _mixed(color: str, light: float, other: str = PAPER, dark: float = 0.0) -> tuple[float, ...]:
-    """A colour mixed with another one: with paper to `light`, with black to `dark`."""
-    share = light or dark
-    pairs = [(int(c[k : k + 2], 16) / 255 for c in (color, other)) for k in (1, 3, 5)]
-    return tuple((1 - share) * a + share * b for a, b in (tuple(pair) for pair in pairs))
+def _mixed(color: str, other: str, share: float) -> tuple[float, float, float]:
+    """A colour with this share of another one."""
+    ours, theirs = to_rgb(color), to_rgb(other)
+    red, green, blue = ((1 - share) * a + share * b for a, b in zip(ours, theirs, strict=True))
+    return red, green, blue
 
 
 def _draw_retained(study: Study, collection: Collection) -> Figure:
@@ -95,13 +111,15 @@ def _draw_retained(study: Study, collection: Collection) -> Figure:
     x = np.array(RETAINED)
     for k, ((metric, name), axes) in enumerate(zip(panels, [a for row in grid for a in row], strict=True)):
         for group, mark in zip(study.groups, looks, strict=True):
-            values = np.stack([at_share(group, name, metric, round(1 - share, 1)) for share in RETAINED], axis=1)
+            values = np.stack(
+                [at_share(group, name, metric, round(1 - share, 1)) for share in RETAINED], axis=1
+            )
             if np.isfinite(values).any():
                 line(axes, mark, x, list(values), marker="os^Dv*"[mark.hue], markersize=3.5)
-        start = averaged(at_share(study.groups[0], name, metric, 0.0)[:, None], 1)[0][0]
+        start = float(at_share(study.groups[0], name, metric, 0.0).mean())
+        _retained_axes(axes, "AUC" if metric == "auroc" else "accuracy")
         if np.isfinite(start):
             drawing.control(axes, x, np.full(len(x), start), "random")
-        _retained_axes(axes, "AUC" if metric == "auroc" else "accuracy")
         heading(axes, "abcd"[k], SETS[name])
     legend(figure, [group.name for group in study.groups], looks)
     return figure
@@ -117,12 +135,12 @@ def _draw_roc(study: Study, collection: Collection, one: Group) -> Figure:
     figure, [[left, right]] = canvas_of(1, 2)
     x = RATES[collection.rules]
     for k, share in enumerate((1.0, 0.9, AFTER)):
-        values = [run.curves.roc["in_domain", share] for run in one.runs if ("in_domain", share) in run.curves.roc]
+        values = [
+            run.curves.roc["in_domain", share] for run in one.runs if ("in_domain", share) in run.curves.roc
+        ]
         if values:
-            mark = Mark(k, 0)
-            mean = line(left, mark, x, values)
-            place = int(np.searchsorted(x, 0.33 + 0.17 * k))
-            left.annotate(f"{share:.0%}".replace("%", " %"), (x[place], mean[place]), (0, -11), textcoords="offset points", fontsize=8, color=HUES[k], ha="center")
+            line(left, Mark(k + 3, k), x, values, label=f"{100 * share:.0f} % retained")
+    left.legend(loc="center", fontsize=8, frameon=False)
     nhs_point(left)
     left.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)), zorder=1)
     left.set(xlim=(-0.03, 0.93), ylim=(0.45, 1.02), xlabel="1 − specificity", ylabel="sensitivity")
@@ -130,6 +148,6 @@ def _draw_roc(study: Study, collection: Collection, one: Group) -> Figure:
     looks = marks(study.groups)
     roc_panel(right, study.groups, looks, "in_domain", collection, AFTER)
     heading(left, "a", f"{one.name}, by share retained")
-    heading(right, "b", f"{AFTER:.0%} retained".replace("%", " %"))
+    heading(right, "b", f"{100 * AFTER:.0f} % retained")
     legend(figure, [group.name for group in study.groups], looks)
     return figure

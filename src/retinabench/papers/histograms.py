@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from retinabench.papers.collect import Collection, Group, Study
-from retinabench.papers.drawing import Drawing
+from retinabench.papers.drawing import Drawing, halo
 from retinabench.papers.retina import JOINTLY
 from retinabench.papers.words import SETS, in_words, needs, slug
 from retinabench.report.style import BAD, GOOD, MUTED, canvas
@@ -36,7 +36,11 @@ def drawings(study: Study, collection: Collection) -> tuple[list[Drawing], list[
         return [], [needs("histograms by grade", study, "the column 'grade'")]
     task = study.task.removesuffix("_published")
     domains = set(study.groups[0].tests[0].domain.tolist())
-    sets = ["joint"] if task == "severity_shift" and len(domains) == 2 else [n for n in ("in_domain", "shifted") if n in domains]
+    sets = (
+        ["joint"]
+        if task == "severity_shift" and len(domains) == 2
+        else [n for n in ("in_domain", "shifted") if n in domains]
+    )
     made = []
     for name in sets:
         for pooled in (False, True):
@@ -50,7 +54,13 @@ def _drawing(study: Study, name: str, pooled: bool, groups: Sequence[Group], par
     key = (study.task.removesuffix("_published"), name, pooled)
     number = "" if study.criterion == JOINTLY else NUMBERS.get(key, "")
     who = "ensembles" if pooled else "single"
-    pieces = (f"figure-{int(number):02d}" if number else "figure", "uncertainty", name.replace("_", "-"), who, slug(study))
+    pieces = (
+        f"figure-{int(number):02d}" if number else "figure",
+        "uncertainty",
+        name.replace("_", "-"),
+        who,
+        slug(study),
+    )
     stem = "-".join(piece for piece in pieces if piece) + (f"-{part + 1}" if part else "")
     caption = (
         "Predictive entropy of right (blue) and wrong (red) answers, each a density of its own; all panels share their axes, "
@@ -68,7 +78,9 @@ def _draw(groups: Sequence[Group], name: str) -> Figure:
         for axes, cell in zip(line, cells, strict=True):
             _panel(axes, *cell, top)
         line[0].set_ylabel("density", fontsize=7.5)
-        line[-1].text(1.04, 0.5, f"grade {grade}", transform=line[-1].transAxes, rotation=270, va="center", fontsize=9)
+        line[-1].text(
+            1.04, 0.5, f"grade {grade}", transform=line[-1].transAxes, rotation=270, va="center", fontsize=9
+        )
     for axes, group in zip(grid[0], groups, strict=True):
         axes.set_title(_folded(group.name), fontsize=9)
     for axes in grid[-1]:
@@ -89,7 +101,10 @@ def _densities(group: Group, name: str, grade: int) -> tuple[Floats, Floats, int
         right.append((test.prob[rows] > 0.5) == (test.label[rows] == 1))
     entropy, correct = np.concatenate(values).clip(0, EDGES[-1]), np.concatenate(right)
     parts = [entropy[correct], entropy[~correct]]
-    return (*(np.histogram(p, EDGES, density=True)[0] if len(p) else np.zeros(len(EDGES) - 1) for p in parts), *map(len, parts))  # type: ignore[return-value]
+    return (
+        *(np.histogram(p, EDGES, density=True)[0] if len(p) else np.zeros(len(EDGES) - 1) for p in parts),
+        *map(len, parts),
+    )  # type: ignore[return-value]
 
 
 def _top(densities: Sequence[Floats]) -> float:
@@ -109,7 +124,17 @@ def _panel(axes: Axes, right: Floats, wrong: Floats, rights: int, wrongs: int, t
     axes.yaxis.set_major_locator(MaxNLocator(3))
     for height, count, color in ((0.93, rights, GOOD), (0.78, wrongs, BAD)):
         text = f"{count:,}" if count else "none"
-        axes.text(0.97, height, text, transform=axes.transAxes, fontsize=7, color=color if count else MUTED, ha="right", va="top")
+        shown = axes.text(
+            0.97,
+            height,
+            text,
+            transform=axes.transAxes,
+            fontsize=7,
+            color=color if count else MUTED,
+            ha="right",
+            va="top",
+        )
+        halo(shown)
 
 
 def _folded(name: str) -> str:

@@ -92,9 +92,7 @@ def _unbeaten(groups: Sequence[Group], cells: Sequence[Cell], key: Key, directio
     pairs = list(combinations(known, 2))
     adjusted = holm([difference_p(groups[i], groups[j], key) for i, j in pairs])
     beaten = {
-        i + j - top
-        for (i, j), p in zip(pairs, adjusted, strict=True)
-        if top in (i, j) and not p >= LEVEL
+        i + j - top for (i, j), p in zip(pairs, adjusted, strict=True) if top in (i, j) and not p >= LEVEL
     }
     return [bool(beaten) and i in known and i not in beaten for i in range(len(cells))]
 

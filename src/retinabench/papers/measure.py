@@ -79,9 +79,7 @@ def _corrected(job: Job) -> Measured:
     sets = image_sets(test, test.uncertainty)
     curves = {(s.name, m): referral.curve_of(s.whole, m) for s in sets for m in METRICS}
     evaluators = {
-        s.name: Evaluator(
-            s, [SCORES["referral_auprc_area"]], np.array([curves[s.name, "auprc"].area])
-        )
+        s.name: Evaluator(s, [SCORES["referral_auprc_area"]], np.array([curves[s.name, "auprc"].area]))
         for s in sets
     }
     rows = {s.name: _rows(test, s) for s in sets}
@@ -120,7 +118,12 @@ def _corrected(job: Job) -> Measured:
     }
     left_out, drawn = _draws(statistic, test, len(point), job)
     return Measured(
-        tuple(point), np.array(list(point.values())), why, left_out, drawn, corrected_curves(test, sets, curves)
+        tuple(point),
+        np.array(list(point.values())),
+        why,
+        left_out,
+        drawn,
+        corrected_curves(test, sets, curves),
     )
 
 
@@ -158,7 +161,7 @@ def _why(key: Key, images: ImageSet, curves: dict[tuple[str, str], referral.Curv
     curve = curves[images.name, metric]
     k = min(int(np.searchsorted(curve.referred, float(referred) - 1e-9)), len(curve.value) - 1)
     held = f"{curve.positives[k]:g} positive and {curve.negatives[k]:g} negative images"
-    return f"needs both classes; {held} are {'there' if referred == '0' else 'retained'}"
+    return f"needs both classes: {f'the set has {held}' if referred == '0' else f'{held} are retained'}"
 
 
 def _published(job: Job) -> Measured:

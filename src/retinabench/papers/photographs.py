@@ -30,7 +30,9 @@ def drawings(folder: Path, rules: str) -> list[Drawing]:
         raise InputError("is no folder", file=folder, cure="Name a folder of photographs.")
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
     if not found:
-        raise InputError("holds no photographs", file=folder, cure=f"Endings that are looked for: {', '.join(ENDINGS)}.")
+        raise InputError(
+            "holds no photographs", file=folder, cure=f"Endings that are looked for: {', '.join(ENDINGS)}."
+        )
     chosen = [found[k] for k in np.unique(np.linspace(0, len(found) - 1, SHOWN).round().astype(int))]
     how = "exactly as released" if rules == "published" else "by the corrected form of Graham's preprocessing"
     return [

@@ -32,7 +32,9 @@ def markdown(table: Table) -> str:
         for row in block.rows:
             cells = []
             for cell, column in zip(row.cells, block.columns, strict=True):
-                text = written(cell, column.percent) + "".join(f"<sup>{mark}</sup>" for mark in _mark(cell, notes))
+                text = written(cell, column.percent) + "".join(
+                    f"<sup>{mark}</sup>" for mark in _mark(cell, notes)
+                )
                 cells.append(f"**{text}**" if cell.best else text)
             lines.append(f"| {escape(row.label)} | " + " | ".join(cells) + " |")
         lines.append("")
@@ -45,14 +47,44 @@ def csv_bytes(table: Table) -> bytes:
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(
-        ["table", "task", "criterion", "method", "set", "score", "direction", "mean", "standard_error", "low", "high", "runs", "best", "why"]
+        [
+            "table",
+            "task",
+            "criterion",
+            "method",
+            "set",
+            "score",
+            "direction",
+            "mean",
+            "standard_error",
+            "low",
+            "high",
+            "runs",
+            "best",
+            "why",
+        ]
     )
     for block in table.blocks:
         for row in block.rows:
             for cell, column in zip(row.cells, block.columns, strict=True):
-                numbers = [repr(v) if math.isfinite(v) else "" for v in map(float, (cell.value, cell.error, cell.low, cell.high))]
+                numbers = [
+                    repr(v) if math.isfinite(v) else ""
+                    for v in map(float, (cell.value, cell.error, cell.low, cell.high))
+                ]
                 about = [table.name, column.task or table.task, column.criterion or table.criterion]
-                writer.writerow([*about, row.label, column.set, column.score, column.direction, *numbers, cell.runs, int(cell.best), cell.why])
+                writer.writerow(
+                    [
+                        *about,
+                        row.label,
+                        column.set,
+                        column.score,
+                        column.direction,
+                        *numbers,
+                        cell.runs,
+                        int(cell.best),
+                        cell.why,
+                    ]
+                )
     return sink.getvalue().encode()
 
 
@@ -62,17 +94,23 @@ def latex(table: Table) -> str:
     notes: list[str] = []
     body: list[str] = []
     for k, block in enumerate(table.blocks):
-        body += _latex_head(block, width, first=k == 0, same=k > 0 and _heads(block) == _heads(table.blocks[k - 1]))
+        body += _latex_head(
+            block, width, first=k == 0, same=k > 0 and _heads(block) == _heads(table.blocks[k - 1])
+        )
         for row in block.rows:
             if row.rule:
                 body.append(r"\addlinespace")
             cells = []
             for cell, column in zip(row.cells, block.columns, strict=True):
-                text = tex(written(cell, column.percent)) + "".join(rf"\textsuperscript{{{m}}}" for m in _mark(cell, notes))
+                text = tex(written(cell, column.percent)) + "".join(
+                    rf"\textsuperscript{{{m}}}" for m in _mark(cell, notes)
+                )
                 cells.append(rf"\textbf{{{text}}}" if cell.best else text)
             cells += [""] * (width - len(cells))
             body.append(" & ".join([tex(row.label), *cells]) + r" \\")
-    legend = [rf"\\ \footnotesize \textsuperscript{{{_letter(k)}}} {tex(note)}." for k, note in enumerate(notes)]
+    legend = [
+        rf"\\ \footnotesize \textsuperscript{{{_letter(k)}}} {tex(note)}." for k, note in enumerate(notes)
+    ]
     return "\n".join(
         [r"\begin{table}", r"\centering", rf"\caption{{{tex(table.title)}. {tex(table.caption)}}}",
          rf"\label{{tab:{table.name}}}", r"\small", rf"\begin{{tabular}}{{l{'r' * width}}}", r"\toprule",
@@ -87,7 +125,9 @@ def _latex_head(block: Block, width: int, *, first: bool, same: bool) -> list[st
         for group, count in _groups(block.columns):
             spans.append((tex(group), start, count))
             start += count
-        lines.append(" & ".join(["", *(rf"\multicolumn{{{n}}}{{c}}{{{group}}}" for group, _, n in spans)]) + r" \\")
+        lines.append(
+            " & ".join(["", *(rf"\multicolumn{{{n}}}{{c}}{{{group}}}" for group, _, n in spans)]) + r" \\"
+        )
         lines.append("".join(rf"\cmidrule(lr){{{start}-{start + n - 1}}}" for _, start, n in spans))
         labels = [tex(f"{column.label} {ARROWS[column.direction]}") for column in block.columns]
         lines += [" & ".join(["Method", *labels, *[""] * (width - len(labels))]) + r" \\", r"\midrule"]

@@ -26,7 +26,12 @@ DETECTION = 3
 OF_SETS = (("nll", "NLL", "lower", False), ("accuracy", "Accuracy (%)", "higher", True),
            ("auprc", "AUPRC (%)", "higher", True), ("auroc", "AUROC (%)", "higher", True),
            ("ece_top_label", "ECE", "lower", False))  # fmt: skip
-AREAS = (("auroc", "AUROC", "higher"), ("accuracy", "Accuracy", "higher"), ("nll", "NLL", "lower"), ("auprc", "AUPRC", "higher"))
+AREAS = (
+    ("auroc", "AUROC", "higher"),
+    ("accuracy", "Accuracy", "higher"),
+    ("nll", "NLL", "lower"),
+    ("auprc", "AUPRC", "higher"),
+)
 Built = tuple[list[Table], list[str]]
 
 
@@ -56,16 +61,21 @@ def _number(kind: str, study: Study) -> str:
 
 def _table(kind: str, study: Study, title: str, caption: str, blocks: Sequence[Block]) -> Table:
     number = _number(kind, study)
-    name = "-".join(part for part in (f"table-{int(number):02d}" if number else "table", kind, slug(study)) if part)
+    name = "-".join(
+        part for part in (f"table-{int(number):02d}" if number else "table", kind, slug(study)) if part
+    )
     return Table(name, number, f"{title}, {in_words(study)}", caption, blocks, study.task, study.criterion)
 
 
-def rows(groups: Sequence[Group], columns: Sequence[Column], rules: str, rule: Callable[[int], bool] = lambda k: False) -> list[Row]:
+def rows(
+    groups: Sequence[Group],
+    columns: Sequence[Column],
+    rules: str,
+    rule: Callable[[int], bool] = lambda k: False,
+) -> list[Row]:
     """One row per method; the best of every column in bold. rule: before which rows a line is drawn."""
     cells = [column(groups, (one.set, one.score), one.direction, rules) for one in columns]
-    return [
-        Row(group.name, [of_column[k] for of_column in cells], rule(k)) for k, group in enumerate(groups)
-    ]
+    return [Row(group.name, [of_column[k] for of_column in cells], rule(k)) for k, group in enumerate(groups)]
 
 
 def has(groups: Sequence[Group], name: str) -> bool:
@@ -85,7 +95,9 @@ def referral_columns(name: str, shares: Sequence[tuple[float, str]]) -> list[Col
 SHARES = ((0.0, "No referral"), (0.5, "50 % referred"), (0.7, "70 % referred"))
 
 
-def _referral_blocks(groups: Sequence[Group], study: Study, rules: str, rule: Callable[[int], bool] = lambda k: False) -> list[Block]:
+def _referral_blocks(
+    groups: Sequence[Group], study: Study, rules: str, rule: Callable[[int], bool] = lambda k: False
+) -> list[Block]:
     blocks = []
     for name in ("in_domain", "shifted"):
         if has(groups, name):
@@ -97,8 +109,12 @@ def _referral_blocks(groups: Sequence[Group], study: Study, rules: str, rule: Ca
 def _referral(study: Study, collection: Collection) -> Table | str:
     if not study.groups:
         return needs("referral", study, f"no file at the standard blur {STANDARD_BLUR}")
-    caption = "AUROC and accuracy of the images that are kept where the most uncertain are referred to an expert."
-    return _table("referral", study, "Expert referral", caption, _referral_blocks(study.groups, study, collection.rules))
+    caption = (
+        "AUROC and accuracy of the images that are kept where the most uncertain are referred to an expert."
+    )
+    return _table(
+        "referral", study, "Expert referral", caption, _referral_blocks(study.groups, study, collection.rules)
+    )
 
 
 def _prediction(study: Study, collection: Collection) -> Table | str:
@@ -124,7 +140,9 @@ def _areas(study: Study, collection: Collection) -> Table | str:
     blocks = []
     for part in (AREAS[:2], AREAS[2:]):
         columns = [
-            Column(name, f"referral_{metric}_area", f"Area, {label} over referral", SETS[name], direction, False)
+            Column(
+                name, f"referral_{metric}_area", f"Area, {label} over referral", SETS[name], direction, False
+            )
             for metric, label, direction in part
             for name in sets
         ]
@@ -156,7 +174,9 @@ def _detection(collection: Collection) -> Table | str:
                 cells[name].append(found.get(name, Cell(float("nan"), runs=0, why="there is no such file")))
     block = Block("", columns, [Row(name, cells[name]) for name in names])
     caption = "How well the uncertainty that drives the referral tells shifted images from those of the training domain."
-    return Table(f"table-{DETECTION:02d}-detection", str(DETECTION), "Detection of shifted images", caption, [block])
+    return Table(
+        f"table-{DETECTION:02d}-detection", str(DETECTION), "Detection of shifted images", caption, [block]
+    )
 
 
 def _blur(study: Study, collection: Collection) -> Table | str:
@@ -169,8 +189,19 @@ def _blur(study: Study, collection: Collection) -> Table | str:
         key=lambda g: ([h.base for h in study.variants].index(g.base), g.ensemble, g.blur or STANDARD_BLUR),
     )
     named = [
-        Group(f"{g.name}, blur {g.blur or STANDARD_BLUR}", g.base, g.ensemble, g.blur, g.runs, g.tests, g.members) for g in groups
+        Group(
+            f"{g.name}, blur {g.blur or STANDARD_BLUR}",
+            g.base,
+            g.ensemble,
+            g.blur,
+            g.runs,
+            g.tests,
+            g.members,
+        )
+        for g in groups
     ]
-    blocks = _referral_blocks(named, study, collection.rules, lambda k: k > 0 and groups[k].name != groups[k - 1].name)
+    blocks = _referral_blocks(
+        named, study, collection.rules, lambda k: k > 0 and groups[k].name != groups[k - 1].name
+    )
     caption = "Referral by the blur constant of the preprocessing: the local average's deviation is the disc's radius / blur."
     return _table("blur", study, "Effect of the blur constant", caption, blocks)

@@ -26,7 +26,11 @@ def write(collection: Collection, out: Path, photographs: Path | None, progress:
     made = [_captioned(table, collection) for table in made]
     for table in made:
         stem = out / TABLES / table.name
-        for ending, content in ((".md", render.markdown(table)), (".csv", render.csv_bytes(table)), (".tex", render.latex(table))):
+        for ending, content in (
+            (".md", render.markdown(table)),
+            (".csv", render.csv_bytes(table)),
+            (".tex", render.latex(table)),
+        ):
             files.append(stem.with_name(stem.name + ending))
             store.write_bytes(files[-1], content if isinstance(content, bytes) else content.encode())
     several = len(of_2019) > 1
@@ -48,7 +52,11 @@ def _captioned(table: Table, collection: Collection) -> Table:
     """The table with what its numbers are at the end of its caption."""
     from dataclasses import replace
 
-    studies = [s for s in collection.studies if not table.task or (s.task, s.criterion) == (table.task, table.criterion)]
+    studies = [
+        s
+        for s in collection.studies
+        if not table.task or (s.task, s.criterion) == (table.task, table.criterion)
+    ]
     return replace(table, caption=f"{table.caption} {words.spread(collection, studies)}")
 
 
@@ -77,7 +85,11 @@ def _drawings(
 
 
 def _index(
-    collection: Collection, tables: list[Table], drawings: list[Drawing], lacking: list[str], leaderboard: bool
+    collection: Collection,
+    tables: list[Table],
+    drawings: list[Drawing],
+    lacking: list[str],
+    leaderboard: bool,
 ) -> str:
     tasks = dict.fromkeys(words.TASKS.get(s.task, s.task) for s in collection.studies)
     lines = [
@@ -94,7 +106,11 @@ def _index(
     lines += ["", "## Tables", ""]
     for table in tables:
         stem = f"{TABLES}/{table.name}"
-        lines += [render.markdown(table), f"[Markdown]({stem}.md) · [CSV]({stem}.csv) · [LaTeX]({stem}.tex)", ""]
+        lines += [
+            render.markdown(table),
+            f"[Markdown]({stem}.md) · [CSV]({stem}.csv) · [LaTeX]({stem}.tex)",
+            "",
+        ]
     if leaderboard:
         lines += [f"The 2019 leaderboard's CSV files: [{LEADERBOARD}/]({LEADERBOARD}/)", ""]
     lines += ["## Figures", ""]
