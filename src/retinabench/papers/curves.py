@@ -6,7 +6,7 @@ with the grades as frequent as in the EyePACS test set (paper, section B.5).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ GRID = np.linspace(0, 1, 101)  # of the share referred
 RATES = {"corrected": np.linspace(0, 1, 201), "published": np.arange(0, 1.02, 0.02)}
 RETAINED = (0.6, 0.9)  # of the ROC curves after referral, Figure 6 of the 2019 paper
 FEWEST = 0.05  # of the images: fewer make a curve jump, and it is not drawn on
+METRICS = published.METRICS
 CONTROLS = ("accuracy", "nll", "auroc")  # with an oracle; that of the AUPRC would take as long as all else
 
 
@@ -42,12 +43,15 @@ class Curves:
 
 
 def corrected_curves(
-    test: Predictions, sets: Sequence[ImageSet], curves: Mapping[tuple[str, str], referral.Curve]
+    test: Predictions, sets: Sequence[ImageSet], curves: dict[tuple[str, str], referral.Curve]
 ) -> Curves:
-    """Read the corrected curves of a file on the grids."""
-    out = Curves({key: _on_grid(curve) for key, curve in curves.items()}, {}, {})
+    """Read the corrected curves of a file on the grids; the whole ones are put into `curves`, for their areas."""
+    out = Curves({}, {}, {})
     for images in sets:
         whole = images.whole
+        for metric in METRICS:
+            curves[images.name, metric] = curve = referral.curve_of(whole, metric)
+            out.referral[images.name, metric] = _on_grid(curve)
         _rocs(out, images.name, whole)
         loss = images.cases.log_loss
         perfect = Cases(images.cases.label, images.cases.prob, loss).weighted(whole.weight)
@@ -123,7 +127,7 @@ def published_curves(test: Predictions, seed: int) -> tuple[Curves, Named]:
     out, whole = Curves({}, {}, {}), Named()
     for name, rows in sets.items():
         label, prob, uncertainty = test.label[rows], test.prob[rows], test.uncertainty[rows]
-        for metric in published.METRICS:
+        for metric in METRICS:
             if name == "balanced" and metric in ("auroc", "auprc"):  # the joint set as it is, a fault kept
                 curve_rows = sets["joint"]
                 arrays = test.label[curve_rows], test.prob[curve_rows], test.uncertainty[curve_rows]

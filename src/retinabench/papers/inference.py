@@ -61,8 +61,8 @@ def _cell(group: Group, key: Key) -> Cell:
         return Cell(np.nan, runs=len(values), why=why)
     if len(values) > 1:
         return Cell(found.mean, group.error(values), runs=len(values))
-    draws = group.runs[0].column(key, "drawn")
-    low, high = percentile_interval(draws) if len(draws) else (np.array(np.nan), np.array(np.nan))
+    draws = group.runs[0].drawn.get(key)
+    low, high = (np.array(np.nan),) * 2 if draws is None else percentile_interval(draws)
     return Cell(found.mean, low=float(low), high=float(high))
 
 
@@ -101,7 +101,8 @@ def difference_p(a: Group, b: Group, key: Key) -> float:
     """Two-sided p-value of "no difference" between the means of two methods; NaN where nothing tells."""
     one, two = ([run.get(key) for run in group.runs] for group in (a, b))
     difference = float(np.mean(one) - np.mean(two))
-    left_out = [np.mean([run.column(key, "left_out") for run in group.runs], axis=0) for group in (a, b)]
+    nothing = np.empty(0)  # for a single patient, whom one cannot leave out
+    left_out = [np.mean([run.left_out.get(key, nothing) for run in g.runs], axis=0) for g in (a, b)]
     gap = left_out[0] - left_out[1]
     parts: list[tuple[float, int]] = []  # (variance, its degrees of freedom)
     if len(gap) and not np.isfinite(gap).all():

@@ -80,7 +80,7 @@ def rows(
 
 def has(groups: Sequence[Group], name: str) -> bool:
     """Whether any run holds images of a set."""
-    return any(key[0] == name for group in groups for run in group.runs for key in run.keys)
+    return any(key[0] == name for group in groups for run in group.runs for key in run.value)
 
 
 def referral_columns(name: str, shares: Sequence[tuple[float, str]]) -> list[Column]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from retinabench import __version__, store
@@ -17,41 +19,54 @@ TABLES, FIGURES, LEADERBOARD = "tables", "figures", "leaderboard"
 
 def write(collection: Collection, out: Path, photographs: Path | None, progress: Progress) -> list[Path]:
     """Write everything below `out`; return the files, the index first."""
-    made, lacking = retina.tables(collection)
     of_2019 = filos.studies_of(collection)
-    made += [filos.table(study, collection) for study in of_2019]
+    made, lacking = tables_of(collection)
     drawings, more = _drawings(collection, of_2019, photographs)
-    lacking += more
-    files: list[Path] = []
-    made = [_captioned(table, collection) for table in made]
-    for table in made:
-        stem = out / TABLES / table.name
-        for ending, content in (
-            (".md", render.markdown(table)),
-            (".csv", render.csv_bytes(table)),
-            (".tex", render.latex(table)),
-        ):
-            files.append(stem.with_name(stem.name + ending))
-            store.write_bytes(files[-1], content if isinstance(content, bytes) else content.encode())
-    several = len(of_2019) > 1
-    for study in of_2019:
-        for path, content in filos.leaderboard(study).items():
-            folder = out / LEADERBOARD / words.slug(study) if several else out / LEADERBOARD
-            files.append(folder / path)
-            store.write_bytes(files[-1], content)
+    files = [*table_files(made, out), *_leaderboard_files(of_2019, out)]
     with progress.track("Drawing", len(drawings), unit="figures") as advance:
         for one in drawings:
             files += save(one.draw(), out / FIGURES / one.name)
             advance(1)
     index = out / "index.md"
-    store.write_bytes(index, _index(collection, made, drawings, lacking, bool(of_2019)).encode())
+    page = _index(collection, made, drawings, [*lacking, *more], bool(of_2019))
+    store.write_bytes(index, page.encode())
     return [index, *files]
+
+
+def tables_of(collection: Collection) -> tuple[list[Table], list[str]]:
+    """Return all tables, captions complete, and a line for each that cannot be made."""
+    made, lacking = retina.tables(collection)
+    made += [filos.table(study, collection) for study in filos.studies_of(collection)]
+    return [_captioned(table, collection) for table in made], lacking
+
+
+def table_files(tables: Sequence[Table], out: Path) -> list[Path]:
+    """Write tables as Markdown, CSV and LaTeX; return the files."""
+    files = []
+    for table in tables:
+        contents = {
+            ".md": render.markdown(table).encode(),
+            ".csv": render.csv_bytes(table),
+            ".tex": render.latex(table).encode(),
+        }
+        for ending, content in contents.items():
+            files.append(out / TABLES / f"{table.name}{ending}")
+            store.write_bytes(files[-1], content)
+    return files
+
+
+def _leaderboard_files(studies: Sequence[Study], out: Path) -> list[Path]:
+    files = []
+    for study in studies:
+        folder = out / LEADERBOARD / words.slug(study) if len(studies) > 1 else out / LEADERBOARD
+        for path, content in filos.leaderboard(study).items():
+            files.append(folder / path)
+            store.write_bytes(files[-1], content)
+    return files
 
 
 def _captioned(table: Table, collection: Collection) -> Table:
     """The table with what its numbers are at the end of its caption."""
-    from dataclasses import replace
-
     studies = [
         s
         for s in collection.studies
