@@ -36,7 +36,10 @@ def drawings(study: Study, collection: Collection) -> tuple[list[Drawing], list[
     """Return the figures of curves of a study, and a line for each that cannot be drawn."""
     made, lacking = [], []
     if study.groups:
-        made.append(_main(study, collection))
+        if any(referral_there(study.groups, name, "accuracy") for name in SETS):
+            made.append(_main(study, collection))
+        else:
+            lacking.append(needs("curves", study, "at least ten images"))
         made += _by_metric(study, collection)
         if roc_there(study.groups, "rebalanced"):
             made += _rebalanced(study, collection)

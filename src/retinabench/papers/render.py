@@ -107,7 +107,10 @@ def latex(table: Table) -> str:
                 )
                 cells.append(rf"\textbf{{{text}}}" if cell.best else text)
             cells += [""] * (width - len(cells))
-            body.append(" & ".join([tex(row.label), *cells]) + r" \\")
+            label = tex(row.label)
+            if label.startswith(("[", "*")):  # after a line's end these would be its options
+                label = "{}" + label
+            body.append(" & ".join([label, *cells]) + r" \\")
     legend = [
         rf"\\ \footnotesize \textsuperscript{{{_letter(k)}}} {tex(note)}." for k, note in enumerate(notes)
     ]

@@ -51,7 +51,7 @@ def task_words(task: str, name: str) -> str:
 
 def needs(kind: str, study: Study, what: str) -> str:
     """Return the line about a table or figure that cannot be made."""
-    return f"{kind.capitalize()}, {in_words(study)}: needs {what}."
+    return f"{kind[0].upper()}{kind[1:]}, {in_words(study)}: needs {what}."
 
 
 def spread(collection: Collection, studies: list[Study]) -> str:
