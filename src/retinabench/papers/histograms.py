@@ -125,13 +125,13 @@ def _panel(axes: Axes, right: Floats, wrong: Floats, rights: int, wrongs: int, t
     for height, count, color in ((0.93, rights, GOOD), (0.78, wrongs, BAD)):
         text = f"{count:,}" if count else "none"
         shown = axes.text(
-            0.97,
+            0.6,
             height,
             text,
             transform=axes.transAxes,
             fontsize=7,
             color=color if count else MUTED,
-            ha="right",
+            ha="center",
             va="top",
         )
         halo(shown)

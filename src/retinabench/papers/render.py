@@ -32,9 +32,8 @@ def markdown(table: Table) -> str:
         for row in block.rows:
             cells = []
             for cell, column in zip(row.cells, block.columns, strict=True):
-                text = written(cell, column.percent) + "".join(
-                    f"<sup>{mark}</sup>" for mark in _mark(cell, notes)
-                )
+                text = written(cell, column.percent).replace(" ", "\N{NO-BREAK SPACE}")
+                text += "".join(f"<sup>{mark}</sup>" for mark in _mark(cell, notes))
                 cells.append(f"**{text}**" if cell.best else text)
             lines.append(f"| {escape(row.label)} | " + " | ".join(cells) + " |")
         lines.append("")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from retinabench.papers.collect import STANDARD_BLUR, Collection, Group, Study
 from retinabench.papers.inference import column
 from retinabench.papers.layout import Block, Cell, Column, Row, Table
-from retinabench.papers.words import SETS, in_words, needs, slug, task_words
+from retinabench.papers.words import CRITERIA, SETS, in_words, needs, slug, task_words
 
 COUNTRY, SEVERITY, JOINTLY = "country_shift", "severity_shift", "balanced_joint_accuracy_area"
 NUMBERS = {  # (kind, task, tuned on the joint validation set as well)
@@ -160,13 +160,21 @@ def _detection(collection: Collection) -> Table | str:
     primary = [study for study in studies if study.criterion != JOINTLY] or studies
     if not primary:
         return "Table 3 (detection of shifted images) needs a file with images of both domains."
+    alike = len({study.criterion for study in primary}) == 1
     names = list(dict.fromkeys(group.name for study in primary for group in study.groups))
     columns: list[Column] = []
     cells: dict[str, list[Cell]] = {name: [] for name in names}
     for study in primary:
         for score, label in (("ood_auroc", "AUROC (%)"), ("ood_auprc", "AUPRC (%)")):
             columns.append(
-                Column("joint", score, in_words(study), label, task=study.task, criterion=study.criterion)
+                Column(
+                    "joint",
+                    score,
+                    in_words(study, not alike),
+                    label,
+                    task=study.task,
+                    criterion=study.criterion,
+                )
             )
             of_groups = column(study.groups, ("joint", score), "higher", collection.rules)
             found = dict(zip((group.name for group in study.groups), of_groups, strict=True))
@@ -174,9 +182,9 @@ def _detection(collection: Collection) -> Table | str:
                 cells[name].append(found.get(name, Cell(float("nan"), runs=0, why="there is no such file")))
     block = Block("", columns, [Row(name, cells[name]) for name in names])
     caption = "How well the uncertainty that drives the referral tells shifted images from those of the training domain."
-    return Table(
-        f"table-{DETECTION:02d}-detection", str(DETECTION), "Detection of shifted images", caption, [block]
-    )
+    tuned = CRITERIA.get(primary[0].criterion, "") if alike else ""
+    title = f"Detection of shifted images, {tuned}" if tuned else "Detection of shifted images"
+    return Table(f"table-{DETECTION:02d}-detection", str(DETECTION), title, caption, [block])
 
 
 def _blur(study: Study, collection: Collection) -> Table | str:

@@ -30,11 +30,11 @@ OF_TASK = {
 }
 
 
-def in_words(study: Study) -> str:
-    """Return a study's task and criterion: `Country Shift, tuned on …`."""
+def in_words(study: Study, criterion: bool = True) -> str:
+    """Return a study's task and, if asked for, criterion: `Country Shift, tuned on …`."""
     task = TASKS.get(study.task, study.task)
-    criterion = CRITERIA.get(study.criterion, f"tuned on {study.criterion}")
-    return f"{task}, {criterion}" if criterion else task
+    tuned = CRITERIA.get(study.criterion, f"tuned on {study.criterion}") if criterion else ""
+    return f"{task}, {tuned}" if tuned else task
 
 
 def slug(study: Study) -> str:
