@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from retinabench.papers import drawing
 from retinabench.papers.collect import Collection, Group, Study
-from retinabench.papers.curve_figures import BANDS, nhs_point, roc_panel, roc_there
+from retinabench.papers.curve_figures import BANDS
 from retinabench.papers.curves import RATES
 from retinabench.papers.drawing import Drawing, canvas_of, heading, legend, line, marks
 from retinabench.papers.filos import RETAINED, at_share
+from retinabench.papers.panels import nhs_point, roc_panel, roc_there
 from retinabench.papers.retina import has
 from retinabench.papers.words import SETS, in_words, slug
 from retinabench.report.style import BAD, GOOD, INK, MUTED, PAPER, Mark

@@ -110,12 +110,13 @@ def latex(table: Table) -> str:
             if label.startswith(("[", "*")):  # after a line's end these would be its options
                 label = "{}" + label
             body.append(" & ".join([label, *cells]) + r" \\")
+    size = [r"\small"] if width <= 6 else [r"\scriptsize", r"\setlength{\tabcolsep}{3pt}"]
     legend = [
         rf"\\ \footnotesize \textsuperscript{{{_letter(k)}}} {tex(note)}." for k, note in enumerate(notes)
     ]
     return "\n".join(
         [r"\begin{table}", r"\centering", rf"\caption{{{tex(table.title)}. {tex(table.caption)}}}",
-         rf"\label{{tab:{table.name}}}", r"\small", rf"\begin{{tabular}}{{l{'r' * width}}}", r"\toprule",
+         rf"\label{{tab:{table.name}}}", *size, rf"\begin{{tabular}}{{l{'r' * width}}}", r"\toprule",
          *body, r"\bottomrule", r"\end{tabular}", *legend, r"\end{table}", ""]
     )  # fmt: skip
 
