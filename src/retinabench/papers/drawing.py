@@ -100,6 +100,8 @@ def legend(figure: Figure, names: Sequence[str], looks: Sequence[Mark]) -> None:
     longest = max(map(len, names))
     width = figure.get_size_inches()[0] * 72
     columns = max(1, min(len(names), int(width / (5.2 * longest + 45))))
+    # The panels keep their height: the figure grows with its legend.
+    figure.set_figheight(figure.get_figheight() + 13 / 72 * (-(-len(names) // columns) - 2))
     handles = [
         Line2D([], [], color=m.color, linestyle=(0, m.dashes) if m.dashes else "-", linewidth=1.8)
         for m in looks
