@@ -139,3 +139,14 @@ def test_without_patients_the_page_says_so(tmp_path):
     one = replace(run("MAP", 0, PEOPLE), patient_id=None)
     notes = gathered(write_runs(tmp_path, [one])).notes
     assert any("every image is its own cluster" in note for note in notes)
+
+
+def test_ensembles_name_their_members_in_the_file(tmp_path):
+    one = run("deep ensemble of 3", 0, PEOPLE)
+    runs = [
+        replace(one, metadata={**one.metadata, "seed": k, "member_seeds": list(seeds)})
+        for k, seeds in enumerate([(0, 1, 2), (0, 1, 3)])
+    ]
+    (study,) = gathered(write_runs(tmp_path, runs)).studies
+    assert study.groups[0].members == [(0, 1, 2), (0, 1, 3)]
+    assert study.groups[0].independent == 4

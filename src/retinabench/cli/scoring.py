@@ -133,6 +133,6 @@ def report(
             )
         )
         return
-    if labels is not None or photographs is not None:
-        raise InputError("--labels and --photographs belong to --tables", cure="Add --tables.")
+    if not (labels is photographs is workers is None):
+        raise InputError("--labels, --photographs and --workers belong to --tables", cure="Add --tables.")
     print(report_files(files, out, data, title, rules, bootstrap, seed, progress_of(quiet), shifted))
