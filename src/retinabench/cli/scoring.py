@@ -133,6 +133,6 @@ def report(
             )
         )
         return
-    if not (labels is photographs is workers is None):
+    if any(given is not None for given in (labels, photographs, workers)):
         raise InputError("--labels, --photographs and --workers belong to --tables", cure="Add --tables.")
     print(report_files(files, out, data, title, rules, bootstrap, seed, progress_of(quiet), shifted))
