@@ -265,6 +265,7 @@ def test_ctrl_c_is_one_line_and_exit_1(prepared, tmp_path):
         "from retinabench.cli import run; run(['--help'])",
         "from retinabench.cli import run; assert run(['score', 'p.csv', '--bootstrap', '10', '-q']) == 0",
         "from retinabench.cli import run; assert run(['report', 'p.csv', '--bootstrap', '10', '-q']) == 0",
+        "from retinabench.cli import run; assert run(['report', 'p.csv', '--tables', '--bootstrap', '10', '-q']) == 0",
         "from retinabench.cli import run; assert run(['inspect', 'p.csv']) == 0",
     ],
 )

@@ -22,6 +22,7 @@ import torch
 
 from retinabench import __version__
 from retinabench.config import Method, Run
+from retinabench.data.joining import recipe_of
 from retinabench.data.loader import Batches
 from retinabench.data.tasks import Task, load_task
 from retinabench.errors import InputError
@@ -224,7 +225,8 @@ def predict(
 
 
 def metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
-    """Return what the predictions file says of its origin."""
+    """Return what the predictions file says of its origin; `blur` where the pictures had Graham's preprocessing."""
+    recipe = recipe_of(task.data.folder)
     return {
         "method": run.method.name,
         "title": title(run.method),
@@ -233,6 +235,7 @@ def metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
         "task": run.task,
         "model": run.model.name,
         "data": task.data.name,
+        **({"blur": recipe["blur"]} if recipe.get("preprocess") == "graham" else {}),
         "seed": run.seed,
         "members": members,
         "config_hash": run.hash(task.data.fingerprint),

@@ -34,7 +34,7 @@ def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared
             file=shifted,
             cure=f"Prepare it again with --size {first.size}.",
         )
-    ours, theirs = _recipe(first.folder), _recipe(second.folder)
+    ours, theirs = recipe_of(first.folder), recipe_of(second.folder)
     if different := [key for key in RECIPE if ours.get(key) != theirs.get(key)]:
         raise InputError(
             f"was prepared with another {', '.join(different)} than {folder}",
@@ -62,7 +62,7 @@ def _as_shifted(second: Prepared, first: Records) -> Records:
     return mine
 
 
-def _recipe(folder: Path) -> dict[str, Any]:
+def recipe_of(folder: Path) -> dict[str, Any]:
     """Return the settings that decide the pixels; of folders made by hand none are known."""
     settings: dict[str, Any] = json.loads((folder / "dataset.json").read_text()).get("settings", {})
     return settings

@@ -73,6 +73,10 @@ def at(w: Weighted, block: Index, fraction: Floats) -> Floats:
             state.enter(starts[b + 1])
             out[k] = state.value()
             continue
+        if starts[b + 1] - starts[b] == 1:  # no ties: the usual case, several times faster
+            state.enter(starts[b])
+            out[k] = state.value_with_next(f)
+            continue
         if b != ahead:
             state.enter(starts[b])
             state.look_ahead(starts[b + 1])
@@ -92,7 +96,7 @@ class _State:
         self.now = np.zeros((3, self.size))
         self.now[1] = 1e-300  # so that 0 / 0 is 0; lost in the first addition
         self.more = np.zeros((3, self.size))
-        self.quotient = np.empty(self.size)
+        self.quotient, self.divisor = np.empty(self.size), np.empty(self.size)
         self.base = self.gain = self.mixed = np.empty((3, 0))
 
     def enter(self, last: int) -> None:
@@ -132,6 +136,22 @@ class _State:
             return np.nan
         np.divide(above, called, out=self.quotient)
         return float(here.dot(self.quotient) / above[0])
+
+    def value_with_next(self, fraction: float) -> float:
+        """Average precision of the images entered and of this fraction of the next one."""
+        above, called, here = self.now
+        height, label = self.height[self.entered], self.label[self.entered]
+        part = fraction * float(self.weight[self.entered])
+        gain = part if label else 0.0
+        if not self.size or above[0] + gain <= 0:
+            return np.nan
+        precision, divisor = self.quotient, self.divisor
+        np.add(above[:height], gain, out=precision[:height])
+        np.add(called[:height], part, out=divisor[:height])
+        np.divide(precision[:height], divisor[:height], out=precision[:height])
+        np.divide(above[height:], called[height:], out=precision[height:])
+        own = part * precision[height - 1] if label else 0.0
+        return float((here.dot(precision) + own) / (above[0] + gain))
 
     def value_between(self, fraction: float) -> float:
         """Average precision with this fraction of what was looked ahead."""
