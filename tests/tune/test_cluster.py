@@ -23,6 +23,8 @@ from retinabench.tune.local import LocalEngine
 from sweeps import SLOW, bits, meanwhile, met, small, sweep
 
 ray = pytest.importorskip("ray")
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
+
 # Ray's own: processes and files of a cluster on this machine that nobody closes.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:subprocess .* is still running:ResourceWarning",
@@ -75,29 +77,50 @@ def prepared(tmp_path_factory):
     return make_prepared(tmp_path_factory.mktemp("prepared") / "data", size=8)
 
 
+@contextlib.contextmanager
+def connected(address):
+    """A process with PyTorch waits on every node: the first runs begin on all of them at once."""
+    ray.init(address, log_to_driver=False)
+
+    def warm():
+        import torch._dynamo  # noqa: F401 (what an optimiser imports)
+
+        import retinabench.run
+
+    try:
+        warm = ray.remote(num_cpus=1)(warm)
+        everywhere = [
+            NodeAffinitySchedulingStrategy(one["NodeID"], soft=False) for one in ray.nodes() if one["Alive"]
+        ]
+        ray.get([warm.options(scheduling_strategy=there).remote() for there in everywhere])
+        yield
+    finally:
+        ray.shutdown()
+
+
 def test_losing_a_worker_and_a_node_loses_no_trial(nodes, prepared, tmp_path):
-    """Kill -9 one worker, then a whole node, each in the middle of a run; the bits are the local engine's."""
+    """Kill a whole node, then one worker, each in the middle of a run; the bits are the local engine's."""
     slow = [small(prepared, f"seed={seed}", f"optimizer.epochs={SLOW}") for seed in (90, 91)]
     runs = [*slow, *sweep(prepared, seeds=3)]
     out, doomed, victims = tmp_path / "ray", nodes.add_node(**node()), []
+    (raylet,) = doomed.all_processes["raylet"]
 
     def on_doomed(process):
-        (raylet,) = doomed.all_processes["raylet"]
         with contextlib.suppress(OSError):
             return int(Path(f"/proc/{process}/stat").read_text().split()[3]) == raylet.process.pid
         return False
 
     def strike():
-        victims.append(met(out, "map-mlp-seed-9"))
+        victims.append(met(out, "map-mlp-seed-9", on_doomed))
+        raylet.process.kill()
         os.kill(victims[0], signal.SIGKILL)
-        victims.append(
-            met(out, "map-mlp-seed-9", lambda process: process != victims[0] and on_doomed(process))
-        )
         nodes.remove_node(doomed, allow_graceful=False)
+        victims.append(met(out, "map-mlp-seed-9", lambda process: process != victims[0]))
+        os.kill(victims[1], signal.SIGKILL)
 
     jobs = [Job(run, out) for run in runs]
-    with meanwhile(strike):
-        outcomes = list(RayEngine(nodes.address, device="cpu", attempts=3).compute(jobs))
+    with connected(nodes.address), meanwhile(strike):
+        outcomes = list(RayEngine(device="cpu", attempts=3).compute(jobs))
     assert len(victims) == 2
     # Each trial ended once.
     assert Counter(jobs.index(outcome.job) for outcome in outcomes) == Counter(range(len(jobs)))
