@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import shutil
 import signal
@@ -83,9 +84,8 @@ def connected(address):
     ray.init(address, log_to_driver=False)
 
     def warm():
-        import torch._dynamo  # noqa: F401 (what an optimiser imports)
-
-        import retinabench.run
+        for module in ("retinabench.run", "torch._dynamo"):  # an optimiser imports the second
+            importlib.import_module(module)
 
     try:
         warm = ray.remote(num_cpus=1)(warm)

@@ -64,7 +64,6 @@ def execute_order(order: Order) -> None:
             f"{host()} has {_listed(versions())}, and the command was given with {_listed(order.versions)}",
             cure="Install the same on all nodes.",
         )
-    torch.set_num_threads(order.threads)
     run = Run(**order.run)
     task = load_task(run.data, run.task, run.shifted)
     if run_folder(run, order.folder.parent, task) != order.folder:
@@ -73,6 +72,7 @@ def execute_order(order: Order) -> None:
             file=run.data,
             cure="Prepare it once, and give all nodes the same folder.",
         )
+    torch.set_num_threads(order.threads)
     execute(run, order.folder.parent, Engine(order.device, progress=_Said()))
 
 

@@ -163,8 +163,11 @@ class Book:
             write_bytes(task.divergence, attempt.message.encode())
         if attempt.state == "done":
             for dependent in self._dependents.pop(task.folder, ()):
-                self._missing[dependent.folder].discard(task.folder)
-                if not self._missing[dependent.folder]:
+                missing = self._missing.get(dependent.folder)
+                if missing is None:  # given up for another member
+                    continue
+                missing.discard(task.folder)
+                if not missing:
                     self.ready.appendleft(dependent)
             return [(task, attempt)]
         self._lost[task.folder] += attempt.lost
