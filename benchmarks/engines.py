@@ -1,11 +1,12 @@
 """What an engine adds to a trial: Ray against the local pool, and the bookkeeping of 10,000 trials on 1,000 nodes.
 
-    OMP_NUM_THREADS=1 python benchmarks/engines.py [--trials 60] [--rounds 3] [--places 2] [--sweep 10000]
+    OMP_NUM_THREADS=1 python benchmarks/engines.py [--trials 60] [--rounds 3] [--sweep 10000]
 
-Trials of some 50 ms each (a perceptron, one epoch, its files written and flushed). Every round computes the same trials
-with either engine, in turns which comes first, and the time counts from the first outcome on: PyTorch's import is apart.
-Overhead = places * time / trials - the seconds that the attempts themselves say. The simulation computes nothing:
-workers that are done at once, four for each of 1,000 nodes and as many ahead, so that only the bookkeeping is left.
+Trials of some 50 ms each (a perceptron, one epoch, its files written and flushed), one at a time. Every round computes
+the same trials with either engine, in turns which comes first. The overhead is what lies between two outcomes beyond
+the seconds of the attempt: order, way there, way back, bookkeeping; the first trial, which imports PyTorch, is apart.
+The simulation computes nothing: workers that are done at once, four for each of 1,000 nodes and as many ahead, so that
+only the bookkeeping is left.
 """
 
 from __future__ import annotations
@@ -39,30 +40,28 @@ def trial(data, seed, **given):
     return load_run(None, [*words, *(f"{key}={value}" for key, value in given.items())], data=str(data))
 
 
-def timed(name, jobs, places):
-    """Return seconds until the first outcome, and from there per trial: all, and within the attempts."""
+def turnaround(name, jobs):
+    """Return seconds until the first outcome, and (trials,) from one outcome to the next, less those of the attempt."""
     engine = make_engine(
-        name, parallel=places, device="cpu", address=None, cpus=1, gpus=0, storage=None, attempts=1, progress=QUIET
+        name, parallel=1, device="cpu", address=None, cpus=1, gpus=0, storage=None, attempts=1, progress=QUIET
     )  # fmt: skip
-    began, ends, inside = time.perf_counter(), [], []
+    ends, inside = [time.perf_counter()], []
     for outcome in engine.compute(jobs):
         assert outcome.state == "done", outcome.message
         ends.append(time.perf_counter())
         inside.append(outcome.seconds)
-    rest = slice(2 * places, None)  # the first in every process import and warm up
-    span = ends[-1] - ends[2 * places - 1]
-    return ends[0] - began, places * span / (len(jobs) - 2 * places), statistics.mean(inside[rest])
+    return ends[1] - ends[0], np.diff(ends)[1:] - inside[1:], np.array(inside[1:])
 
 
-def measure(data, root, trials, rounds, places):
+def measure(data, root, trials, rounds):
     overheads = {"local": [], "ray": []}
     for number in range(rounds):
         for name in ("local", "ray") if number % 2 == 0 else ("ray", "local"):
             out = root / f"{name}-{number}"
-            first, each, inside = timed(name, [Job(trial(data, seed), out) for seed in range(trials)], places)
-            overheads[name].append(each - inside)
-            print(f"{name:6} first outcome after {first:5.1f} s, then {1000 * each:6.1f} ms per trial and place, "
-                  f"{1000 * inside:6.1f} of them the trial's own", flush=True)  # fmt: skip
+            first, extra, inside = turnaround(name, [Job(trial(data, seed), out) for seed in range(trials)])
+            overheads[name].append(np.median(extra))
+            print(f"{name:6} first outcome after {first:5.1f} s; then a trial takes {1000 * np.median(inside):6.1f} ms, "
+                  f"and {1000 * np.median(extra):5.2f} ms to the next (medians)", flush=True)  # fmt: skip
             shutil.rmtree(out)
     local, ray = (statistics.median(overheads[name]) for name in ("local", "ray"))
     print(
@@ -112,6 +111,26 @@ def simulate(data, root, sweep):
           f"peak memory {peak:.2f} GB")  # fmt: skip
 
 
+def crowd(given):
+    """What the driver asks of Ray with thousands of tasks in flight: they wait for a resource that nobody has."""
+    import ray
+
+    from retinabench.tune.cluster import connect
+
+    connect(ray, None)
+    began = time.perf_counter()
+    task = ray.remote(num_cpus=1, resources={"absent": 1}, max_retries=0)(time.sleep)
+    waiting = [task.options(name=f"trial-{k}").remote(0) for k in range(given)]
+    submitted = time.perf_counter()
+    looks = 20
+    for _ in range(looks):
+        ray.wait(waiting, num_returns=1, timeout=0, fetch_local=False)
+    ended = time.perf_counter()
+    print(f"{given} tasks in flight: {1000 * (submitted - began) / given:.2f} ms to give one to Ray, "
+          f"{1000 * (ended - submitted) / looks:.1f} ms for a look at all")  # fmt: skip
+    ray.shutdown()
+
+
 def files(root, sweep):
     """What a continued sweep does first: one look per folder; and what a table of results reads."""
     for number in range(sweep):
@@ -132,7 +151,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--places", type=int, default=2)
     parser.add_argument("--sweep", type=int, default=10_000)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -141,8 +159,9 @@ def main():
         prepare("synthetic", data, recipe=Recipe(16), images=120, seed=0, workers=1, progress=QUIET)
         simulate(data, root / "never", arguments.sweep)
         files(root / "folders", arguments.sweep)
+        crowd(AHEAD * NODES * PER_NODE)
         if arguments.trials:
-            measure(data, root, arguments.trials, arguments.rounds, arguments.places)
+            measure(data, root, arguments.trials, arguments.rounds)
 
 
 if __name__ == "__main__":
