@@ -56,6 +56,7 @@ def nodes():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_worker_niceness", "0")  # 15 otherwise: other tests would starve these
         patch.setenv("RAY_TMPDIR", folder)
         running = make_cluster()
         yield running
