@@ -1,23 +1,11 @@
-"""Work by several processes: spawned, one thread each, and never left behind."""
+"""Shards by several processes."""
 
 from __future__ import annotations
 
-import multiprocessing
-import multiprocessing.connection
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Iterator
 
 from retinabench.data.shards import Shard, make_shard
-from retinabench.errors import WorkError
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from retinabench.processes import in_processes
 
 
 def make_shards(shards: list[Shard], workers: int) -> Iterator[int]:
@@ -27,59 +15,3 @@ def make_shards(shards: list[Shard], workers: int) -> Iterator[int]:
     """
     for _, images in in_processes(make_shard, shards, workers):
         yield images
-
-
-def in_processes(
-    work: Callable[[Item], Result], items: Sequence[Item], workers: int
-) -> Iterator[tuple[int, Result]]:
-    """Call `work` with every item, in `workers` processes; yield (number of the item, result) in any order.
-
-    Raises what `work` raises, and `WorkError` where a process was killed.
-    """
-    if workers <= 1:
-        yield from enumerate(map(work, items))
-        return
-    # A forked child would inherit the locks of the parent's threads.
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
-    with _one_thread_each(), pool:
-        futures: dict[Future[Result], int] = {pool.submit(work, item): k for k, item in enumerate(items)}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BrokenProcessPool:
-            raise WorkError(
-                "a worker was killed, perhaps for lack of memory. Repeat the command, with --workers 1."
-            ) from None
-        finally:
-            for future in futures:
-                future.cancel()
-
-
-def _begin() -> None:
-    # Ctrl-C reaches the whole group of processes; only the parent shall speak of it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End when the parent does: one that was killed cannot tell, and its workers would wait for work forever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    multiprocessing.connection.wait([parent.sentinel])
-    os._exit(1)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Let children start with one thread for linear algebra: the processes already share the cores."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.commands import find_files
-from retinabench.data.workers import in_processes
 from retinabench.errors import InputError, nearest
 from retinabench.formats import read_predictions
 from retinabench.papers.labels import Origin, origin, read_labels
 from retinabench.papers.measure import Job, Measured, measure
 from retinabench.predictions import Predictions
+from retinabench.processes import in_processes
 from retinabench.progress import Progress
 from retinabench.scores.evaluation import RULES
 from retinabench.scores.intervals import check_seed
