@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from retinabench.cli import data, examining, scoring, training
+from retinabench.cli import data, examining, scoring, training, uci
 from retinabench.errors import InputError, WorkError
 
 SHELL_INTERRUPTED = 130  # what newer versions of typer turn Ctrl-C into
@@ -38,6 +38,7 @@ VERBS: dict[Callable[..., None], str] = {
         "--out examination"
     ),
     examining.lesions: "retinabench lesions idrid --source ~/idrid --out idrid-lesions",
+    uci.uci: "retinabench uci --source UCI_Datasets --sets boston,energy --out uci",
 }
 
 app = typer.Typer(
