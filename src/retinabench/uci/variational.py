@@ -1,11 +1,10 @@
 """Mean-field variational inference (Graves 2011, Blundell et al. 2015) with a Gaussian likelihood.
 
-Every weight has a Gaussian of its own, the prior is N(0, 1 / fan-in) for weights and N(0, 1) for biases, and the noise's
-variance is learnt with the posterior by the evidence bound, which needs no validation rows. The hidden units'
-pre-activations are drawn by local reparameterisation (Kingma et al. 2015), one draw per point; given them, the output
-is a Gaussian whose two moments are known, and so its weights are integrated out instead of drawn, in the bound and in
-the predictive mixture alike. Both are exact in distribution: for one point, the pre-activations of different units are
-independent.
+Every weight has a Gaussian of its own, the prior of each is N(0, 1), and the noise's variance is learnt with the
+posterior by the evidence bound, which needs no validation rows. The hidden units' pre-activations are drawn by local
+reparameterisation (Kingma et al. 2015), one draw per point; given them, the output is a Gaussian whose two moments are
+known, and so its weights are integrated out instead of drawn, in the bound and in the predictive mixture alike. Both
+are exact in distribution: for one point, the pre-activations of different units are independent.
 """
 
 from __future__ import annotations
@@ -89,13 +88,11 @@ def expected_negative_log_likelihood(
 
 
 def divergence(posterior: Parameters) -> Tensor:
-    """KL(q || prior), summed over all weights: (K,)."""
+    """KL(q || N(0, 1)), summed over all weights: (K,)."""
     total = torch.zeros_like(posterior["log_noise"])
     for name in WEIGHTS:
         mean, log_deviation = posterior[name], posterior[f"{name}.log_deviation"]
-        prior_variance = 1 / mean.shape[1] if name.endswith("weight") else 1.0
-        ratio = (2 * log_deviation).exp() / prior_variance
-        terms = 0.5 * (ratio + mean.square() / prior_variance - 1 - ratio.log())
+        terms = 0.5 * ((2 * log_deviation).exp() + mean.square() - 1) - log_deviation
         total = total + terms.sum(dim=(1, 2))
     return total
 
