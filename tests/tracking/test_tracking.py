@@ -85,6 +85,7 @@ def test_tensorboard_reads_the_run_back(trained, tmp_path):
     assert settings["method.name"] == "dropout"
     assert settings["optimizer.lr"] == 0.05
     assert settings["seed"] == 0
+    assert not {"data", "shifted"} & set(settings)
 
 
 def test_an_export_can_be_repeated_and_continued(unfinished, trained, tmp_path):
@@ -97,8 +98,17 @@ def test_an_export_can_be_repeated_and_continued(unfinished, trained, tmp_path):
     assert [step for step, _ in scalars["loss"]] == [1, 2]
     assert not any(tag.startswith("score/") for tag in scalars)
 
+    # A page that is open follows the file by its end: the same file, longer. Here the last append was killed half-way.
+    (out / unfinished.name / FILE).write_bytes(first[:-9])
+    inode = (out / unfinished.name / FILE).stat().st_ino
     finish(unfinished, trained)
     track_runs([unfinished], "tensorboard", out, project="")
+    assert (out / unfinished.name / FILE).stat().st_ino == inode
+    scalars, _ = read_events(out / unfinished.name)
+    assert [step for step, _ in scalars["loss"]] == [1, 2, 3]
+    assert len(scalars["score/in_domain/auroc"]) == 1
+    # Scores by other rules are other points: the file is replaced.
+    track_runs([unfinished], "tensorboard", out, project="", rules="published")
     scalars, _ = read_events(out / unfinished.name)
     assert [step for step, _ in scalars["loss"]] == [1, 2, 3]
     assert len(scalars["score/in_domain/auroc"]) == 1

@@ -1,17 +1,19 @@
-"""TensorBoard: one event file per run, `OUT/RUN/events.out.tfevents.retinabench`, always written whole.
+"""TensorBoard: one event file per run, `OUT/RUN/events.out.tfevents.retinabench`.
 
-Exporting again replaces the file, so that no point is ever doubled and a run still in training grows. Records are
-framed and summaries are made by TensorBoard's own modules; TensorFlow and PyTorch are not needed.
+The whole file is made anew at every export, so that no point is ever doubled. Where what lies there is its beginning, as
+of a run still in training, only the rest is appended: a TensorBoard that is open follows a file by its end. Records
+are framed and summaries are made by TensorBoard's own modules; TensorFlow and PyTorch are not needed.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from retinabench.errors import InputError
-from retinabench.store import atomic_write
+from retinabench.store import explain, write_bytes
 from retinabench.tracking.record import Record
 
 FILE = "events.out.tfevents.retinabench"
@@ -29,13 +31,26 @@ def export(records: Sequence[Record], out: Path, project: str) -> list[str]:
         raise InputError("--to tensorboard needs TensorBoard", cure=cure) from None
     written = []
     for record in records:
-        path = out / record.name / FILE
-        with atomic_write(path) as handle:
-            writer = RecordWriter(handle)
-            for event in _events(record):
-                writer.write(event.SerializeToString())
+        path, sink = out / record.name / FILE, io.BytesIO()
+        writer = RecordWriter(sink)
+        for event in _events(record):
+            writer.write(event.SerializeToString())
+        _put(path, sink.getvalue())
         written.append(str(path))
     return written
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Append what is new, or write the file whole; an append that is killed is completed by the next export."""
+    before = path.read_bytes() if path.is_file() else b""
+    if not before or not content.startswith(before):
+        write_bytes(path, content)
+        return
+    try:
+        with open(path, "ab") as handle:
+            handle.write(content[len(before) :])
+    except OSError as error:
+        raise explain(error, path) from error
 
 
 def _events(record: Record) -> Iterator[Any]:
@@ -49,7 +64,8 @@ def _events(record: Record) -> Iterator[Any]:
     for epoch, values in record.rows:
         now += values.get("seconds", 0.0)
         yield Event(wall_time=now, step=epoch, summary=_scalars(values))
-    yield Event(wall_time=now, step=epoch, summary=_scalars(record.scores))
+    if record.scores:
+        yield Event(wall_time=now, step=epoch, summary=_scalars(record.scores))
 
 
 def _scalars(values: Any) -> Any:

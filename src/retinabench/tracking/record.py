@@ -43,12 +43,14 @@ def read_record(folder: Path, rules: str = "corrected") -> Record:
     about = folder / "run.json"
     try:
         content = json.loads(about.read_text())
-        settings = dict(_flat(content["run"])) | {"fingerprint": content["fingerprint"]}
+        # Where the data lie is no setting, and tells a server about the machine.
+        run = {key: value for key, value in content["run"].items() if key not in ("data", "shifted")}
+        settings = dict(_flat(run)) | {"fingerprint": content["fingerprint"]}
         began = about.stat().st_mtime
     except (FileNotFoundError, NotADirectoryError):
         cure = "Name run folders, such as runs/*."
         raise InputError("is no run folder (run.json is missing)", file=folder, cure=cure) from None
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise InputError("does not describe a run", file=about, cure="Train the run again.") from None
     predictions = folder / "predictions.parquet"
     scores = _scores(predictions, rules) if predictions.is_file() else {}
