@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from retinabench.progress import Advance
-from retinabench.uci.folds import Fold, test_fold, tuning_fold
+from retinabench.uci.folds import Fold, final_fold, tuning_fold
 from retinabench.uci.networks import Parameters, draw, initial, streams, train
 from retinabench.uci.sets import Floats, Regression
 
@@ -57,7 +57,7 @@ def compute(
     # The variance is kept in own units: the deviations of the two folds differ a little.
     noise = tuning.scale**2 / np.asarray(PRECISIONS)[best % len(PRECISIONS)]
 
-    fold = test_fold(data)
+    fold = final_fold(data)
     weights = fit(fold, rate, hidden, epochs, streams(len(fold), seed, data.name, "dropout", "fit"), advance)
     drawn = predict(
         weights, fold.held_inputs, rate, SAMPLES, streams(len(fold), seed, data.name, "dropout", "predict")
@@ -129,9 +129,9 @@ def predict(
 
 
 def likelihoods(drawn: Tensor, fold: Fold) -> Tensor:
-    """Mean log-likelihood of the held rows for every network and precision, up to a constant per split: (M, 41).
+    """Mean log-likelihood of the held rows for every network and precision: (M, 41).
 
-    drawn: (T, M, m). The mixture's: log 1/T Σ_t N(y; f_t, 1 / tau).
+    drawn: (T, M, m). The mixture's, log Σ_t N(y; f_t, 1 / tau), up to what is the same for all.
     """
     copies = drawn.shape[1] // len(fold)
     target = (fold.held_target - fold.centre[:, None]) / fold.scale[:, None]

@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 
 from retinabench.progress import Advance
 from retinabench.seeds import torch_generator
-from retinabench.uci.folds import Fold, test_fold
+from retinabench.uci.folds import Fold, final_fold
 from retinabench.uci.networks import Parameters, forward, initial, train
 from retinabench.uci.sets import Floats, Regression
 
@@ -34,7 +34,7 @@ def compute(
 
     Returns means and variances (5, K, m) in the target's own units; nothing is chosen.
     """
-    fold = test_fold(data)
+    fold = final_fold(data)
     generators = [
         torch_generator("cpu", seed, "uci", data.name, "ensemble", member, k)
         for k in range(len(fold))

@@ -53,7 +53,7 @@ def make_fold(data: Regression, train: Rows, held: Rows) -> Fold:
     )
 
 
-def test_fold(data: Regression) -> Fold:
+def final_fold(data: Regression) -> Fold:
     """Return the fold that is reported: all training rows, judged on the test rows."""
     return make_fold(data, data.train, data.test)
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from retinabench.progress import Advance
-from retinabench.uci.folds import Fold, test_fold
+from retinabench.uci.folds import Fold, final_fold
 from retinabench.uci.networks import Parameters, draw, initial, streams, train
 from retinabench.uci.sets import Floats, Regression
 
@@ -38,7 +38,7 @@ def compute(
 
     Returns means and variances (T, K, m) in the target's own units, and per split the learnt noise.
     """
-    fold = test_fold(data)
+    fold = final_fold(data)
     posterior = fit(fold, hidden, epochs, streams(len(fold), seed, data.name, "variational", "fit"), advance)
     generators = streams(len(fold), seed, data.name, "variational", "predict")
     means, variances = predict(posterior, fold.held_inputs, SAMPLES, generators)
