@@ -75,7 +75,7 @@ def train(
     generators: Sequence[torch.Generator],
     advance: Advance = lambda steps: None,
 ) -> Parameters:
-    """Minimise `loss` with Adam at a constant rate; return the trained parameters.
+    """Minimise `loss` with Adam, at a constant rate that falls to 0 in the last quarter; return the parameters.
 
     inputs: (K, n, D) and targets: (K, n) of K splits; M networks, M / K of each split. generators: of the order of the
     rows, one per split or one per network. `advance` is told after every epoch.
@@ -86,9 +86,11 @@ def train(
     flat_inputs, flat_targets = inputs.reshape(-1, features), targets.reshape(-1)
     parameters = {name: value.clone().requires_grad_() for name, value in parameters.items()}
     optimizer = torch.optim.Adam(parameters.values(), lr=LR, fused=True)
-    for _ in range(epochs):
+    for epoch in range(epochs):
         order = draw(generators, networks, lambda g: torch.randperm(rows, generator=g)) + own_split
         for start in range(0, rows, BATCH_SIZE):
+            progress = (epoch + start / rows) / epochs
+            optimizer.param_groups[0]["lr"] = LR * min(1, 4 * (1 - progress))
             chosen = order[:, start : start + BATCH_SIZE]
             optimizer.zero_grad(set_to_none=True)
             loss(parameters, flat_inputs[chosen], flat_targets[chosen]).sum().backward()  # type: ignore[no-untyped-call]
