@@ -85,7 +85,7 @@ def one_line(capsys):
         (["lesions", "idrdi"], "Did you mean 'idrid'"),
         (["report", "."], "predictions.parquet"),
         (["inspect", "."], "neither"),
-        (["track", "nowhere"], "run.json"),
+        (["track", "nowhere", "-q"], "run.json"),
         (["track", ".", "--to", "tensorbord"], "Did you mean 'tensorboard'"),
         (["uci", "--source", "."], "energy/data.txt"),
         (["uci", "--source", ".", "--sets", "energie"], "Did you mean 'energy'"),

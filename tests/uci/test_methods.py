@@ -50,6 +50,19 @@ def test_a_split_trained_among_others_ends_as_if_alone(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_test_targets_change_neither_choice_nor_prediction(name, monkeypatch):
+    monkeypatch.setattr(dropout, "SAMPLES", 5)
+    monkeypatch.setattr(variational, "SAMPLES", 5)
+    data = only(make_data(), 0)
+    target = data.target.copy()
+    target[data.test[0]] = np.nan
+    seen, blind = (METHODS[name].compute(one, 5, 2, 0) for one in (data, replace(data, target=target)))
+    np.testing.assert_array_equal(seen[0], blind[0])
+    np.testing.assert_array_equal(seen[1], blind[1])
+    assert seen[2] == blind[2]
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_a_method_learns_function_and_noise(name):
     """600 points of known truth; its own log-likelihood is that of N(f(x), 0.5²) at most, -0.726 on average."""
     data = make_data(points=600, splits=2)

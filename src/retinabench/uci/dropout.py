@@ -39,35 +39,37 @@ def compute(
 
     Returns means and variances (T, K, m) in the target's own units, and per split what was chosen.
     """
-    tuning = tuning_fold(data)
-    rates = torch.tensor(RATES).repeat(len(tuning))
-    weights = fit(
-        tuning, rates, hidden, epochs, streams(len(tuning), seed, data.name, "dropout", "tune"), advance
-    )
-    drawn = predict(
-        weights,
-        tuning.held_inputs,
-        rates,
-        TUNING_SAMPLES,
-        streams(len(tuning), seed, data.name, "dropout", "try"),
-    )
-    scores = likelihoods(drawn, tuning).view(len(tuning), -1)
-    best = scores.argmax(dim=1)
-    rate = torch.tensor(RATES)[best // len(PRECISIONS)]
-    # The variance is kept in own units: the deviations of the two folds differ a little.
-    noise = tuning.scale**2 / np.asarray(PRECISIONS)[best % len(PRECISIONS)]
 
+    def noise(purpose: str) -> list[torch.Generator]:
+        return streams(len(data.train), seed, data.name, "dropout", purpose)
+
+    rates, variance = choose(tuning_fold(data), hidden, epochs, noise("tune"), noise("try"), advance)
     fold = final_fold(data)
-    weights = fit(fold, rate, hidden, epochs, streams(len(fold), seed, data.name, "dropout", "fit"), advance)
-    drawn = predict(
-        weights, fold.held_inputs, rate, SAMPLES, streams(len(fold), seed, data.name, "dropout", "predict")
-    )
-    means = fold.own_units(drawn)
+    weights = fit(fold, rates, hidden, epochs, noise("fit"), advance)
+    means = fold.own_units(predict(weights, fold.held_inputs, rates, SAMPLES, noise("predict")))
     chosen = [
-        {"rate": round(float(r), 6), "noise_deviation": math.sqrt(v)}
-        for r, v in zip(rate, noise, strict=True)
+        {"rate": round(float(rate), 6), "noise_deviation": math.sqrt(one)}
+        for rate, one in zip(rates, variance, strict=True)
     ]
-    return means, np.broadcast_to(noise[:, None], means.shape), chosen
+    return means, np.broadcast_to(variance[:, None], means.shape), chosen
+
+
+def choose(
+    fold: Fold,
+    hidden: int,
+    epochs: int,
+    training_noise: Sequence[torch.Generator],
+    prediction_noise: Sequence[torch.Generator],
+    advance: Advance = lambda steps: None,
+) -> tuple[Tensor, Floats]:
+    """Return the rate (K,) and the noise's variance in own units (K,) with the highest likelihood of the held rows."""
+    rates = torch.tensor(RATES).repeat(len(fold))
+    weights = fit(fold, rates, hidden, epochs, training_noise, advance)
+    drawn = predict(weights, fold.held_inputs, rates, TUNING_SAMPLES, prediction_noise)
+    best = likelihoods(drawn, fold).view(len(fold), -1).argmax(dim=1)
+    precision = np.asarray(PRECISIONS)[best % len(PRECISIONS)]
+    # In own units, since the next fold has another scale.
+    return torch.tensor(RATES)[best // len(PRECISIONS)], fold.scale**2 / precision
 
 
 def fit(
