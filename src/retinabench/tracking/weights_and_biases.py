@@ -1,13 +1,16 @@
 """Weights & Biases: one W&B run per run folder, under an id that depends on the folder's name alone.
 
-`WANDB_MODE=offline` writes below OUT without network, for `wandb sync` later. A server takes no point back, so
-`OUT/exported.json` remembers the last epoch sent of every run: exporting again sends what is new and nothing else.
+A server takes no point back, so `OUT/exported.json` remembers the last epoch sent of every run: exporting again sends
+what is new and nothing else. `WANDB_MODE=offline` writes below OUT without network, for `wandb sync` later. There the
+whole run is written each time and its earlier folder deleted, since a sync replaces what an earlier one brought.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +35,7 @@ def export(records: Sequence[Record], out: Path, project: str) -> list[str]:
     ledger, said = _read(out / LEDGER), []
     out.mkdir(parents=True, exist_ok=True)
     for record in records:
-        key = f"{project}/{run_id(record)}"
+        key = f"{os.environ.get('WANDB_MODE', 'online')}/{project}/{run_id(record)}"
         before = ledger.get(key, {"epoch": -1, "scores": ""})
         after = {
             "epoch": max((epoch for epoch, _ in record.rows), default=0),
@@ -59,7 +62,7 @@ def run_id(record: Record) -> str:
 
 
 def _send(wandb: Any, record: Record, project: str, out: Path, sent: int) -> None:
-    """Log the epochs after `sent`, and the scores."""
+    """Log the scores and the epochs after `sent`; offline, all epochs."""
     # The machine that exports is not the one that trained: its code, console and load are none of the run's business.
     settings = wandb.Settings(
         console="off",
@@ -80,11 +83,15 @@ def _send(wandb: Any, record: Record, project: str, out: Path, sent: int) -> Non
     )
     try:
         for epoch, values in record.rows:
-            if epoch > sent:
+            if epoch > sent or run.offline:
                 run.log(dict(values), step=epoch)
         run.summary.update(dict(record.scores))
     finally:
         run.finish()
+    if run.offline:
+        for folder in (out / "wandb").glob(f"offline-run-*-{run_id(record)}"):
+            if folder.resolve() != Path(run.dir).resolve().parent:
+                shutil.rmtree(folder)
 
 
 def _digest(scores: Any) -> str:
