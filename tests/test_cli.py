@@ -85,6 +85,10 @@ def one_line(capsys):
         (["lesions", "idrdi"], "Did you mean 'idrid'"),
         (["report", "."], "predictions.parquet"),
         (["inspect", "."], "neither"),
+        (["track", "nowhere", "-q"], "run.json"),
+        (["track", ".", "--to", "tensorbord"], "Did you mean 'tensorboard'"),
+        (["uci", "--source", "."], "energy/data.txt"),
+        (["uci", "--source", ".", "--sets", "energie"], "Did you mean 'energy'"),
     ],
 )
 def test_wrong_options_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, says):
@@ -334,7 +338,7 @@ def test_a_configuration_that_is_a_folder_is_one_line(tmp_path, capsys):
 def test_the_verbs_stand_in_the_order_of_a_user_s_path(capsys):
     assert run(["--help"]) == 0
     listed = capsys.readouterr().out.partition("Commands:")[2].splitlines()
-    path = "demo prepare inspect train predict tune score compare transfer report examine lesions"
+    path = "demo prepare inspect train predict tune score compare transfer report track examine lesions uci"
     assert [line.split()[0] for line in listed if line.strip()] == path.split()
 
 

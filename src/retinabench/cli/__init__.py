@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from retinabench.cli import data, examining, scoring, training, tuning
+from retinabench.cli import data, examining, scoring, tracking, training, tuning, uci
 from retinabench.errors import InputError, WorkError
 
 SHELL_INTERRUPTED = 130  # what newer versions of typer turn Ctrl-C into
@@ -37,11 +37,13 @@ VERBS: dict[Callable[..., None], str] = {
         "retinabench transfer predictions.csv --target selective_risk --goal 0.05 --confidence 0.95"
     ),
     scoring.report: "retinabench report runs/* --out report",
+    tracking.track: "retinabench track runs/* --to tensorboard --out tb",
     examining.examine: (
         "retinabench examine --answers answers.csv --truth truth.csv --strategy precision --questions 200 "
         "--out examination"
     ),
     examining.lesions: "retinabench lesions idrid --source ~/idrid --out idrid-lesions",
+    uci.uci: "retinabench uci --source UCI_Datasets --sets boston,energy --out uci",
 }
 
 app = typer.Typer(
