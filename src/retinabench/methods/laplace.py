@@ -93,6 +93,11 @@ def fit(
     return posterior
 
 
+def gradients_per_example(run: Run) -> float:
+    """Those of MAP, and for the diagonal one Jacobian."""
+    return run.optimizer.epochs + float(as_config(run, Config).weights == "diagonal")
+
+
 @torch.no_grad()
 def measure_last_layer(
     posterior: LastLayerPosterior, batches: Batches, run: Run
@@ -146,8 +151,10 @@ def _validation_precision(
 
 def _weighted(batches: Batches, run: Run) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the training pictures in batches, each with the weights (B,) of its images in the likelihood."""
-    labels = torch.from_numpy(batches.data.records.label[batches.train].astype("float32")).to(batches.device)
-    weights = class_weights(labels) if run.optimizer.reweight == "minibatch" else torch.ones_like(labels)
+    weights = torch.ones(len(batches.train), device=batches.device)
+    if run.optimizer.reweight == "minibatch":
+        labels = torch.from_numpy(batches.data.records.label[batches.train].astype("float32"))
+        weights = class_weights(labels.to(batches.device))
     start = 0
     for images, _ in batches.rows(batches.train):
         yield images, weights[start : start + len(images)]

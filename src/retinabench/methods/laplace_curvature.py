@@ -2,7 +2,8 @@
 
 The generalised Gauss-Newton matrix is H = Σ_n w_n J_nᵀ Λ_n J_n, J_n the Jacobian of the logits of image n, Λ_n the
 Hessian of its cross-entropy in the logits: p (1 - p) for one logit, diag(p) - p pᵀ for a softmax. It equals the Fisher
-information of the model, and for weights that enter linearly, the Hessian itself.
+information of the model, and for weights that enter linearly, the Hessian itself. Of a regression (`likelihood.py`) Λ
+is the Fisher information of N(μ, σ²), σ = softplus(r), in μ and r: diag(1 / σ², 2 sigmoid(r)² / σ²).
 """
 
 from __future__ import annotations
@@ -15,17 +16,29 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
+from torch.nn.functional import softplus
+
+from retinabench.methods.likelihood import is_regression
 
 EXAMPLES_AT_ONCE = 16
 
 
 def logit_hessian(logits: Tensor) -> Tensor:
     """Λ of logits (B, C): (B, C, C), the same for every label."""
+    if is_regression():
+        return torch.diag_embed(_gaussian_roots(logits).square())
     if logits.shape[1] == 1:
         p = logits.sigmoid()
         return (p * (1 - p))[..., None]
     p = logits.softmax(dim=1)
     return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+
+
+def _gaussian_roots(outputs: Tensor) -> Tensor:
+    """√Λ of mean and r, (..., 2): 1 / σ and √2 sigmoid(r) / σ."""
+    r = outputs[..., 1]
+    roots = torch.stack([torch.ones_like(r), math.sqrt(2) * r.sigmoid()], dim=-1)
+    return roots / softplus(r)[..., None]
 
 
 def linear_curvature(features: Tensor, logits: Tensor, weights: Tensor) -> Tensor:
@@ -49,6 +62,8 @@ def diagonal_curvature(model: nn.Module, images: Tensor, weights: Tensor) -> dic
     def rooted(parameters: dict[str, Tensor], image: Tensor) -> Tensor:
         logits: Tensor = functional_call(model, parameters, (image[None],))[0].float()
         fixed = logits.detach()
+        if is_regression():
+            return _gaussian_roots(fixed) * logits
         if len(logits) == 1:
             p = fixed.sigmoid()
             return (p * (1 - p)).sqrt() * logits
