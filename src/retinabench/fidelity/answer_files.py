@@ -16,6 +16,8 @@ import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +41,37 @@ CURE = "Write an NPZ with probs (N, C) or draws (N, 1000)."
 
 def read_arrays(path: Path, target: Target) -> tuple[Arrays, dict[str, Any]]:
     """Return the arrays of a file by name, and its metadata. Raises `InputError` for what is none of the formats."""
-    try:
-        head = path.open("rb").read(4)
+    with _explained(path):
+        head = _head(path)
         if head.startswith(b"PK"):
             with zipfile.ZipFile(path) as archive:
-                names = archive.namelist()
-                if any(name.endswith(".npy") for name in names):
+                if any(name.endswith(".npy") for name in archive.namelist()):
                     return _npz(path, archive)
                 return _archive(path, archive, target), {}
         if head.startswith(b"PAR1"):
             return _columns(path, *_parquet(path)), {}
         return _text(path, path.read_bytes(), target), {}
+
+
+def read_meta(path: Path) -> dict[str, Any]:
+    """Return the metadata of an NPZ file; of any other file, and without any, an empty dictionary."""
+    with _explained(path):
+        if not _head(path).startswith(b"PK"):
+            return {}
+        with zipfile.ZipFile(path) as archive:
+            return _npz(path, archive, ["meta"])[1] if "meta.npy" in archive.namelist() else {}
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as handle:
+        return handle.read(4)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn what opening a file can raise into one line."""
+    try:
+        yield
     except IsADirectoryError:
         raise InputError(
             "is a folder, not a file of answers", file=path, cure="Name answers.npz in it."
@@ -62,9 +84,11 @@ def read_arrays(path: Path, target: Target) -> tuple[Arrays, dict[str, Any]]:
         raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
 
 
-def _npz(path: Path, archive: zipfile.ZipFile) -> tuple[Arrays, dict[str, Any]]:
+def _npz(
+    path: Path, archive: zipfile.ZipFile, names: Sequence[str] = ARRAYS
+) -> tuple[Arrays, dict[str, Any]]:
     members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-    arrays = {name: read_member(path, archive, members[name], name) for name in ARRAYS if name in members}
+    arrays = {name: read_member(path, archive, members[name], name) for name in names if name in members}
     if not arrays:
         raise InputError(f"holds {', '.join(sorted(members)[:5])}", file=path, cure=CURE)
     try:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.errors import InputError
+from retinabench.fidelity.answer_files import read_arrays
 from retinabench.fidelity.targets import Target
 from retinabench.store import write_bytes
 
@@ -65,8 +66,6 @@ def read_answers(path: str | Path, target: Target, points: int, data: str = "") 
 
     Raises `InputError` that names file, row and cure.
     """
-    from retinabench.fidelity.answer_files import read_arrays
-
     path = Path(path)
     arrays, meta = read_arrays(path, target)
     _check_origin(path, meta, target, data)

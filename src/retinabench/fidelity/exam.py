@@ -15,7 +15,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +40,7 @@ from retinabench.store import sweep, write_bytes, write_json
 
 PREDICT_BATCH = 256
 SAVED_EVERY = 20.0  # seconds between checkpoints
+CPU = Engine("cpu")  # these networks are too small for anything else
 KEPT_SAMPLES = 200  # in the answers of a classification
 DRAWS = 1000  # y-samples per test point of a regression
 
@@ -80,7 +80,7 @@ def run_exam(
     out: Path = Path("fidelity-runs"),
     overrides: Sequence[str] = (),
     over_budget: str = "refuse",
-    engine: Engine = Engine("cpu"),
+    engine: Engine = CPU,
 ) -> Path:
     """Train the entry `name` on `target`, answer its test points, and return the answers file.
 
@@ -152,7 +152,7 @@ def predict(posterior: Posterior, data: Data, run: Run, device: torch.device) ->
     with torch.no_grad():
         parts = [
             posterior.predict(some.to(device), run.method.samples, generator).float().cpu().numpy()
-            for some in points.split(PREDICT_BATCH)
+            for some in torch.split(points, PREDICT_BATCH)
         ]
     return np.concatenate(parts, axis=1)
 
