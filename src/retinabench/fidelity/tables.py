@@ -74,7 +74,7 @@ def task_grid(task: Mapping[str, Any], group: str, *, terminal: bool = False) ->
         columns += ["÷ ceiling"] * (name in relative)
     columns += ["budget"]
     rows = []
-    for entry in _ordered(task["entries"], RANKED[likelihood][0]):
+    for entry in ordered(task["entries"], RANKED[likelihood][0]):
         cells = [_rank(entry)] * ranked
         for name in names:
             cells += [_value(entry["groups"][group][name])]
@@ -98,7 +98,7 @@ def strength_grid(task: Mapping[str, Any], name: str) -> Grid | None:
         return None
     rows = [
         Row(entry["title"], [_value(entry["groups"][group][name]) for group in strengths], entry["baseline"])
-        for entry in _ordered(task["entries"], RANKED[task["likelihood"]][0])
+        for entry in ordered(task["entries"], RANKED[task["likelihood"]][0])
     ]
     ceiling = Row(CEILING, [_value(task["ceiling"][group][name]) for group in strengths], True)
     first = next((k for k, row in enumerate(rows) if row.control), len(rows))
@@ -154,7 +154,7 @@ def markdown(grid: Grid) -> str:
     return "\n".join([*lines, "", _plain_text(grid.note), ""] if grid.note else [*lines, ""])
 
 
-def _ordered(entries: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+def ordered(entries: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
     """Ranked entries by rank, unranked ones by the first measure of the competition, baselines last."""
     sign = -1 if MEASURES[name].higher else 1
 
