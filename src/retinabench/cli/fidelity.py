@@ -26,21 +26,23 @@ def tasks(
     from rich.console import Console
     from rich.table import Table
 
+    from retinabench.fidelity.entries import entries
     from retinabench.fidelity.targets import targets
 
     if json:
         print(text.dumps({name: one.model_dump(mode="json") for name, one in targets().items()}, indent=2))
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("task", "what", "network"):
         table.add_column(column, overflow="fold")
-    for column in ("weights", "prior variance", "training points"):
+    for column in ("weights", "prior", "points"):
         table.add_column(column, justify="right")
     for name, one in targets().items():
         table.add_row(
             name, one.title, one.network, f"{one.parameters:,}", f"{one.prior_variance:.4g}", f"{one.train:,}"
         )
     Console().print(table)
+    print(f"\nmethods: {', '.join(entries())}")
 
 
 def run(

@@ -25,7 +25,7 @@ from retinabench.fidelity.baselines import baselines
 from retinabench.fidelity.grading import Estimates, Examiner, entry_record, examiner_record
 from retinabench.fidelity.measures import MEASURES, RANKED
 from retinabench.fidelity.resampling import ALL, Estimate, average
-from retinabench.fidelity.targets import target
+from retinabench.fidelity.targets import target, targets
 from retinabench.progress import QUIET, Progress
 from retinabench.scores.intervals import percentile_interval
 from retinabench.scores.leaderboard import ranks
@@ -101,8 +101,8 @@ def gather(
         answers.setdefault(examiner.target.name, []).append(one)
     sheets = []
     with progress.track("Grading", sum(map(len, answers.values())), unit="answers") as advance:
-        for task, some in answers.items():
-            examiner = examiners[task]
+        for task in (name for name in targets() if name in answers):
+            examiner, some = examiners[task], answers[task]
             by_title = _by_title(some)
             by_title |= {one.title: [one] for one in trivial(examiner)}
             lines = []

@@ -95,6 +95,7 @@ def _task(task: Mapping[str, Any], sheet: TaskSheet) -> dict[str, Any]:
     return {
         "name": task["task"],
         "title": task["title"],
+        "width": figures.board_width(task),
         "passed": reference["passed"],
         "why": "; ".join(reference["why"]),
         "board": {

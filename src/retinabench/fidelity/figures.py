@@ -20,7 +20,13 @@ from retinabench.report.figures import WIDTH
 from retinabench.report.style import FAINT, INK, MUTED, PASS, Mark, canvas
 
 BINS = 6  # of equally many points, for the calibration curves
+BROAD = "#b9b8b2"  # the reference's line
 LEVELS = np.linspace(0.1, 0.9, 9)  # of central intervals, for regression
+
+
+def board_width(task: Mapping[str, Any]) -> int:
+    """Return the width of the task's board figure in CSS pixels: a panel for each ranked measure."""
+    return 180 + 290 * len(RANKED[task["likelihood"]])
 
 
 def board_figure(task: Mapping[str, Any]) -> Figure:
@@ -31,7 +37,7 @@ def board_figure(task: Mapping[str, Any]) -> Figure:
     names = RANKED[task["likelihood"]]
     entries = ordered(task["entries"], names[0])
     height = 90 + 22 * len(entries)
-    figure, [row] = canvas(WIDTH * (0.55 + 0.75 * len(names)), height, 1, len(names))
+    figure, [row] = canvas(board_width(task), height, 1, len(names))
     places = np.arange(len(entries))[::-1]
     for axes, name in zip(row, names, strict=True):
         ceiling = task["ceiling"][ALL][name]
@@ -82,12 +88,12 @@ def calibration_panel(
 ) -> Figure:
     """Draw accuracy less confidence over confidence, in bins of equally many points: 0 is calibrated."""
     figure, axes = _calibration()
-    for color, style, probs in _with_reference(reference, methods):
+    for width, color, style, probs in _with_reference(reference, methods):
         confidence, right = probs.max(axis=1), probs.argmax(axis=1) == label
         bins = np.array_split(np.argsort(confidence, kind="stable"), BINS)
         x = [confidence[rows].mean() for rows in bins]
         y = [right[rows].mean() - confidence[rows].mean() for rows in bins]
-        axes.plot(x, y, color=color, linestyle=style, marker="o", markersize=3)
+        axes.plot(x, y, color=color, linestyle=style, linewidth=width, marker="o", markersize=3)
     axes.set(xlim=(0.15, 1), xlabel="confidence", ylabel="accuracy − confidence")
     return figure
 
@@ -99,10 +105,10 @@ def coverage_panel(
 ) -> Figure:
     """Draw how often y lies in central intervals of the draws (n, S), less how often it should."""
     figure, axes = _calibration()
-    for color, style, draws in _with_reference(reference, methods):
+    for width, color, style, draws in _with_reference(reference, methods):
         low, high = (np.quantile(draws, (1 + sign * LEVELS) / 2, axis=1) for sign in (-1, 1))
         y = ((truth >= low) & (truth <= high)).mean(axis=1) - LEVELS
-        axes.plot(LEVELS, y, color=color, linestyle=style, marker="o", markersize=3)
+        axes.plot(LEVELS, y, color=color, linestyle=style, linewidth=width, marker="o", markersize=3)
     axes.set(xlim=(0, 1), xlabel="level of the central interval", ylabel="coverage − level")
     return figure
 
@@ -134,9 +140,10 @@ def _calibration() -> tuple[Figure, Axes]:
 
 def _with_reference(
     reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]]
-) -> list[tuple[str, Any, NDArray[np.floating]]]:
-    """Return colour, line style and values of all that is drawn, the reference below the others, in grey."""
-    return [(MUTED, "-", reference), *((mark.color, mark.linestyle, values) for mark, values in methods)]
+) -> list[tuple[float, str, Any, NDArray[np.floating]]]:
+    """Return width, colour, style and values of all lines, the reference below the others, grey and broad."""
+    lines = ((1.6, mark.color, mark.linestyle, values) for mark, values in methods)
+    return [(4.0, BROAD, "-", reference), *lines]
 
 
 def _entropy(probs: NDArray[np.floating]) -> NDArray[np.float64]:

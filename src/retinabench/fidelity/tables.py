@@ -18,7 +18,7 @@ from retinabench.fidelity.measures import MEASURES, RANKED
 from retinabench.fidelity.resampling import ALL
 from retinabench.report.marking import plain
 
-CEILING, FLOOR = "one chain against the others", "noise floor"
+CEILING, FLOOR = "another chain (ceiling)", "noise floor"
 COLUMNS = {
     "categorical": (
         "agreement", "total_variation", "epistemic_correlation", "epistemic_error", "disagreement_gap",
@@ -27,7 +27,7 @@ COLUMNS = {
     "gaussian": ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90"),
 }  # fmt: skip
 TERMINAL = {
-    "categorical": ("agreement", "total_variation", "epistemic_correlation", "accuracy", "nll"),
+    "categorical": ("agreement", "total_variation", "accuracy", "nll"),
     "gaussian": ("wasserstein", "w2", "rmse", "crps"),
 }
 """Those that fit 80 columns."""
@@ -136,7 +136,7 @@ def console(grid: Grid) -> Table:
     )  # fmt: skip
     table.add_column("", overflow="fold")
     for column in grid.columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", min_width=max(map(len, column.split())))
     for row in grid.rows:
         cells = (f"{cell.text}\n[dim]{cell.below}[/dim]" if cell.below else cell.text for cell in row.cells)
         table.add_row(escape(row.label), *cells, style="dim" if row.control else "")
@@ -185,7 +185,8 @@ def _value(one: Mapping[str, Any]) -> Cell:
         return Cell(plain(one["value"], digits), f"± {plain(one['error'], digits)}")
     if one.get("low") is None or one.get("high") is None:
         return Cell(plain(one["value"], digits))
-    return Cell(plain(one["value"], digits), f"{plain(one['low'], digits)}–{plain(one['high'], digits)}")
+    low, high = plain(one["low"], digits), plain(one["high"], digits)
+    return Cell(plain(one["value"], digits), f"{low} to {high}" if one["low"] < 0 else f"{low}–{high}")
 
 
 def _relative(one: Mapping[str, Any]) -> Cell:
