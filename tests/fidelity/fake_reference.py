@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from retinabench.fidelity.distances import epistemic
+
 
 @dataclass(frozen=True, eq=False)
 class FakeReference:
@@ -11,6 +13,7 @@ class FakeReference:
     samples: np.ndarray | None = None
     chain_draws: np.ndarray | None = None
     mcse: np.ndarray | None = None
+    epistemic: np.ndarray | None = None
     passed: bool = True
     why: list = field(default_factory=list)
     meta: dict = field(default_factory=dict)
@@ -35,7 +38,8 @@ def classified(points, classes, seed=0, chains=4, samples=40, spread=0.7, **more
     logits = 2 * random.normal(size=(points, classes))
     drawn = softmax(logits + spread * random.normal(size=(samples, points, classes)))
     per_chain = drawn.reshape(chains, -1, points, classes).mean(axis=1)
-    return FakeReference(per_chain, drawn, mcse=np.full((points, classes), 0.01), **more)
+    values = {"mcse": np.full((points, classes), 0.01), "epistemic": epistemic(drawn)}
+    return FakeReference(per_chain, drawn, **values, **more)
 
 
 def regressed(points, seed=0, chains=4, draws=500, **more):

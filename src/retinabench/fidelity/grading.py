@@ -19,8 +19,8 @@ from retinabench.fidelity import distances, measures, utility
 from retinabench.fidelity.answers import DRAWS, Answers
 from retinabench.fidelity.data import Data, labels
 from retinabench.fidelity.decisions import costs, referable
-from retinabench.fidelity.measures import MEASURES, Spread
-from retinabench.fidelity.resampling import Estimate, Measure, Resampling, average
+from retinabench.fidelity.measures import MEASURES, Probabilities, Spread
+from retinabench.fidelity.resampling import Estimate, Measure, Resampling, Values, average
 from retinabench.fidelity.targets import Target
 
 if TYPE_CHECKING:
@@ -63,8 +63,9 @@ class Examiner:
             return self._in_groups({**close, **useful})
         assert answers.probs is not None
         spread = None if answers.samples is None else Spread.of(answers.samples)
+        reference = (self.reference.probs, self.reference.epistemic, self._disagreement)
         for group, rows in self.resampling.groups.items():
-            measured = self._close(answers.probs, spread, self.reference.probs, self._spread, rows)
+            measured = self._close(answers.probs, spread, *reference, rows)
             measured |= utility.classification(answers.probs[rows], truth[rows])
             found[group] = self.resampling.estimate(measured, group)
             if (needs := referable(self.target)) is not None:
@@ -82,18 +83,20 @@ class Examiner:
                 for chain, others in _one_and_others(list(chains))
             ]
         else:
-            spreads = _one_and_others(self._chain_spreads)
-            parts = [
-                {
-                    group: self.resampling.estimate(
-                        self._close(chain, own, np.mean(others, axis=0), Spread.joined(theirs), rows), group
-                    )
-                    for group, rows in self.resampling.groups.items()
-                }
-                for (chain, others), (own, theirs) in zip(
-                    _one_and_others(list(self.reference.chain_probs)), spreads, strict=True
+            parts = []
+            for (chain, others), (own, theirs) in zip(
+                _one_and_others(list(self.reference.chain_probs)),
+                _one_and_others(self._chain_spreads),
+                strict=True,
+            ):
+                rest = Spread.joined(theirs)
+                against = (np.mean(others, axis=0), rest.epistemic, rest.disagreement)
+                parts.append(
+                    {
+                        group: self.resampling.estimate(self._close(chain, own, *against, rows), group)
+                        for group, rows in self.resampling.groups.items()
+                    }
                 )
-            ]
         return {
             group: {name: average([part[group][name] for part in parts]) for name in parts[0][group]}
             for group in self.resampling.groups
@@ -103,17 +106,16 @@ class Examiner:
     def floor(self) -> dict[str, dict[str, float]]:
         """What perfect answers would score, by the noise of the reference alone, and of 1,000 draws of y.
 
-        Total variation: each class's Monte Carlo standard error e gives √(2/π) e / 2 on average. Wasserstein: 1,000 of
-        the reference's draws against the rest of them, or its halves against each other where it has fewer than 2,000.
+        Total variation: each class's Monte Carlo standard error e gives √(2/π) e / 2 on average. Wasserstein: the halves
+        of the reference's draws, h each, against each other, scaled to 1,000 draws against all M of them: the distance of
+        two samples of one distribution falls as √(1/n + 1/m).
         """
         if self.target.likelihood == "gaussian":
             draws = self.reference.draws
-            thinned = np.linspace(0, draws.shape[1] - 1, DRAWS).round().astype(int)
-            rest = np.delete(draws, thinned, axis=1)
+            count = draws.shape[1]
+            scale = np.sqrt((1 / DRAWS + 1 / count) / (2 / (count // 2)))
             per_point = {
-                name: distances.wasserstein(draws[:, thinned], rest, order)
-                if draws.shape[1] >= 2 * DRAWS
-                else distances.noise_floor(draws, order)
+                name: scale * distances.noise_floor(draws, order)
                 for name, order in (("wasserstein", 1), ("w2", 2))
             }
         else:
@@ -140,20 +142,21 @@ class Examiner:
         return [Spread.of(some) for some in np.array_split(self.reference.samples, chains)]
 
     @cached_property
-    def _spread(self) -> Spread:
-        return Spread.joined(self._chain_spreads)
+    def _disagreement(self) -> Values:
+        return Spread.joined(self._chain_spreads).disagreement
 
     def _close(
         self,
-        probs: NDArray[np.floating],
+        probs: Probabilities,
         spread: Spread | None,
-        reference: NDArray[np.floating],
-        theirs: Spread,
+        reference: Probabilities,
+        epistemic: Values,
+        disagreement: Values,
         rows: NDArray[np.intp],
     ) -> dict[str, Measure]:
         own = None if spread is None else spread.rows(rows)
         return measures.classification(
-            probs[rows], reference[rows], own, theirs.rows(rows), costs(self.target)
+            probs[rows], reference[rows], own, epistemic[rows], disagreement[rows], costs(self.target)
         )
 
     def _in_groups(self, measured: dict[str, Measure]) -> Estimates:

@@ -106,23 +106,23 @@ def classification(
     probs: Probabilities,
     reference: Probabilities,
     spread: Spread | None,
-    reference_spread: Spread | None,
+    epistemic: Values,
+    disagreement: Values,
     costs: Values | None,
 ) -> dict[str, Measure]:
     """Return the measures of answers (n, C) to one group against the reference (n, C).
 
-    Those of the epistemic uncertainty need the samples of both sides, the regret needs costs.
+    epistemic, disagreement: the reference's, (n,). Those of the answers need samples, the regret needs costs.
     """
     found = {
         "agreement": mean_of(distances.agreement(probs, reference)),
         "total_variation": mean_of(distances.total_variation(probs, reference)),
         "miscalibration": miscalibration(probs, reference),
     }
-    if spread is not None and reference_spread is not None:
-        ours, theirs = spread.epistemic, reference_spread.epistemic
-        found["epistemic_correlation"] = rank_correlation(ours, theirs)
-        found["epistemic_error"] = mean_of(np.abs(ours - theirs))
-        gap = spread.disagreement - reference_spread.disagreement
+    if spread is not None:
+        found["epistemic_correlation"] = rank_correlation(spread.epistemic, epistemic)
+        found["epistemic_error"] = mean_of(np.abs(spread.epistemic - epistemic))
+        gap = spread.disagreement - disagreement
         found["disagreement_gap"] = Measure(gap[:, None], lambda means: np.abs(means[..., 0]))
     if costs is not None:
         found["regret"] = mean_of(distances.decision_regret(probs, reference, costs))
