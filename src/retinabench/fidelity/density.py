@@ -16,7 +16,7 @@ from torch.func import functional_call, vmap
 from retinabench.fidelity.data import Data, labels, standardised
 from retinabench.fidelity.networks import build_network
 from retinabench.fidelity.targets import Target
-from retinabench.fidelity.together import TOGETHER, Together
+from retinabench.fidelity.together import BY_HAND, TOGETHER, Together
 from retinabench.methods.likelihood import negative_log_likelihood, predictive, regression
 
 
@@ -55,6 +55,9 @@ class Density:
 
     def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """(K, P) -> log-likelihoods (K,) and their gradients (K, P), summed over all training points."""
+        by_hand = BY_HAND.get((self.target.network, self.target.likelihood))
+        if by_hand:
+            return by_hand(weights, *self.train)
         groups = torch.split(weights, self._how.chains)
         pairs = self._pool.map(self._of_group, groups) if len(groups) > 1 else map(self._of_group, groups)
         values, gradients = zip(*pairs, strict=True)
