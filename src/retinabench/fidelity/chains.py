@@ -193,7 +193,9 @@ class _Run:
         """Write the checkpoint, after all rows that it counts are on the disk."""
         rows.flush()
         os.fsync(rows.fileno())
-        w, value, gradient = (x.cpu().numpy() for x in (self.state.weights, self.state.value, self.state.gradient))
+        w, value, gradient = (
+            x.cpu().numpy() for x in (self.state.weights, self.state.value, self.state.gradient)
+        )
         numbers = np.array([self.size.error, self.size.log_smoothed, self.size.count, self.seconds])
         history = np.array(self.history).reshape(-1, 3, self.plan.chains)
         with atomic_write(folder / "checkpoint.npz") as sink:

@@ -17,8 +17,41 @@ from retinabench.fidelity.data import Data, labels, standardised
 from retinabench.fidelity.networks import build_network
 from retinabench.fidelity.targets import Target
 from retinabench.fidelity.together import BY_HAND, TOGETHER, Together
+from retinabench.methods.hmc import LogLikelihood
 from retinabench.methods.likelihood import negative_log_likelihood, predictive, regression
 
+
+class Recorded:
+    """A log-likelihood on a GPU, recorded as a CUDA graph at its first call and replayed: one launch instead of hundreds.
+
+    All calls must have weights of one shape.
+    """
+
+    def __init__(self, log_likelihood: LogLikelihood) -> None:
+        self.log_likelihood = log_likelihood
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """(K, P) -> values (K,), gradients (K, P)."""
+        if self.graph is None:
+            self._record(weights)
+        self.weights.copy_(weights)
+        assert self.graph is not None
+        self.graph.replay()
+        return self.values.clone(), self.gradient.clone()
+
+    def _record(self, weights: Tensor) -> None:
+        self.weights = weights.detach().clone()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # libraries choose their algorithms before the recording
+            for _ in range(3):
+                self.log_likelihood(self.weights)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.values, self.gradient = self.log_likelihood(self.weights)
+        self.graph = graph
 
 
 @dataclass(eq=False)
@@ -27,7 +60,7 @@ class Density:
 
     Calling it is the `LogLikelihood` of `methods/hmc.py`: (K, P) -> values (K,), gradients (K, P). On processors the
     chains are worked off in groups of a fixed size, each by one of `threads` threads: the numbers do not depend on how
-    many there are. On a GPU all chains are one batch.
+    many there are. On a GPU all chains are one batch, and the whole evaluation one CUDA graph.
     """
 
     target: Target
@@ -55,6 +88,11 @@ class Density:
 
     def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """(K, P) -> log-likelihoods (K,) and their gradients (K, P), summed over all training points."""
+        if weights.is_cuda:
+            return self._recorded(weights)
+        return self._compute(weights)
+
+    def _compute(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         by_hand = BY_HAND.get((self.target.network, self.target.likelihood))
         if by_hand:
             return by_hand(weights, *self.train)
@@ -89,7 +127,7 @@ class Density:
             with regression(self.target.likelihood == "gaussian"), torch.no_grad():
                 parts = [self.outputs(group, x) for x in torch.split(inputs, self._how.points)]
                 outputs = torch.cat(parts, dim=1)
-                return predictive(outputs.flatten(0, 1)).unflatten(0, outputs.shape[:2])
+                return predictive(outputs.flatten(0, 1)).view((*outputs.shape[:2], -1))
 
         return torch.cat(list(self._pool.map(of_group, torch.split(weights, self._how.chains))))
 
@@ -107,8 +145,14 @@ class Density:
         if self.target.network in TOGETHER and not self.test.is_cuda:
             return TOGETHER[self.target.network]
         # Weights that differ make grouped convolutions and batched products: good for GPUs, no gain on processors.
-        together = vmap(lambda named, inputs: functional_call(self.network, named, (inputs,)), in_dims=(0, None))
+        together = vmap(
+            lambda named, inputs: functional_call(self.network, named, (inputs,)), in_dims=(0, None)
+        )
         return Together(together, 1024 if self.test.is_cuda else 1, 4096)
+
+    @cached_property
+    def _recorded(self) -> Recorded:
+        return Recorded(self._compute)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:

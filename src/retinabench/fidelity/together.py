@@ -25,7 +25,7 @@ def lenet_smooth(weights: Weights, inputs: Tensor) -> Tensor:
     """
     chains, width = weights["conv1.bias"].shape
     first = conv2d(inputs, weights["conv1.weight"].flatten(0, 1), weights["conv1.bias"].flatten(), padding=2)
-    maps = _halved(silu(first)).split(width, dim=1)
+    maps = torch.split(_halved(silu(first)), width, dim=1)
     return torch.stack([_after_first(_one(weights, k), maps[k]) for k in range(chains)])
 
 
@@ -49,7 +49,9 @@ def _one(weights: Weights, chain: int) -> dict[str, Tensor]:
 def mlp(weights: Weights, inputs: Tensor) -> Tensor:
     """(K, ...), (N, D) -> (K, N, O): one hidden layer of rectified units."""
     hidden = torch.baddbmm(
-        weights["fc1.bias"][:, None], inputs.expand(len(weights["fc1.bias"]), -1, -1), weights["fc1.weight"].mT
+        weights["fc1.bias"][:, None],
+        inputs.expand(len(weights["fc1.bias"]), -1, -1),
+        weights["fc1.weight"].mT,
     )
     return torch.baddbmm(weights["fc.bias"][:, None], hidden.relu(), weights["fc.weight"].mT)
 
@@ -62,7 +64,7 @@ def mlp_gaussian(weights: Tensor, inputs: Tensor, truth: Tensor) -> tuple[Tensor
     """
     chains, (points, features) = len(weights), inputs.shape
     hidden = (weights.shape[1] - 2) // (features + 3)
-    w1, b1, w2, b2 = weights.split([hidden * features, hidden, 2 * hidden, 2], dim=1)
+    w1, b1, w2, b2 = torch.split(weights, [hidden * features, hidden, 2 * hidden, 2], dim=1)
     w2 = w2.view(chains, 2, hidden)
     ones = torch.cat([inputs, torch.ones_like(inputs[:, :1])], dim=1).T
     first = torch.cat([w1.view(chains, hidden, features), b1[:, :, None]], dim=2).flatten(0, 1)
