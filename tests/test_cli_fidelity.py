@@ -2,8 +2,6 @@
 
 import json
 import shlex
-import sys
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ import typer
 from fidelity.fake_reference import classified
 from retinabench.cli import app, run
 from retinabench.cli.fidelity import VERBS
+from retinabench.fidelity import command
 from retinabench.fidelity.entries import entries
 from retinabench.fidelity.targets import targets
 
@@ -24,9 +23,7 @@ def one_line(capsys):
 @pytest.fixture
 def faked(monkeypatch):
     """A reference of four chains instead of the shipped one."""
-    module = ModuleType("retinabench.fidelity.reference")
-    module.read_reference = lambda target, data, path=None: classified(1000, 5)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(command, "read_reference", lambda target, data, path=None: classified(1000, 5))
 
 
 @pytest.fixture

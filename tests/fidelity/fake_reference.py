@@ -19,6 +19,10 @@ class FakeReference:
     meta: dict = field(default_factory=dict)
 
     @property
+    def chains(self):
+        return len(self.chain_draws if self.chain_probs is None else self.chain_probs)
+
+    @property
     def probs(self):
         return self.chain_probs.mean(axis=0)
 

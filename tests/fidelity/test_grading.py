@@ -10,8 +10,9 @@ from retinabench.fidelity.answers import Answers
 from retinabench.fidelity.baselines import baselines
 from retinabench.fidelity.data import Data
 from retinabench.fidelity.decisions import MISSED, NEEDLESS, costs
-from retinabench.fidelity.grading import Examiner, entry_record, examiner_record
+from retinabench.fidelity.grading import Examiner
 from retinabench.fidelity.points import Points
+from retinabench.fidelity.records import entry_record, examiner_record
 from retinabench.fidelity.resampling import Resampling, groups_of
 from retinabench.fidelity.targets import target
 from retinabench.fidelity.utility import crps

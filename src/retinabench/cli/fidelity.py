@@ -1,4 +1,4 @@
-"""How close does an approximate posterior come to the true one? `fidelity tasks | run | score | board`."""
+"""How close does an approximate posterior come to the true one? `fidelity tasks | reference | run | score | board`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from retinabench.cli.fidelity_reference import reference as make_reference
 from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent
 from retinabench.cli.output import progress_of
 
@@ -142,6 +143,7 @@ def board(
 
 VERBS: dict[Callable[..., None], str] = {
     tasks: "retinabench fidelity tasks --json",
+    make_reference: "retinabench fidelity reference fundus --out fundus.npz",
     run: "retinabench fidelity run map --task fundus",
     score: "retinabench fidelity score probabilities.csv --task fundus --json scores.json",
     board: "retinabench fidelity board fidelity-runs --out board",

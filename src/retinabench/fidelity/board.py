@@ -22,8 +22,9 @@ from retinabench.errors import InputError
 from retinabench.fidelity.answer_files import read_meta
 from retinabench.fidelity.answers import Answers, read_answers
 from retinabench.fidelity.baselines import baselines
-from retinabench.fidelity.grading import Estimates, Examiner, entry_record, examiner_record
+from retinabench.fidelity.grading import Estimates, Examiner
 from retinabench.fidelity.measures import MEASURES, RANKED
+from retinabench.fidelity.records import entry_record, examiner_record
 from retinabench.fidelity.resampling import ALL, Estimate, average
 from retinabench.fidelity.targets import target, targets
 from retinabench.progress import QUIET, Progress

@@ -11,6 +11,7 @@ from retinabench.fidelity.answers import Answers, read_answers, write_answers
 from retinabench.fidelity.board import Line, Sheet, board, find_answers, gather, task_of, trivial
 from retinabench.fidelity.data import load
 from retinabench.fidelity.grading import Examiner
+from retinabench.fidelity.reference import read_reference
 from retinabench.fidelity.targets import Target, target
 from retinabench.progress import QUIET, Progress
 from retinabench.store import write_json
@@ -20,8 +21,6 @@ def examiner(
     chosen: Target, source: Path | None, reference: Path | None, bootstrap: int = 1000, seed: int = 0
 ) -> Examiner:
     """Load a target's data and its reference, the shipped one or a file."""
-    from retinabench.fidelity.reference import read_reference
-
     data = load(chosen, source)
     return Examiner(chosen, data, read_reference(chosen, data.sha256, reference), bootstrap, seed)
 

@@ -7,10 +7,10 @@ answers. Answers may pass the ceiling: the mean of all chains has less noise tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +19,21 @@ from retinabench.fidelity import distances, measures, utility
 from retinabench.fidelity.answers import DRAWS, Answers
 from retinabench.fidelity.data import Data, labels
 from retinabench.fidelity.decisions import costs, referable
-from retinabench.fidelity.measures import MEASURES, Probabilities, Spread
+from retinabench.fidelity.measures import Probabilities, Spread
+from retinabench.fidelity.reference import Reference
 from retinabench.fidelity.resampling import Estimate, Measure, Resampling, Values, average
 from retinabench.fidelity.targets import Target
-
-if TYPE_CHECKING:
-    from retinabench.fidelity.reference import Reference
 
 Estimates = dict[str, dict[str, Estimate]]
 """{group: {measure: estimate}}."""
 
-WHY = {
-    "epistemic_correlation": "needs posterior samples that differ",
-    "epistemic_error": "needs posterior samples",
-    "disagreement_gap": "needs posterior samples",
-    "nll": "a class that occurs got probability 0",
-}
+
+class Against(NamedTuple):
+    """What a classification is held against: probabilities (N, C), epistemic uncertainty and disagreement (N,)."""
+
+    probs: Probabilities
+    epistemic: NDArray[np.floating]
+    disagreement: Values
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +62,10 @@ class Examiner:
             return self._in_groups({**close, **useful})
         assert answers.probs is not None
         spread = None if answers.samples is None else Spread.of(answers.samples)
-        reference = (self.reference.probs, self.reference.epistemic, self._disagreement)
+        disagreement = Spread.joined(self._chain_spreads).disagreement
+        against = Against(self.reference.probs, self.reference.epistemic, disagreement)
         for group, rows in self.resampling.groups.items():
-            measured = self._close(answers.probs, spread, *reference, rows)
+            measured = self._close(answers.probs, spread, against, rows)
             measured |= utility.classification(answers.probs[rows], truth[rows])
             found[group] = self.resampling.estimate(measured, group)
             if (needs := referable(self.target)) is not None:
@@ -76,27 +76,7 @@ class Examiner:
     @cached_property
     def ceiling(self) -> Estimates:
         """Each chain of the reference against the others, averaged over chains."""
-        if self.target.likelihood == "gaussian":
-            chains = self.reference.chain_draws
-            parts = [
-                self._in_groups(measures.regression(chain, np.concatenate(others, axis=1)))
-                for chain, others in _one_and_others(list(chains))
-            ]
-        else:
-            parts = []
-            for (chain, others), (own, theirs) in zip(
-                _one_and_others(list(self.reference.chain_probs)),
-                _one_and_others(self._chain_spreads),
-                strict=True,
-            ):
-                rest = Spread.joined(theirs)
-                against = (np.mean(others, axis=0), rest.epistemic, rest.disagreement)
-                parts.append(
-                    {
-                        group: self.resampling.estimate(self._close(chain, own, *against, rows), group)
-                        for group, rows in self.resampling.groups.items()
-                    }
-                )
+        parts = self._draws_of_chains() if self.target.likelihood == "gaussian" else self._probs_of_chains()
         return {
             group: {name: average([part[group][name] for part in parts]) for name in parts[0][group]}
             for group in self.resampling.groups
@@ -136,28 +116,41 @@ class Examiner:
             for group, of_group in found.items()
         }
 
+    def _draws_of_chains(self) -> list[Estimates]:
+        assert self.reference.chain_draws is not None
+        return [
+            self._in_groups(measures.regression(chain, np.concatenate(others, axis=1)))
+            for chain, others in _one_and_others(self.reference.chain_draws)
+        ]
+
+    def _probs_of_chains(self) -> list[Estimates]:
+        assert self.reference.chain_probs is not None
+        found = []
+        both = zip(
+            _one_and_others(self.reference.chain_probs), _one_and_others(self._chain_spreads), strict=True
+        )
+        for (chain, others), (own, theirs) in both:
+            rest = Spread.joined(theirs)
+            against = Against(np.mean(others, axis=0), rest.epistemic, rest.disagreement)
+            found.append(
+                {
+                    group: self.resampling.estimate(self._close(chain, own, against, rows), group)
+                    for group, rows in self.resampling.groups.items()
+                }
+            )
+        return found
+
     @cached_property
     def _chain_spreads(self) -> list[Spread]:
-        chains = len(self.reference.chain_probs)
-        return [Spread.of(some) for some in np.array_split(self.reference.samples, chains)]
-
-    @cached_property
-    def _disagreement(self) -> Values:
-        return Spread.joined(self._chain_spreads).disagreement
+        assert self.reference.samples is not None
+        return [Spread.of(some) for some in np.array_split(self.reference.samples, self.reference.chains)]
 
     def _close(
-        self,
-        probs: Probabilities,
-        spread: Spread | None,
-        reference: Probabilities,
-        epistemic: Values,
-        disagreement: Values,
-        rows: NDArray[np.intp],
+        self, probs: Probabilities, spread: Spread | None, against: Against, rows: NDArray[np.intp]
     ) -> dict[str, Measure]:
         own = None if spread is None else spread.rows(rows)
-        return measures.classification(
-            probs[rows], reference[rows], own, epistemic[rows], disagreement[rows], costs(self.target)
-        )
+        theirs = (values[rows] for values in against)
+        return measures.classification(probs[rows], own, *theirs, costs=costs(self.target))
 
     def _in_groups(self, measured: dict[str, Measure]) -> Estimates:
         """Estimate measures whose terms are one value per point, in every group."""
@@ -169,72 +162,6 @@ class Examiner:
         }
 
 
-def entry_record(examiner: Examiner, answers: Answers, found: Estimates) -> dict[str, Any]:
-    """Return the grades of one file as plain numbers, for JSON; undefined ones are None with a `why`."""
-    relative = examiner.relative(found)
-    return {
-        "title": answers.title,
-        **{key: answers.meta.get(key) for key in ("method", "seed", "budget", "seconds")},
-        "baseline": bool(answers.meta.get("baseline")),
-        "source": None if answers.source is None else str(answers.source),
-        "groups": {
-            group: {
-                name: _record(name, of_group.get(name), relative[group].get(name))
-                for name in _names(examiner.target)
-            }
-            for group, of_group in found.items()
-        },
-    }
-
-
-def examiner_record(examiner: Examiner) -> dict[str, Any]:
-    """Return what is the same for all files: the task, its reference, ceilings and floors."""
-    reference, target = examiner.reference, examiner.target
-    return {
-        "task": target.name,
-        "title": target.title,
-        "likelihood": target.likelihood,
-        "target": target.identity(examiner.data.sha256),
-        "data": examiner.data.sha256,
-        "bootstrap": examiner.replicates,
-        "seed": examiner.seed,
-        "reference": {"passed": reference.passed, "why": list(reference.why)},
-        "points": {group: len(rows) for group, rows in examiner.resampling.groups.items()},
-        "ceiling": {
-            group: {name: _record(name, one, None) for name, one in of_group.items()}
-            for group, of_group in examiner.ceiling.items()
-        },
-        "floor": examiner.floor,
-    }
-
-
-def _names(target: Target) -> Sequence[str]:
-    regression = ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90")
-    if target.likelihood == "gaussian":
-        return regression
-    graded = referable(target) is not None
-    return [
-        name
-        for name in MEASURES
-        if name not in regression and (graded or name not in ("regret", "referral_area"))
-    ]
-
-
-def _record(name: str, one: Estimate | None, relative: Estimate | None) -> dict[str, Any]:
-    value = _number(one.value) if one is not None else None
-    record: dict[str, Any] = {"value": value}
-    if value is None or one is None:
-        return record | {"why": WHY.get(name, "undefined here")}
-    for prefix, estimate in (("", one), ("relative_", relative)):
-        if estimate is not None:
-            low, high = estimate.interval()
-            record |= {f"{prefix}low": _number(low), f"{prefix}high": _number(high)}
-    return record | ({"relative": _number(relative.value)} if relative is not None else {})
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _one_and_others(parts: list[Any]) -> list[tuple[Any, list[Any]]]:
-    return [(part, parts[:k] + parts[k + 1 :]) for k, part in enumerate(parts)]
+def _one_and_others(parts: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
+    some = list(parts)
+    return [(part, some[:k] + some[k + 1 :]) for k, part in enumerate(some)]

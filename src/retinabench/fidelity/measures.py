@@ -104,10 +104,11 @@ class Spread:
 
 def classification(
     probs: Probabilities,
-    reference: Probabilities,
     spread: Spread | None,
-    epistemic: Values,
-    disagreement: Values,
+    reference: Probabilities,
+    epistemic: NDArray[np.floating],
+    disagreement: NDArray[np.floating],
+    *,
     costs: Values | None,
 ) -> dict[str, Measure]:
     """Return the measures of answers (n, C) to one group against the reference (n, C).
@@ -149,7 +150,7 @@ def miscalibration(probs: Probabilities, reference: Probabilities) -> Measure:
     return Measure(gaps, lambda means: np.asarray(np.abs(means).sum(axis=-1)))
 
 
-def rank_correlation(a: Values, b: Values) -> Measure:
+def rank_correlation(a: NDArray[np.floating], b: NDArray[np.floating]) -> Measure:
     """Return Spearman's correlation; in replicates the ranks stay those of the sample. NaN where a side is constant."""
     x, y = ((rankdata(v) - (len(v) + 1) / 2) / len(v) for v in (a, b))
 
