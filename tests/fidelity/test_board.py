@@ -116,6 +116,10 @@ def test_settings_of_one_title_are_told_apart(tmp_path, examiners):
     titles = [line.title for line in sheet.entries]
     assert len(set(titles)) == 2
     assert all(title.startswith("MAP (") for title in titles)
+    (task,) = board([sheet])["tasks"]
+    assert all(
+        entry["rank"]["rank"] == 1.5 for entry in task["entries"] if not entry["baseline"]
+    )  # they are equal
 
 
 def test_the_page_and_tables_hold_everything_and_escape_it(folder, examiners, tmp_path):

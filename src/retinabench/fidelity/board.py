@@ -103,15 +103,16 @@ def gather(
     sheets = []
     with progress.track("Grading", sum(map(len, answers.values())), unit="answers") as advance:
         for task in (name for name in targets() if name in answers):
-            examiner, some = examiners[task], answers[task]
-            by_title = _by_title(some)
-            by_title |= {one.title: [one] for one in trivial(examiner)}
-            lines = []
-            for title, seeds in by_title.items():
-                lines.append(Line(title, seeds, [examiner.grade(one) for one in seeds]))
-                advance(0 if lines[-1].baseline else len(seeds))
-            sheets.append(Sheet(examiner, lines))
+            sheets.append(graded(examiners[task], answers[task]))
+            advance(len(answers[task]))
     return sheets
+
+
+def graded(examiner: Examiner, answers: Sequence[Answers]) -> Sheet:
+    """Grade answers to one task, and the trivial ones beside them."""
+    by_title = _by_title(answers) | {one.title: [one] for one in trivial(examiner)}
+    lines = [Line(title, seeds, [examiner.grade(one) for one in seeds]) for title, seeds in by_title.items()]
+    return Sheet(examiner, lines)
 
 
 def trivial(examiner: Examiner) -> list[Answers]:
@@ -156,12 +157,10 @@ def board(sheets: Sequence[Sheet]) -> dict[str, Any]:
         record["entries"] = [_line_record(sheet, line) for line in sheet.lines]
         if sheet.entries and sheet.examiner.reference.passed:
             point, draws, by_measure = ranked(sheet)
-            titles = [line.title for line in sheet.entries]
-            places.append((titles, point, draws, by_measure))
-            for entry in record["entries"]:
-                if entry["title"] in titles and not entry["baseline"]:
-                    k = titles.index(entry["title"])
-                    entry["rank"] = _place(point[k], draws[:, k])
+            places.append(([line.title for line in sheet.entries], point, draws, by_measure))
+            mine = [entry for entry in record["entries"] if not entry["baseline"]]
+            for k, entry in enumerate(mine):
+                entry["rank"] = _place(point[k], draws[:, k])
         tasks.append(record)
     return {"schema": SCHEMA, "tasks": tasks, "ranking": _over_tasks(places)}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from retinabench.errors import InputError
 from retinabench.fidelity.answers import Answers, read_answers, write_answers
-from retinabench.fidelity.board import Line, Sheet, board, find_answers, gather, task_of, trivial
+from retinabench.fidelity.board import Sheet, board, find_answers, gather, graded, task_of
 from retinabench.fidelity.data import load
 from retinabench.fidelity.grading import Examiner
 from retinabench.fidelity.reference import read_reference
@@ -44,7 +44,7 @@ def score_files(
         raise InputError(f"one --title for {len(files)} files", cure="Name one file.")
     chosen = target(task)
     here = examiner(chosen, source, reference, bootstrap, seed)
-    lines = []
+    found = []
     for file in files:
         path = file / "answers.npz" if file.is_dir() else file
         answers = read_answers(path, chosen, len(here.data.test), here.data.sha256)
@@ -52,14 +52,13 @@ def score_files(
             answers = Answers(
                 answers.probs, answers.samples, answers.draws, {**answers.meta, "title": title}, path
             )
-        lines.append(Line(answers.title, [answers], [here.grade(answers)]))
+        found.append(answers)
         if keep is not None:
             _keep(answers, chosen, here.data.sha256, keep)
-    lines += [Line(one.title, [one], [here.grade(one)]) for one in trivial(here)]
-    found = board([Sheet(here, lines)])
+    record = board([graded(here, found)])
     if json_out is not None:
-        write_json(json_out, found)
-    return found
+        write_json(json_out, record)
+    return record
 
 
 def board_of(
