@@ -116,8 +116,8 @@ def _predicted(run: Run, sitting: Sitting, folder: Path) -> Predicted:
     if not is_composed(method):
         found = _fit_and_predict(run, sitting, folder)
         _write(folder / "predicted.npz", found)
-        for leftover in ("last.pt", "best.pt"):
-            (folder / leftover).unlink(missing_ok=True)
+        for leftover in folder.glob("*.pt"):
+            leftover.unlink()
         return found
     members = []
     for member in method.member_runs(run):

@@ -1,9 +1,9 @@
 """What Laplace's approximation needs: the Gauss-Newton curvature of the likelihood, and the evidence's precision.
 
 The generalised Gauss-Newton matrix is H = Σ_n w_n J_nᵀ Λ_n J_n, J_n the Jacobian of the logits of image n, Λ_n the
-Hessian of its cross-entropy in the logits: p (1 - p) for one logit, diag(p) - p pᵀ for a softmax. It equals the Fisher
-information of the model, and for weights that enter linearly, the Hessian itself. Of a regression (`likelihood.py`) Λ
-is the Fisher information of N(μ, σ²), σ = softplus(r), in μ and r: diag(1 / σ², 2 sigmoid(r)² / σ²).
+Fisher information of its label in the outputs: p (1 - p) for one logit, diag(p) - p pᵀ for a softmax, and for mean and
+raw deviation of a Gaussian diag(1, 2 (dσ/dr)²) / σ². Of logits it is the Hessian of the cross-entropy, and for weights
+that enter them linearly H is the Hessian itself.
 """
 
 from __future__ import annotations
@@ -24,21 +24,14 @@ EXAMPLES_AT_ONCE = 16
 
 
 def logit_hessian(logits: Tensor) -> Tensor:
-    """Λ of logits (B, C): (B, C, C), the same for every label."""
+    """Λ of outputs (B, C): (B, C, C), the same for every label."""
     if is_regression():
-        return torch.diag_embed(_gaussian_roots(logits).square())
+        return torch.diag_embed(_gaussian_root(logits).square())
     if logits.shape[1] == 1:
         p = logits.sigmoid()
         return (p * (1 - p))[..., None]
     p = logits.softmax(dim=1)
     return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
-
-
-def _gaussian_roots(outputs: Tensor) -> Tensor:
-    """√Λ of mean and r, (..., 2): 1 / σ and √2 sigmoid(r) / σ."""
-    r = outputs[..., 1]
-    roots = torch.stack([torch.ones_like(r), math.sqrt(2) * r.sigmoid()], dim=-1)
-    return roots / softplus(r)[..., None]
 
 
 def linear_curvature(features: Tensor, logits: Tensor, weights: Tensor) -> Tensor:
@@ -63,7 +56,7 @@ def diagonal_curvature(model: nn.Module, images: Tensor, weights: Tensor) -> dic
         logits: Tensor = functional_call(model, parameters, (image[None],))[0].float()
         fixed = logits.detach()
         if is_regression():
-            return _gaussian_roots(fixed) * logits
+            return _gaussian_root(fixed) * logits
         if len(logits) == 1:
             p = fixed.sigmoid()
             return (p * (1 - p)).sqrt() * logits
@@ -77,6 +70,13 @@ def diagonal_curvature(model: nn.Module, images: Tensor, weights: Tensor) -> dic
         for name, rows in jacobian(parameters, images[some]).items():
             total[name] += torch.einsum("bc...,b->...", rows.square(), weights[some])
     return total
+
+
+def _gaussian_root(outputs: Tensor) -> Tensor:
+    """Mean and raw deviation r (..., 2) -> (1, √2 dσ/dr) / σ, the root of the diagonal Λ; σ = softplus(r)."""
+    raw = outputs[..., 1]
+    slope = math.sqrt(2) * raw.sigmoid()
+    return torch.stack([torch.ones_like(raw), slope], dim=-1) / softplus(raw)[..., None]
 
 
 def evidence_precision(eigenvalues: NDArray[np.float64], squared_norm: float) -> float:
