@@ -116,7 +116,7 @@ def _predicted(run: Run, sitting: Sitting, folder: Path) -> Predicted:
     if not is_composed(method):
         found = _fit_and_predict(run, sitting, folder)
         _write(folder / "predicted.npz", found)
-        for leftover in folder.glob("*.pt"):
+        for leftover in folder.rglob("*.pt"):
             leftover.unlink()
         return found
     members = []
