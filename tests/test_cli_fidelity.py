@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,8 +13,11 @@ from fidelity.fake_reference import classified
 from retinabench.cli import app, run
 from retinabench.cli.fidelity import VERBS
 from retinabench.fidelity import command
+from retinabench.fidelity.data import load
 from retinabench.fidelity.entries import entries
+from retinabench.fidelity.reference import Reference, write_reference
 from retinabench.fidelity.targets import targets
+from test_cli import NO_TORCH
 
 
 def one_line(capsys):
@@ -75,6 +80,42 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(arguments, says, capsys, fake
     assert run(["fidelity", *arguments]) == 2
     assert says in one_line(capsys)
     assert not list(tmp_path.iterdir())
+
+
+def test_scoring_needs_no_torch(tmp_path, probs):
+    fundus = targets()["fundus"]
+    data = load(fundus).sha256
+    fake = classified(1000, 5)
+    meta = {
+        "task": "fundus",
+        "target": fundus.identity(data),
+        "data": data,
+        "chains": 4,
+        "passed": True,
+        "why": [],
+    }
+    values = [np.ones((1000, 5))] * 3
+    made = Reference(
+        meta, *values, fake.mcse, fake.epistemic, fake.chain_probs, fake.samples.astype(np.float16)
+    )
+    write_reference(tmp_path / "reference.npz", made)
+    words = ["fidelity", "score", probs, "--task", "fundus", "--bootstrap", "20"]
+    words += ["--reference", str(tmp_path / "reference.npz"), "--keep", str(tmp_path / "kept")]
+    board = [
+        "fidelity",
+        "board",
+        str(tmp_path / "kept"),
+        "--out",
+        str(tmp_path / "board"),
+        "--bootstrap",
+        "20",
+    ]
+    board += ["--reference", f"fundus={tmp_path / 'reference.npz'}"]
+    program = f"{NO_TORCH}\nfrom retinabench.cli import run\nassert run({words!r}) == 0\nassert run({board!r}) == 0\n"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "another chain" in done.stdout
+    assert (tmp_path / "board" / "index.html").is_file()
 
 
 def test_from_a_run_to_the_board(tmp_path, capsys, faked, probs):

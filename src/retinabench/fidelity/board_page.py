@@ -72,9 +72,9 @@ def board_page(found: Mapping[str, Any], sheets: Sequence[TaskSheet]) -> str:
     return fill(
         "fidelity.html.j2",
         {
-            "title": "How close do they come to the true posterior?",
-            "standfirst": f"{sum(len(s.entries) for s in sheets)} entries on {', '.join(t['task'] for t in found['tasks'])}, "
-            "against Hamiltonian Monte Carlo",
+            "title": "How close do they come to the posterior that Hamiltonian Monte Carlo finds?",
+            "standfirst": "Entries: "
+            + ", ".join(f"{len(sheet.entries)} on {sheet.examiner.target.name}" for sheet in sheets),
             "ranking": _sheet(ranking) if ranking else None,
             "tasks": [_task(task, sheet) for task, sheet in zip(found["tasks"], sheets, strict=True)],
             "terms": TERMS,

@@ -86,15 +86,15 @@ def calibration_panel(
     reference: NDArray[np.floating],
     methods: Sequence[tuple[Mark, NDArray[np.floating]]],
 ) -> Figure:
-    """Draw accuracy less confidence over confidence, in bins of equally many points: 0 is calibrated."""
+    """Draw accuracy over confidence, in bins of equally many points; the diagonal is calibrated."""
     figure, axes = _calibration()
     for width, color, style, probs in _with_reference(reference, methods):
         confidence, right = probs.max(axis=1), probs.argmax(axis=1) == label
         bins = np.array_split(np.argsort(confidence, kind="stable"), BINS)
         x = [confidence[rows].mean() for rows in bins]
-        y = [right[rows].mean() - confidence[rows].mean() for rows in bins]
+        y = [right[rows].mean() for rows in bins]
         axes.plot(x, y, color=color, linestyle=style, linewidth=width, marker="o", markersize=3)
-    axes.set(xlim=(0.15, 1), xlabel="confidence", ylabel="accuracy − confidence")
+    axes.set(xlabel="confidence", ylabel="accuracy")
     return figure
 
 
@@ -103,13 +103,13 @@ def coverage_panel(
     reference: NDArray[np.floating],
     methods: Sequence[tuple[Mark, NDArray[np.floating]]],
 ) -> Figure:
-    """Draw how often y lies in central intervals of the draws (n, S), less how often it should."""
+    """Draw how often y lies in central intervals of the draws (n, S) over how often it should."""
     figure, axes = _calibration()
     for width, color, style, draws in _with_reference(reference, methods):
         low, high = (np.quantile(draws, (1 + sign * LEVELS) / 2, axis=1) for sign in (-1, 1))
-        y = ((truth >= low) & (truth <= high)).mean(axis=1) - LEVELS
+        y = ((truth >= low) & (truth <= high)).mean(axis=1)
         axes.plot(LEVELS, y, color=color, linestyle=style, linewidth=width, marker="o", markersize=3)
-    axes.set(xlim=(0, 1), xlabel="level of the central interval", ylabel="coverage − level")
+    axes.set(xlabel="level of the central interval", ylabel="share of y inside")
     return figure
 
 
@@ -131,10 +131,9 @@ def _histogram(
 
 
 def _calibration() -> tuple[Figure, Axes]:
-    figure, [[axes]] = canvas(WIDTH, 260)
-    axes.axhline(0, color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
-    axes.grid(axis="y", color=FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
+    figure, [[axes]] = canvas(WIDTH, WIDTH * 0.9)
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+    axes.set(xlim=(0, 1), ylim=(0, 1.005), aspect="equal")
     return figure, axes
 
 

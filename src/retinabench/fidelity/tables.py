@@ -27,8 +27,8 @@ COLUMNS = {
     "gaussian": ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90"),
 }  # fmt: skip
 TERMINAL = {
-    "categorical": ("agreement", "total_variation", "accuracy", "nll"),
-    "gaussian": ("wasserstein", "w2", "rmse", "crps"),
+    "categorical": ("agreement", "total_variation", "accuracy"),
+    "gaussian": ("wasserstein", "crps"),
 }
 """Those that fit 80 columns."""
 
@@ -70,7 +70,7 @@ def task_grid(task: Mapping[str, Any], group: str, *, terminal: bool = False) ->
     ranked = group == ALL and any("rank" in entry for entry in task["entries"])
     columns = ["rank"] * ranked
     for name in names:
-        columns += [f"{MEASURES[name].label} {'↑' if MEASURES[name].higher else '↓'}"]
+        columns += [f"{MEASURES[name].label}\u00a0{'↑' if MEASURES[name].higher else '↓'}"]
         columns += ["÷ ceiling"] * (name in relative)
     columns += ["budget"]
     rows = []
@@ -135,11 +135,12 @@ def console(grid: Grid) -> Table:
         caption_justify="left", header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
     )  # fmt: skip
     table.add_column("", overflow="fold")
-    for column in grid.columns:
-        table.add_column(column, justify="right", min_width=max(map(len, column.split())))
+    for k, column in enumerate(grid.columns):
+        cells = [line for row in grid.rows for line in (row.cells[k].text, row.cells[k].below)]
+        table.add_column(column, justify="right", min_width=max(map(len, [*cells, *column.split(" ")])))
     for row in grid.rows:
-        cells = (f"{cell.text}\n[dim]{cell.below}[/dim]" if cell.below else cell.text for cell in row.cells)
-        table.add_row(escape(row.label), *cells, style="dim" if row.control else "")
+        shown = (f"{cell.text}\n[dim]{cell.below}[/dim]" if cell.below else cell.text for cell in row.cells)
+        table.add_row(escape(row.label), *shown, style="dim" if row.control else "")
     return table
 
 
