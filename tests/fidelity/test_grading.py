@@ -226,7 +226,7 @@ def test_trivial_answers():
 
 
 def test_the_costs_of_a_decision():
-    # Surely grade 3: leaving costs 10, referring nothing; surely grade 0: referring costs 1.
+    # Surely grade 3: leaving costs 4, referring nothing; surely grade 0: referring costs 1.
     regret = distances.decision_regret(np.eye(5)[[0, 3]], np.eye(5)[[3, 0]], costs(FUNDUS))
     assert regret == pytest.approx([MISSED, NEEDLESS])
 

@@ -13,6 +13,7 @@ from retinabench.fidelity import figures, tables
 from retinabench.fidelity.board import Line, board
 from retinabench.fidelity.board import Sheet as TaskSheet
 from retinabench.fidelity.data import labels
+from retinabench.fidelity.decisions import MISSED, NEEDLESS
 from retinabench.fidelity.measures import RANKED
 from retinabench.fidelity.resampling import ALL
 from retinabench.report.page import fill
@@ -35,7 +36,7 @@ TERMS = (
      "the method name different classes than two of the reference."),
     ("Miscalibration", "Of the confidence, with the reference's probabilities as truth."),
     ("Decision regret", "What acting on the answers costs beyond acting on the reference, if the reference is right: a "
-     "missed patient costs 10, a needless referral 1."),
+     f"missed patient costs {MISSED:g}, a needless referral {NEEDLESS:g}."),
     ("Referral area", "Mean accuracy of referable or not, over all shares of the patients handed to the expert, the "
      "uncertain ones first."),
     ("Budget", "Gradient evaluations per training example that were counted; predictions are not."),

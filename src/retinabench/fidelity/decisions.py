@@ -14,7 +14,10 @@ REFERABLE = {
     "retinamnist": (2, 3, 4),
     "dermamnist": (0, 1, 4),
 }
-MISSED, NEEDLESS = 10.0, 1.0  # cost of not referring one who needs it, and of referring one who does not
+MISSED, NEEDLESS = (
+    4.0,
+    1.0,
+)  # cost of not referring one who needs it, and of referring one who does not: P > 1/5 is referred
 
 
 def referable(target: Target) -> NDArray[np.bool_] | None:
