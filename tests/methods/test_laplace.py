@@ -23,7 +23,6 @@ from retinabench.methods.laplace_curvature import (
     logit_hessian,
 )
 from retinabench.methods.laplace_posterior import DiagonalPosterior, LastLayerPosterior
-from retinabench.methods.likelihood import regression
 from retinabench.models import build_model
 from retinabench.models.last_layer import split_last_layer, with_bias
 from retinabench.models.resnet import resnet18
@@ -204,40 +203,3 @@ def test_it_works_on_a_network_without_bias_in_its_last_layer():
     network = split_last_layer(nn.Sequential(nn.Flatten(), nn.Linear(12, 2, bias=False)))
     posterior = LastLayerPosterior(network, torch.eye(26))
     assert posterior.predict(torch.rand(4, 3, 2, 2), 3, generator()).shape == (3, 4, 2)
-
-
-def gaussian_information(outputs):
-    """E_y[∂² -log N(y; μ, softplus(r)²)] in (μ, r), by Gauss-Hermite quadrature over y: exact for this polynomial."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(8)
-    deviation = nn.functional.softplus(outputs[1])
-
-    def loss(z, y):
-        sigma = nn.functional.softplus(z[1])
-        return 0.5 * ((y - z[0]) / sigma) ** 2 + sigma.log()
-
-    values = [
-        hessian(lambda z, y=y: loss(z, y))(outputs) for y in outputs[0] + deviation * torch.tensor(nodes)
-    ]
-    return sum(w * v for w, v in zip(weights / weights.sum(), values, strict=True))
-
-
-def test_a_regression_s_curvature_is_its_fisher_information():
-    for k in range(4):
-        outputs = torch.randn(2, generator=generator(k), dtype=torch.float64)
-        with regression():
-            found = logit_hessian(outputs[None])[0]
-        assert torch.allclose(found, gaussian_information(outputs), atol=1e-10)
-
-
-def test_a_regression_s_diagonal_is_that_of_its_whole_curvature():
-    model = nn.Linear(3, 2).double()
-    with torch.no_grad():
-        for k, p in enumerate(model.parameters()):
-            p.copy_(torch.randn(p.shape, generator=generator(k)))
-    x = torch.randn(5, 3, generator=generator(9), dtype=torch.float64)
-    with regression():
-        whole = linear_curvature(with_bias(x), model(x), torch.ones(5)).diagonal().view(2, 4)
-        diagonal = diagonal_curvature(model, x, torch.ones(5, dtype=torch.float64))
-    # The outputs of the network are taken in float32, hence six digits.
-    assert torch.allclose(diagonal["weight"], whole[:, :3], rtol=1e-5)
-    assert torch.allclose(diagonal["bias"], whole[:, 3], rtol=1e-5)
