@@ -56,7 +56,7 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
         )
     check_columns(path, [info.filename.removesuffix(".npy") for info in arrays])
     wanted = [name for name in ("metadata", *KNOWN) if name in entries]
-    return {name: _member(path, archive, entries[name], name) for name in wanted}
+    return {name: read_member(path, archive, entries[name], name) for name in wanted}
 
 
 _HEADERS = {
@@ -65,7 +65,7 @@ _HEADERS = {
 }
 
 
-def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> NDArray[Any]:
+def read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> NDArray[Any]:
     """Read one array; what its header declares is checked before memory is asked for, and no object is unpickled."""
     with archive.open(info) as handle:
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from retinabench.cli import data, examining, scoring, tracking, training, tuning, uci
+from retinabench.cli import data, examining, fidelity, scoring, tracking, training, tuning, uci
 from retinabench.errors import InputError, WorkError
 
 SHELL_INTERRUPTED = 130  # what newer versions of typer turn Ctrl-C into
@@ -55,6 +55,7 @@ app = typer.Typer(
 )
 for verb, example in VERBS.items():
     app.command(epilog=f"Example: {example}")(verb)
+app.add_typer(fidelity.app, name="fidelity")
 
 
 def main() -> None:

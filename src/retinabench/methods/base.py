@@ -12,6 +12,10 @@ composes the runs of others (`ensemble`, `temperature`) has instead of `build` a
     member_runs(run) -> list[Run]                      what is to be computed, or found done
     combine(predictions) -> Predictions                theirs, in the same order, made one
 
+A method that takes other than epochs times `train_samples` gradient evaluations per training example also has
+
+    gradients_per_example(run) -> float                what the exam's budget counts (`fidelity/budget.py`)
+
 Letters: S posterior samples, B batch, C classes (2: not referable, referable).
 Randomness: every draw comes from a stream of `seeds.py` named after its purpose, derived from `run.seed`.
 """

@@ -49,6 +49,7 @@ class Journal:
 
     Of several processes that train together only the first one `writes`; the others read the folder to continue.
     interval: seconds between checkpoints, 0 for one per epoch: an epoch of a small network is shorter than a write.
+    counts: numbers that the caller keeps with every checkpoint; a resumed training counts on.
     """
 
     folder: Path | None = None
@@ -57,6 +58,7 @@ class Journal:
     history: list[dict[str, Any]] = field(default_factory=list)
     writes: bool = True
     interval: float = 0.0
+    counts: dict[str, float] = field(default_factory=dict)
     _saved: float = field(default_factory=time.monotonic, repr=False)
     _best: dict[str, Tensor] | None = None
 
@@ -66,6 +68,7 @@ class Journal:
             return None
         saved: dict[str, Any] = load_tensors(self.folder / "last.pt")
         self.history = json.loads(saved["history"])
+        self.counts.update(saved.get("counts", {}))
         return saved
 
     def keep_best(self, weights: dict[str, Tensor]) -> None:
@@ -91,6 +94,7 @@ class Journal:
         """Save `state` with the history so far; the epochs after it are repeated by a training that is killed."""
         self._saved = time.monotonic()
         if self.folder is not None and self.writes:
-            save_tensors(self.folder / "last.pt", {**state, "history": json.dumps(self.history)})
+            beside = {"history": json.dumps(self.history), "counts": dict(self.counts)}
+            save_tensors(self.folder / "last.pt", {**state, **beside})
             lines = "".join(json.dumps(line) + "\n" for line in self.history)
             write_bytes(self.folder / "metrics.jsonl", lines.encode())

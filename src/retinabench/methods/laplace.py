@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from retinabench import config
 from retinabench.config import Run
 from retinabench.data.loader import Batches
+from retinabench.errors import InputError
 from retinabench.methods.base import as_config, precision
 from retinabench.methods.journal import Journal
 from retinabench.methods.laplace_curvature import diagonal_curvature, evidence_precision, linear_curvature
@@ -93,6 +94,11 @@ def fit(
     return posterior
 
 
+def gradients_per_example(run: Run) -> float:
+    """Those of MAP, and for the diagonal one Jacobian."""
+    return run.optimizer.epochs + float(as_config(run, Config).weights == "diagonal")
+
+
 @torch.no_grad()
 def measure_last_layer(
     posterior: LastLayerPosterior, batches: Batches, run: Run
@@ -133,7 +139,15 @@ def measure_diagonal(
 def _validation_precision(
     posterior: LastLayerPosterior | DiagonalPosterior, widen: Widen, batches: Batches, run: Run
 ) -> float:
-    """Return the δ in `SEARCHED` with the least NLL on the validation split, by Brent's method with fixed draws."""
+    """Return the δ in `SEARCHED` with the least NLL on the validation split, by Brent's method with fixed draws.
+
+    Raises `InputError` where there is none.
+    """
+    if not len(batches.validation):
+        raise InputError(
+            "no validation split is held out that could choose the prior precision",
+            cure="Set method.prior_precision to a number, or to evidence.",
+        )
 
     def loss(log_precision: float) -> float:
         widen(math.exp(log_precision))
@@ -146,8 +160,11 @@ def _validation_precision(
 
 def _weighted(batches: Batches, run: Run) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the training pictures in batches, each with the weights (B,) of its images in the likelihood."""
-    labels = torch.from_numpy(batches.data.records.label[batches.train].astype("float32")).to(batches.device)
-    weights = class_weights(labels) if run.optimizer.reweight == "minibatch" else torch.ones_like(labels)
+    if run.optimizer.reweight == "minibatch":
+        labels = batches.data.records.label[batches.train].astype("float32")
+        weights = class_weights(torch.from_numpy(labels).to(batches.device))
+    else:
+        weights = torch.ones(len(batches.train), device=batches.device)
     start = 0
     for images, _ in batches.rows(batches.train):
         yield images, weights[start : start + len(images)]

@@ -1,0 +1,158 @@
+"""How close does an approximate posterior come to the true one? `fidelity tasks | reference | run | score | board`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from retinabench.cli.fidelity_reference import reference as make_reference
+from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent
+from retinabench.cli.output import progress_of
+
+Task = Annotated[str, typer.Option("--task", help="A name of `retinabench fidelity tasks`.")]
+Source = Annotated[
+    Path | None, typer.Option("--data", help="The task's data, where they do not come with the package.")
+]
+
+
+def tasks(
+    json: Annotated[bool, typer.Option("--json", help="Print the definitions, machine-readable.")] = False,
+) -> None:
+    """List the posteriors that the exam asks for, or print their whole definitions."""
+    import json as text
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from retinabench.fidelity.entries import entries
+    from retinabench.fidelity.targets import targets
+
+    if json:
+        print(text.dumps({name: one.model_dump(mode="json") for name, one in targets().items()}, indent=2))
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("task", "what", "network"):
+        table.add_column(column, overflow="fold")
+    for column in ("weights", "prior", "points"):
+        table.add_column(column, justify="right")
+    for name, one in targets().items():
+        table.add_row(
+            name, one.title, one.network, f"{one.parameters:,}", f"{one.prior_variance:.4g}", f"{one.train:,}"
+        )
+    Console().print(table)
+    print(f"\nmethods: {', '.join(entries())}")
+
+
+def run(
+    method: Annotated[str, typer.Argument(help="An entry of the exam, such as map, ensemble or ivon.")],
+    task: Task,
+    data: Source = None,
+    budget: Annotated[
+        float, typer.Option("--budget", min=1, help="Gradient evaluations per training example.")
+    ] = 1000,
+    over_budget: Annotated[
+        Literal["refuse", "mark"],
+        typer.Option("--over-budget", help="What becomes of a plan that exceeds it."),
+    ] = "refuse",
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="key=value, such as optimizer.lr=0.01 or method.members=5.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write into.")] = Path("fidelity-runs"),
+    seed: Seed = 0,
+    device: Device = "cpu",
+    quiet: Silent = False,
+) -> None:
+    """Approximate a task's posterior under a counted budget and answer its test points; a killed run continues."""
+    from retinabench.fidelity.exam import run_exam
+    from retinabench.fidelity.targets import target
+    from retinabench.run import Engine
+
+    print(
+        run_exam(
+            method, target(task), data, budget=budget, seed=seed, out=out, overrides=overrides or (),
+            over_budget=over_budget, engine=Engine(device, 0, progress_of(quiet)),
+        )
+    )  # fmt: skip
+
+
+def score(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Probabilities or 1,000 draws of y: NPZ, CSV, Parquet, competition zip, run folder."
+        ),
+    ],
+    task: Task,
+    data: Source = None,
+    reference: Annotated[
+        Path | None, typer.Option("--reference", help="A reference of your own; default: the shipped one.")
+    ] = None,
+    bootstrap: Bootstrap = 1000,
+    seed: Seed = 0,
+    json: Json = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Put the answers into this folder, for `board`.")
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", help="What to call the method.")] = None,
+) -> None:
+    """Score anyone's answers against the reference: no training, no PyTorch."""
+    from rich.console import Console
+
+    from retinabench.fidelity.command import score_files
+    from retinabench.fidelity.tables import console, shown_groups, task_grid
+
+    found = score_files(files, task, data, reference, bootstrap, seed, json, keep, title)
+    (graded,) = found["tasks"]
+    for group in shown_groups(graded):
+        Console().print(console(task_grid(graded, group, terminal=True)))
+
+
+def board(
+    folders: Annotated[list[Path], typer.Argument(help="Folders with answers of any tasks, or such files.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for index.html, board.md and board.json.")
+    ] = Path("fidelity-board"),
+    data: Annotated[
+        list[str] | None, typer.Option("--data", help="TASK=FOLDER, where data do not come with the package.")
+    ] = None,
+    reference: Annotated[
+        list[str] | None, typer.Option("--reference", help="TASK=FILE, instead of the shipped reference.")
+    ] = None,
+    bootstrap: Bootstrap = 1000,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Rank all answers in some folders, with intervals, budget and usefulness beside them, as page and tables."""
+    from rich.console import Console
+
+    from retinabench.fidelity.board_page import write_board
+    from retinabench.fidelity.command import board_of
+    from retinabench.fidelity.tables import console, ranking_grid, task_grid
+
+    sheets = board_of(folders, data or (), reference or (), bootstrap, seed, progress_of(quiet))
+    found, page = write_board(sheets, out)
+    screen = Console()
+    for grid in (*(task_grid(task, "all", terminal=True) for task in found["tasks"]), ranking_grid(found)):
+        if grid is not None:
+            screen.print(console(grid))
+    print(page)
+
+
+VERBS: dict[Callable[..., None], str] = {
+    tasks: "retinabench fidelity tasks --json",
+    make_reference: "retinabench fidelity reference fundus --out fundus.npz",
+    run: "retinabench fidelity run map --task fundus",
+    score: "retinabench fidelity score probabilities.csv --task fundus --json scores.json",
+    board: "retinabench fidelity board fidelity-runs --out board",
+}
+
+app = typer.Typer(
+    help="How close does an approximate posterior come to the true one? An exam against Hamiltonian Monte Carlo.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+for verb, example in VERBS.items():
+    app.command(epilog=f"Example: {example}")(verb)

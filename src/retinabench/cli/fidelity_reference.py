@@ -1,0 +1,82 @@
+"""`retinabench fidelity reference`: the posterior of a target by Hamiltonian Monte Carlo."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from retinabench.cli.options import Device, Seed, Silent
+from retinabench.cli.output import progress_of
+from retinabench.errors import InputError
+
+
+def reference(
+    task: Annotated[str, typer.Argument(help="A task: fundus, energy-gap, …")],
+    out: Annotated[Path, typer.Option("--out", help="File to write, such as fundus.npz.")],
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder or file of the data, where none are shipped.")
+    ] = None,
+    chains: Annotated[int, typer.Option("--chains", min=1, help="Below 4, none can pass.")] = 4,
+    burn_in: Annotated[
+        int, typer.Option("--burn-in", min=1, help="Transitions that adapt the step and are dropped.")
+    ] = 50,
+    keep: Annotated[int, typer.Option("--keep", min=8, help="Transitions of each chain that count.")] = 150,
+    step: Annotated[
+        float | None, typer.Option("--step", min=1e-9, help="First step size; default: searched for.")
+    ] = None,
+    seed: Seed = 0,
+    dtype: Annotated[Literal["float32", "float64"], typer.Option("--dtype")] = "float32",
+    device: Device = "auto",
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, help="On processors; the chains do not depend on it.")
+    ] = 1,
+    quiet: Silent = False,
+) -> None:
+    """Sample a task's posterior by Hamiltonian Monte Carlo, judge the chains, and write the reference.
+
+    The chains are in OUT.chains: a killed run goes on where it stopped when the command is repeated, and a longer --keep
+    continues them. A reference that misses its thresholds is written and marked; it gives no ranking.
+    """
+    from retinabench.fidelity.data import load
+    from retinabench.fidelity.reference import write_reference
+    from retinabench.fidelity.regenerate import make_reference
+    from retinabench.fidelity.targets import target
+    from retinabench.run import Engine
+
+    if out.is_dir():
+        raise InputError("is a folder", file=out, cure="Name the file to write, such as fundus.npz.")
+    chosen = target(task)
+    found = make_reference(
+        chosen,
+        load(chosen, data),
+        out.with_name(f"{out.name}.chains"),
+        chains=chains,
+        burn_in=burn_in,
+        keep=keep,
+        step=step,
+        seed=seed,
+        dtype=dtype,
+        device=str(Engine(device).torch_device()),
+        threads=threads,
+        command=shlex.join(["retinabench", *sys.argv[1:]]),
+        progress=progress_of(quiet),
+    )
+    write_reference(out, found)
+    meta = found.meta
+    rates = ", ".join(f"{rate:.0%}" for rate in meta["acceptance"])
+    print(f"{task}: {chains} chains of {keep} after {burn_in}, {meta['steps']} steps of {meta['step']:.3g}")
+    print(f"acceptance {rates}; mean energy error {meta['energy_error']['mean']:.2f}")
+    print(
+        f"R-hat below 1.05 for {meta['rhat_below']['1.05']:.1%} of the predictions; effective draws {meta['ess_bulk']['median']:.0f} "
+        f"(median); standard error {meta['mcse']['median']:.4f} (median), {meta['mcse']['q95']:.4f} (95 %)"
+    )
+    for kind, measures in meta["ceiling"].items():
+        means = ", ".join(f"{name} {sum(v) / len(v):.4f}" for name, v in measures.items())
+        print(f"one chain against the others, {kind}: {means}")
+    for reason in found.why:
+        print(f"FAILED: {reason}")
+    print(f"{out}: {'passed' if found.passed else 'failed its own diagnostics and gives no ranking'}")

@@ -1,0 +1,194 @@
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from fake_reference import softmax
+
+from retinabench.errors import InputError
+from retinabench.fidelity.answers import Answers, read_answers, write_answers
+from retinabench.fidelity.targets import target
+
+N = 12
+FUNDUS, ENERGY = target("fundus"), target("energy-gap")
+DATA = "ab" * 32
+
+
+@pytest.fixture
+def probs():
+    return softmax(np.random.default_rng(0).normal(size=(N, 5)))
+
+
+@pytest.fixture
+def draws():
+    return np.random.default_rng(1).normal(size=(N, 1000))
+
+
+def meta(chosen):
+    return {"task": chosen.name, "target": chosen.identity(DATA), "data": DATA, "method": "m", "title": "M"}
+
+
+def table(path, values, kind, header=True, point=True, delimiter=","):
+    names = [*(["point"] if point else []), *(f"{kind}_{k}" for k in range(values.shape[1]))]
+    rows = np.column_stack([np.arange(len(values)), values]) if point else values
+    text = delimiter.join(names) if header else ""
+    np.savetxt(path, rows, delimiter=delimiter, header=text, comments="", fmt="%.17g")
+    return path
+
+
+def test_ours_comes_back(tmp_path, probs, draws):
+    samples = np.stack([probs, probs[::-1]])
+    write_answers(tmp_path / "c.npz", Answers(probs, samples, meta=meta(FUNDUS)))
+    back = read_answers(tmp_path / "c.npz", FUNDUS, N, DATA)
+    assert (back.probs == probs).all()
+    assert back.samples == pytest.approx(samples, abs=1e-3)  # half precision
+    assert back.title == "M"
+    write_answers(tmp_path / "r.npz", Answers(draws=draws, meta=meta(ENERGY)))
+    assert read_answers(tmp_path / "r.npz", ENERGY, N, DATA).draws == pytest.approx(draws, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv", "semicolons", "no point", "savetxt", "parquet", "zip"])
+def test_anyone_s_probabilities_are_read(tmp_path, probs, kind):
+    path = tmp_path / "theirs"
+    if kind == "npz":
+        np.savez(path, probs=probs)
+        path = tmp_path / "theirs.npz"
+    elif kind == "parquet":
+        columns = {f"prob_{k}": probs[:, k] for k in (3, 1, 0, 2, 4)}  # in any order
+        pa.parquet.write_table(pa.table({"point": np.arange(N), **columns}), path)
+    elif kind == "zip":
+        sink = io.StringIO()
+        np.savetxt(sink, probs)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("fundus_probs.csv", sink.getvalue())
+            archive.writestr("readme.txt", "hello")
+    elif kind == "savetxt":
+        np.savetxt(path, probs)
+    else:
+        delimiter = ";" if kind == "semicolons" else ","
+        table(path, probs, "prob", point=kind != "no point", delimiter=delimiter)
+    assert read_answers(path, FUNDUS, N).probs == pytest.approx(probs, abs=1e-15)
+
+
+@pytest.mark.parametrize("kind", ["csv", "savetxt", "turned", "zip", "parquet", "npz"])
+def test_anyone_s_draws_are_read(tmp_path, draws, kind):
+    path = tmp_path / "theirs"
+    if kind == "csv":
+        table(path, draws, "draw")
+    elif kind == "parquet":
+        pa.parquet.write_table(pa.table({f"draw_{k}": draws[:, k] for k in range(1000)}), path)
+    elif kind == "npz":
+        np.savez(tmp_path / "theirs.npz", draws=draws)
+        path = tmp_path / "theirs.npz"
+    elif kind == "zip":  # the competition's name and order: (1000, points)
+        sink = io.StringIO()
+        np.savetxt(sink, draws.T)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("submission/uci_samples.csv", sink.getvalue())
+    else:
+        np.savetxt(path, draws.T if kind == "turned" else draws)
+    assert read_answers(path, ENERGY, N).draws == pytest.approx(draws, abs=1e-15)
+
+
+def test_more_draws_than_wanted_are_cut(tmp_path, draws):
+    np.savez(tmp_path / "x.npz", draws=np.concatenate([draws, draws], axis=1))
+    assert (read_answers(tmp_path / "x.npz", ENERGY, N).draws == draws).all()
+
+
+def spoilt(values, **changes):
+    out = np.array(values)
+    for row, value in changes.items():
+        out[int(row[3:]) - 1] = value
+    return out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p[:-2], "holds 10 rows; the task 'fundus' has 12 test points"),
+        (lambda p: p[:, :3], r"shape \(12, 3\).*12 test points and 5 classes"),
+        (lambda p: spoilt(p, row3=np.nan), "row 3: holds a value that is no finite number"),
+        (lambda p: spoilt(p, row5=[2.5, -1, 0, 0, 1]), "row 5: holds 2.5, which is no probability.*softmax"),
+        (lambda p: spoilt(p, row7=[0.5, 0.2, 0, 0, 0]), r"row 7: sums to 0.7.*\(1 of 12 rows"),
+        (lambda p: p.T[None], "shape"),
+        (lambda p: np.log(p), "which is no probability. Are these logits"),
+    ],
+)
+def test_bad_probabilities_name_row_and_cure(tmp_path, probs, change, message):
+    np.savez(tmp_path / "bad.npz", probs=change(probs))
+    with pytest.raises(InputError, match=rf"bad\.npz.*{message}"):
+        read_answers(tmp_path / "bad.npz", FUNDUS, N)
+
+
+def test_too_few_draws_and_means_instead_of_draws_are_refused(tmp_path, draws):
+    np.savez(tmp_path / "few.npz", draws=draws[:, :100])
+    with pytest.raises(InputError, match="100 draws per test point, wanted are 1,000"):
+        read_answers(tmp_path / "few.npz", ENERGY, N)
+    np.savez(tmp_path / "turned.npz", draws=draws.T)
+    with pytest.raises(InputError, match=r"holds 1000 rows.*Turn it"):
+        read_answers(tmp_path / "turned.npz", ENERGY, N)
+
+
+def test_another_task_s_order_data_or_definition_is_refused(tmp_path, probs):
+    path = tmp_path / "theirs.csv"
+    rows = np.column_stack([np.arange(N)[::-1], probs])
+    np.savetxt(path, rows, delimiter=",", header="point,prob_0,prob_1,prob_2,prob_3,prob_4", comments="")
+    with pytest.raises(InputError, match=r"row 1, column 'point': is 11 where point 0 is due"):
+        read_answers(path, FUNDUS, N)
+    write_answers(tmp_path / "o.npz", Answers(probs, meta=meta(FUNDUS) | {"task": "idrid"}))
+    with pytest.raises(InputError, match="answers the task 'idrid', not 'fundus'"):
+        read_answers(tmp_path / "o.npz", FUNDUS, N, DATA)
+    write_answers(tmp_path / "o.npz", Answers(probs, meta=meta(FUNDUS) | {"data": "cd" * 32}))
+    with pytest.raises(InputError, match="answers other data"):
+        read_answers(tmp_path / "o.npz", FUNDUS, N, DATA)
+    write_answers(tmp_path / "o.npz", Answers(probs, meta=meta(FUNDUS) | {"target": "0" * 12}))
+    with pytest.raises(InputError, match="another definition of 'fundus'"):
+        read_answers(tmp_path / "o.npz", FUNDUS, N, DATA)
+    np.savez(tmp_path / "kind.npz", probs=probs)
+    with pytest.raises(InputError, match="holds no 'draws', which the task 'energy-gap' asks for"):
+        read_answers(tmp_path / "kind.npz", ENERGY, N)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (pickle.dumps([1, 2]), "no pickle is ever loaded"),
+        (b"prob_0,prob_1,prob_2,prob_3,prob_4\n1,0,0,0,0\n1,0,x,0,0\n", "row 2.*'x'"),
+        (b"1,0,0,0,0\n1,0,0\n", "number of columns"),
+        (b"a,b\n1,2\n", "no table of numbers"),
+        (b"prob_0,prob_2\n1,0\n", "column 'prob_1': is missing"),
+        (b"prob_0,prob_0\n1,0\n", "column 'prob_0': stands twice"),
+        (b"\xff\xfe1 2 3", "UTF-8|no table"),
+        (b"PK\x03\x04 torn", "not a whole archive"),
+        (b"PAR1 torn", "cannot be read"),
+    ],
+)
+def test_broken_files_are_one_line(tmp_path, content, message):
+    path = tmp_path / "broken"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"broken.*({message})"):
+        read_answers(path, FUNDUS, N)
+
+
+def test_objects_in_an_npz_are_not_unpickled(tmp_path):
+    np.savez(tmp_path / "o.npz", probs=np.array([{"a": 1}], object))
+    with pytest.raises(InputError, match="never unpickled"):
+        read_answers(tmp_path / "o.npz", FUNDUS, N)
+
+
+def test_a_zip_of_another_task_says_what_it_holds(tmp_path):
+    with zipfile.ZipFile(tmp_path / "z", "w") as archive:
+        archive.writestr("cifar_probs.csv", "1 0")
+    with pytest.raises(InputError, match=r"holds cifar_probs\.csv\. Wanted is fundus_probs\.csv"):
+        read_answers(tmp_path / "z", FUNDUS, N)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        read_answers(tmp_path / "nothing", FUNDUS, N)
+    with pytest.raises(InputError, match=r"Name answers\.npz in it"):
+        read_answers(tmp_path, FUNDUS, N)

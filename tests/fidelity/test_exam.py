@@ -1,0 +1,133 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from tiny_target import TEST, TRAIN, classification_target, regression_target
+
+from retinabench.errors import InputError
+from retinabench.fidelity import exam
+from retinabench.fidelity.answers import read_answers
+from retinabench.fidelity.batches import PointBatches
+from retinabench.fidelity.data import load
+from retinabench.fidelity.density import Density
+from retinabench.fidelity.entries import entry, exam_run
+from retinabench.fidelity.exam import run_exam, y_draws
+from retinabench.fidelity.networks import build_network
+from retinabench.methods import map as map_method
+from retinabench.methods.journal import Journal
+from retinabench.methods.likelihood import regression
+
+
+def answers_of(file, target):
+    return read_answers(file, target, TEST, load(target).sha256)
+
+
+@pytest.mark.parametrize("name", ["map", "mfvi", "laplace", "laplace-diagonal", "swag", "ivon", "dropout"])
+def test_every_kind_of_method_answers_a_regression_and_is_counted(name, monkeypatch, tmp_path):
+    target = regression_target(monkeypatch)
+    answers = answers_of(
+        run_exam(name, target, budget=6, out=tmp_path, overrides=["method.samples=3"][name == "map" :]),
+        target,
+    )
+    assert answers.draws.shape == (TEST, 1000)
+    budget = answers.meta["budget"]
+    assert 0 < budget["used"] <= 6 == budget["limit"]
+    if entry(name).share == 1:
+        assert budget["used"] == 6  # whole epochs, no more and no less
+    assert not budget["over"]
+
+
+def test_a_classification_is_answered_with_its_samples(monkeypatch, tmp_path):
+    target = classification_target(monkeypatch)
+    answers = answers_of(
+        run_exam("ivon", target, budget=3, out=tmp_path, overrides=["method.samples=4"]), target
+    )
+    assert answers.samples.shape == (4, TEST, 5)
+    # Samples are kept in half precision.
+    assert answers.samples.astype(float).mean(axis=0) == pytest.approx(answers.probs, abs=1e-3)
+    assert answers.meta["method"] == "ivon"
+
+
+def test_the_loss_is_the_negative_log_posterior_over_n(monkeypatch):
+    # Of a full batch the gradient of the loss is -(∇ log-likelihood + ∇ log prior) / N, with the density's own numbers.
+    target = regression_target(monkeypatch)
+    data = load(target)
+    run = exam_run(entry("map"), target, TRAIN, 10, 0, ["optimizer.epochs=1", f"optimizer.batch_size={TRAIN}",
+                   "optimizer.name=sgd", "optimizer.lr=1.0", "optimizer.momentum=0", "optimizer.schedule=constant"])  # fmt: skip
+    network = build_network(target, 0)
+    before = torch.cat([p.detach().flatten() for p in network.parameters()])
+    with regression():
+        map_method.fit(network, PointBatches(data, TRAIN, 0, torch.device("cpu")), run, Journal())
+    step = before - torch.cat([p.detach().flatten() for p in network.parameters()])
+    _, gradient = Density.of(target, data)(before[None])
+    expected = -(gradient[0] - before / target.prior_variance) / TRAIN
+    assert step.numpy() == pytest.approx(expected.numpy(), rel=1e-3, abs=1e-5)  # float32
+
+
+def test_a_killed_run_goes_on_to_the_same_answers_and_the_same_count(monkeypatch, tmp_path):
+    target = regression_target(monkeypatch)
+    whole = answers_of(run_exam("swag", target, budget=8, out=tmp_path / "whole"), target)
+    monkeypatch.setattr(exam, "SAVED_EVERY", 0.0)
+    epoch = PointBatches.epoch
+
+    def killed(self, number, *more):
+        if number == 5:
+            raise KeyboardInterrupt
+        return epoch(self, number, *more)
+
+    with monkeypatch.context() as during:
+        during.setattr(PointBatches, "epoch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_exam("swag", target, budget=8, out=tmp_path / "killed")
+    again = answers_of(run_exam("swag", target, budget=8, out=tmp_path / "killed"), target)
+    assert again.draws.tobytes() == whole.draws.tobytes()
+    assert again.meta["budget"] == whole.meta["budget"] == {"limit": 8, "used": 8, "over": False}
+
+
+def test_what_is_done_is_not_done_again_and_members_are_reused(monkeypatch, tmp_path):
+    target = regression_target(monkeypatch)
+    words = ["method.members=3"]
+    file = run_exam("ensemble", target, budget=6, out=tmp_path, overrides=words)
+    assert answers_of(file, target).meta["budget"]["used"] == 6  # 3 members of 2 epochs
+    monkeypatch.setattr(map_method, "fit", None)
+    assert run_exam("ensemble", target, budget=6, out=tmp_path, overrides=words) == file
+    (file.parent / "done").unlink()
+    file.unlink()
+    assert run_exam("ensemble", target, budget=6, out=tmp_path, overrides=words) == file  # from its members
+
+
+def test_changed_data_are_refused(monkeypatch, tmp_path):
+    run_exam("map", regression_target(monkeypatch), budget=5, out=tmp_path)
+    with pytest.raises(InputError, match="was begun with other data"):
+        run_exam("map", regression_target(monkeypatch, shift=1.0), budget=5, out=tmp_path)
+
+
+def test_what_exceeds_the_budget_is_refused_or_marked(monkeypatch, tmp_path):
+    target = regression_target(monkeypatch)
+    words = ["optimizer.epochs=4"]
+    with pytest.raises(InputError, match="plans 4 gradient"):
+        run_exam("map", target, budget=3, out=tmp_path, overrides=words)
+    assert not list(tmp_path.iterdir())
+    marked = run_exam("map", target, budget=3, out=tmp_path, overrides=words, over_budget="mark")
+    assert answers_of(marked, target).meta["budget"] == {"limit": 3, "used": 4, "over": True}
+
+
+def test_draws_of_y_are_those_of_the_mixture():
+    # Two components at -1 and 1 with deviation 0.5: mean 0, variance 1 + 0.25. Standard errors of 1,000 draws: 0.035 of
+    # the mean, 0.05 of the variance; five of them.
+    predicted = np.array([[[-1.0, 0.5]], [[1.0, 0.5]]], np.float32)
+    draws = y_draws(predicted, np.random.default_rng(0))
+    assert draws.shape == (1, 1000)
+    assert draws.mean() == pytest.approx(0, abs=0.17)
+    assert draws.var() == pytest.approx(1.25, abs=0.25)
+    assert (draws[0, :500] < 0).mean() > 0.9  # every component gives its share
+
+
+def test_run_json_holds_the_whole_definition(monkeypatch, tmp_path):
+    target = regression_target(monkeypatch)
+    file = run_exam("map", target, budget=5, out=tmp_path)
+    content = json.loads((file.parent / "run.json").read_text())
+    assert content["target"]["prior_variance"] == target.prior_variance
+    assert content["data"] == load(target).sha256
+    assert not (file.parent / "last.pt").exists()

@@ -1,0 +1,238 @@
+import json
+
+import numpy as np
+import pytest
+from fake_reference import classified, regressed, softmax
+from scipy.stats import spearmanr
+
+from retinabench.fidelity import distances
+from retinabench.fidelity.answers import Answers
+from retinabench.fidelity.baselines import baselines
+from retinabench.fidelity.data import Data
+from retinabench.fidelity.decisions import MISSED, NEEDLESS, costs
+from retinabench.fidelity.grading import Examiner
+from retinabench.fidelity.points import Points
+from retinabench.fidelity.records import entry_record, examiner_record
+from retinabench.fidelity.resampling import Resampling, groups_of
+from retinabench.fidelity.targets import target
+from retinabench.fidelity.utility import crps
+
+FUNDUS, ENERGY = target("fundus"), target("energy-gap")
+GROUP = np.array(["in_domain"] * 60 + ["shifted"] * 40 + [f"corrupted-noise-{1 + k % 5}" for k in range(50)])
+N = len(GROUP)
+
+
+def data_of(chosen, seed=0):
+    random = np.random.default_rng(seed)
+    if chosen.likelihood == "gaussian":
+        train = Points(np.zeros((9, 2)), random.normal(size=9), np.full(9, "train"))
+        return Data(train, Points(np.zeros((N, 2)), random.normal(size=N), np.full(N, "gap")))
+    train = Points(np.zeros((9, 2)), np.arange(9) % 5, np.full(9, "train"))
+    return Data(train, Points(np.zeros((N, 2)), random.integers(0, 5, N), GROUP))
+
+
+def examiner_of(chosen, reference, replicates=200, seed=0):
+    return Examiner(chosen, data_of(chosen), reference, replicates, seed)
+
+
+@pytest.fixture
+def graded():
+    reference = classified(N, 5)
+    samples = softmax(np.random.default_rng(5).normal(size=(30, N, 5)) + np.log(reference.probs))
+    answers = Answers(samples.mean(axis=0), samples, meta={"title": "x"})
+    examiner = examiner_of(FUNDUS, reference)
+    return examiner, answers, examiner.grade(answers)
+
+
+def test_groups_are_kinds_and_strengths():
+    groups = groups_of(FUNDUS, GROUP)
+    assert list(groups) == [
+        "all",
+        "in_domain",
+        "shifted",
+        "corrupted",
+        *(f"corrupted {k}" for k in range(1, 6)),
+    ]
+    assert [len(rows) for rows in groups.values()] == [150, 60, 40, 50, 10, 10, 10, 10, 10]
+
+
+def test_values_are_the_distances_of_each_group(graded):
+    examiner, answers, found = graded
+    reference = examiner.reference
+    for group, rows in groups_of(FUNDUS, GROUP).items():
+        p, q = answers.probs[rows], reference.probs[rows]
+        ours, theirs = (distances.epistemic(s[:, rows]) for s in (answers.samples, reference.samples))
+        pairs = [
+            distances.pairwise_disagreement(s[:, rows]).mean() for s in (answers.samples, reference.samples)
+        ]
+        truth = {
+            "agreement": distances.agreement(p, q).mean(),
+            "total_variation": distances.total_variation(p, q).mean(),
+            "miscalibration": distances.miscalibration(p, q),
+            "epistemic_correlation": spearmanr(ours, theirs).statistic,
+            "epistemic_error": np.abs(ours - theirs).mean(),
+            "disagreement_gap": abs(pairs[0] - pairs[1]),
+            "regret": distances.decision_regret(p, q, costs(FUNDUS)).mean(),
+        }
+        for name, value in truth.items():
+            assert found[group][name].value == pytest.approx(value, abs=1e-10), (group, name)
+
+
+def test_replicates_are_the_measures_of_the_drawn_points(graded):
+    # Brute force: repeat each point as often as it was drawn.
+    examiner, answers, found = graded
+    counts, groups = examiner.resampling.counts, examiner.resampling.groups
+    for group in ("all", "shifted", "corrupted 3"):
+        rows = groups[group]
+        for r in range(5):
+            drawn = np.repeat(rows, counts[r, rows])
+            p, q = answers.probs[drawn], examiner.reference.probs[drawn]
+            assert found[group]["agreement"].draws[r] == pytest.approx(distances.agreement(p, q).mean())
+            assert found[group]["miscalibration"].draws[r] == pytest.approx(distances.miscalibration(p, q))
+    # Within each kind as many points are drawn as it has.
+    for kind in FUNDUS.groups:
+        assert (counts[:, groups[kind]].sum(axis=1) == len(groups[kind])).all()
+
+
+def test_the_interval_of_a_mean_is_as_wide_as_its_standard_error():
+    # 4,000 replicates: the interval's half width over 1.96 standard errors is 1 within some 5 %.
+    reference = classified(N, 5)
+    answers = Answers(classified(N, 5, seed=2).probs)
+    estimate = examiner_of(FUNDUS, reference, replicates=4000).grade(answers)["in_domain"]["total_variation"]
+    values = distances.total_variation(answers.probs, reference.probs)[:60]
+    low, high = estimate.interval()
+    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / np.sqrt(60), rel=0.07)
+
+
+def test_same_seed_same_points_for_whatever_is_graded():
+    first, again = (Resampling.of(FUNDUS, GROUP, 20, 3) for _ in range(2))
+    assert (first.counts == again.counts).all()
+    assert (first.counts != Resampling.of(FUNDUS, GROUP, 20, 4).counts).any()
+
+
+def test_a_chain_is_graded_against_the_others_for_the_ceiling():
+    reference = classified(N, 5)
+    examiner = examiner_of(FUNDUS, reference)
+    chains = reference.chain_probs
+    others = [np.mean(np.delete(chains, k, axis=0), axis=0) for k in range(4)]
+    truth = np.mean([distances.total_variation(c, o).mean() for c, o in zip(chains, others, strict=True)])
+    assert examiner.ceiling["all"]["total_variation"].value == pytest.approx(truth)
+    per_chain = reference.samples.reshape(4, 10, N, 5)
+    ours = [distances.epistemic(one) for one in per_chain]
+    theirs = [distances.epistemic(np.delete(per_chain, k, axis=0).reshape(30, N, 5)) for k in range(4)]
+    error = np.mean([np.abs(a - b).mean() for a, b in zip(ours, theirs, strict=True)])
+    assert examiner.ceiling["all"]["epistemic_error"].value == pytest.approx(error, abs=1e-10)
+
+
+def test_the_reference_itself_is_perfect_and_past_the_ceiling():
+    reference = classified(N, 5)
+    examiner = examiner_of(FUNDUS, reference)
+    found = examiner.grade(Answers(reference.probs, reference.samples))
+    values = {name: one.value for name, one in found["all"].items()}
+    assert values["agreement"] == 1
+    assert values["epistemic_correlation"] == pytest.approx(1)
+    for name in ("total_variation", "miscalibration", "regret", "epistemic_error", "disagreement_gap"):
+        assert values[name] == pytest.approx(0, abs=1e-12)
+    assert examiner.relative(found)["all"]["agreement"].value > 1
+
+
+def test_the_floor_of_total_variation_is_that_of_its_monte_carlo_error():
+    # |N(0, e²)| is e √(2/π) on average; five classes of error 0.01.
+    examiner = examiner_of(FUNDUS, classified(N, 5))
+    truth = np.abs(0.01 * np.random.default_rng(0).normal(size=(20000, 5))).sum(axis=1).mean() / 2
+    assert examiner.floor["all"]["total_variation"] == pytest.approx(truth, rel=0.02)
+
+
+def test_regression_goes_by_the_kit_s_numbers(shared):
+    # The kit's own case: 8 points, 1,000 draws; the reference as two chains.
+    folder = shared("golden", "fidelity")
+    arrays = np.load(folder / "golden_metrics.npz")
+    golden = json.loads((folder / "golden_metrics.json").read_text())["reg_gauss_8x1000"]
+    draws, theirs = (arrays[f"reg_gauss_8x1000__{side}"] for side in ("predictions", "reference"))
+    reference = regressed(8)
+    object.__setattr__(reference, "chain_draws", np.stack(np.split(theirs, 2, axis=1)))
+    points = Points(np.zeros((8, 2)), np.zeros(8), np.full(8, "gap"))
+    train = Points(np.zeros((9, 2)), np.arange(9.0), np.full(9, "train"))
+    found = Examiner(ENERGY, Data(train, points), reference, 10).grade(Answers(draws=draws))["all"]
+    assert found["w2_kit"].value == pytest.approx(golden["w2_distance"], abs=1e-12)
+    assert found["wasserstein"].value == pytest.approx(golden["OWN_mean_w1_by_sorting"], abs=1e-12)
+    assert found["w2"].value == pytest.approx(golden["OWN_mean_true_w2_by_sorting_rms"], abs=1e-12)
+    assert found["w2_as_printed"].value == pytest.approx(
+        golden["OWN_paper_eq3_literal_sqrt_of_sum"], abs=1e-10
+    )
+
+
+def test_the_classification_cases_of_the_kit_come_out_of_the_examiner(shared):
+    folder = shared("golden", "fidelity")
+    arrays = np.load(folder / "golden_metrics.npz")
+    golden = json.loads((folder / "golden_metrics.json").read_text())
+    for case in ("cls_random_200x10", "cls_close_200x10"):
+        probs, theirs = (arrays[f"{case}__{side}"] for side in ("predictions", "reference"))
+        reference = classified(200, 10)
+        object.__setattr__(reference, "chain_probs", np.stack([theirs, theirs]))
+        chosen = FUNDUS.model_copy(update={"name": "other", "outputs": 10, "groups": ("clean",)})
+        points = Points(np.zeros((200, 2)), np.zeros(200, np.int64), np.full(200, "clean"))
+        train = Points(np.zeros((9, 2)), np.zeros(9, np.int64), np.full(9, "train"))
+        found = Examiner(chosen, Data(train, points), reference, 10).grade(Answers(probs))["all"]
+        assert found["agreement"].value == golden[case]["agreement"]
+        assert found["total_variation"].value == pytest.approx(
+            golden[case]["total_variation_distance"], abs=1e-12
+        )
+        assert "regret" not in found  # no one is referred there
+
+
+def test_the_noise_floor_of_draws_is_what_a_perfect_method_scores():
+    # Fresh draws of the same distributions against the reference: the floor within a tenth, over 150 points.
+    reference = regressed(N, draws=1000)
+    examiner = examiner_of(ENERGY, reference)
+    random = np.random.default_rng(0)
+    mean, deviation = random.normal(size=N), 0.2 + random.random(N)
+    fresh = mean[:, None] + deviation[:, None] * np.random.default_rng(9).normal(size=(N, 1000))
+    found = examiner.grade(Answers(draws=fresh))
+    assert found["all"]["wasserstein"].value == pytest.approx(examiner.floor["all"]["wasserstein"], rel=0.1)
+
+
+def test_a_single_sample_has_no_epistemic_uncertainty():
+    reference = classified(N, 5)
+    answers = Answers(reference.probs, reference.probs[None])
+    found = examiner_of(FUNDUS, reference).grade(answers)["all"]
+    assert np.isnan(found["epistemic_correlation"].value)
+    truth = distances.epistemic(reference.samples)
+    assert found["epistemic_error"].value == pytest.approx(truth.mean(), abs=1e-10)
+    gap = distances.pairwise_disagreement(reference.samples).mean()
+    assert found["disagreement_gap"].value == pytest.approx(gap)
+
+
+def test_records_say_why_a_value_is_missing(graded):
+    examiner, answers, _ = graded
+    bare = Answers(np.eye(5)[answers.probs.argmax(axis=1)], meta={"title": "x"})
+    record = entry_record(examiner, bare, examiner.grade(bare))["groups"]["all"]
+    assert record["epistemic_error"] == {"value": None, "why": "needs posterior samples"}
+    assert record["nll"]["why"] == "a class that occurs got probability 0"
+    assert set(record["agreement"]) == {"value", "low", "high", "relative", "relative_low", "relative_high"}
+    json.dumps([record, examiner_record(examiner)], allow_nan=False)
+
+
+def test_trivial_answers():
+    probs = np.array([[0.6, 0.4, 0], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1]])
+    chosen = FUNDUS.model_copy(update={"outputs": 3})
+    constant, uniform, one_hot = (one.probs for one in baselines(chosen, probs))
+    assert (constant == [1, 0, 0]).all()
+    assert uniform == pytest.approx(1 / 3)
+    assert (one_hot.argmax(axis=1) == [0, 0, 1]).all()
+    marginal, point = (one.draws for one in baselines(ENERGY, np.array([[1.0, 3.0], [5.0, 5.0]])))
+    assert (point[:, 0] == [2, 5]).all()
+    assert marginal.shape == point.shape == (2, 1000)
+
+
+def test_the_costs_of_a_decision():
+    # Surely grade 3: leaving costs 4, referring nothing; surely grade 0: referring costs 1.
+    regret = distances.decision_regret(np.eye(5)[[0, 3]], np.eye(5)[[3, 0]], costs(FUNDUS))
+    assert regret == pytest.approx([MISSED, NEEDLESS])
+
+
+def test_crps_by_pairs():
+    random = np.random.default_rng(0)
+    draws, y = random.normal(size=(6, 40)), random.normal(size=6)
+    pairs = np.abs(draws[:, :, None] - draws[:, None, :]).mean(axis=(1, 2))
+    assert crps(draws, y) == pytest.approx(np.abs(draws - y[:, None]).mean(axis=1) - pairs / 2)
