@@ -146,8 +146,11 @@ def _validation_precision(
 
 def _weighted(batches: Batches, run: Run) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the training pictures in batches, each with the weights (B,) of its images in the likelihood."""
-    labels = torch.from_numpy(batches.data.records.label[batches.train].astype("float32")).to(batches.device)
-    weights = class_weights(labels) if run.optimizer.reweight == "minibatch" else torch.ones_like(labels)
+    if run.optimizer.reweight == "minibatch":
+        labels = batches.data.records.label[batches.train].astype("float32")
+        weights = class_weights(torch.from_numpy(labels).to(batches.device))
+    else:
+        weights = torch.ones(len(batches.train), device=batches.device)
     start = 0
     for images, _ in batches.rows(batches.train):
         yield images, weights[start : start + len(images)]

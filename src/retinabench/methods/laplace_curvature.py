@@ -1,8 +1,9 @@
 """What Laplace's approximation needs: the Gauss-Newton curvature of the likelihood, and the evidence's precision.
 
 The generalised Gauss-Newton matrix is H = Σ_n w_n J_nᵀ Λ_n J_n, J_n the Jacobian of the logits of image n, Λ_n the
-Hessian of its cross-entropy in the logits: p (1 - p) for one logit, diag(p) - p pᵀ for a softmax. It equals the Fisher
-information of the model, and for weights that enter linearly, the Hessian itself.
+Fisher information of its label in the outputs: p (1 - p) for one logit, diag(p) - p pᵀ for a softmax, and for mean and
+raw deviation of a Gaussian diag(1, 2 (dσ/dr)²) / σ². Of logits it is the Hessian of the cross-entropy, and for weights
+that enter them linearly H is the Hessian itself.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
+from torch.nn.functional import softplus
+
+from retinabench.methods.likelihood import is_regression
 
 EXAMPLES_AT_ONCE = 16
 
 
 def logit_hessian(logits: Tensor) -> Tensor:
-    """Λ of logits (B, C): (B, C, C), the same for every label."""
+    """Λ of outputs (B, C): (B, C, C), the same for every label."""
+    if is_regression():
+        return torch.diag_embed(_gaussian_root(logits).square())
     if logits.shape[1] == 1:
         p = logits.sigmoid()
         return (p * (1 - p))[..., None]
@@ -49,6 +55,8 @@ def diagonal_curvature(model: nn.Module, images: Tensor, weights: Tensor) -> dic
     def rooted(parameters: dict[str, Tensor], image: Tensor) -> Tensor:
         logits: Tensor = functional_call(model, parameters, (image[None],))[0].float()
         fixed = logits.detach()
+        if is_regression():
+            return _gaussian_root(fixed) * logits
         if len(logits) == 1:
             p = fixed.sigmoid()
             return (p * (1 - p)).sqrt() * logits
@@ -62,6 +70,13 @@ def diagonal_curvature(model: nn.Module, images: Tensor, weights: Tensor) -> dic
         for name, rows in jacobian(parameters, images[some]).items():
             total[name] += torch.einsum("bc...,b->...", rows.square(), weights[some])
     return total
+
+
+def _gaussian_root(outputs: Tensor) -> Tensor:
+    """Mean and raw deviation r (..., 2) -> (1, √2 dσ/dr) / σ, the root of the diagonal Λ; σ = softplus(r)."""
+    raw = outputs[..., 1]
+    slope = math.sqrt(2) * raw.sigmoid()
+    return torch.stack([torch.ones_like(raw), slope], dim=-1) / softplus(raw)[..., None]
 
 
 def evidence_precision(eigenvalues: NDArray[np.float64], squared_norm: float) -> float:
