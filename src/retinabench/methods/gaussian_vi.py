@@ -27,7 +27,7 @@ from retinabench.methods.base import as_config, precision
 from retinabench.methods.journal import Journal
 from retinabench.methods.losses import cross_entropy
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.training import Objective, last_epoch_answers, train
+from retinabench.methods.training import Objective, last_epoch_answers, make_optimizer, train
 from retinabench.methods.weights import WeightPosterior, point
 from retinabench.seeds import torch_generator
 
@@ -54,8 +54,9 @@ class Spread(nn.Module):
     def __init__(self, model: nn.Module, deviation: float) -> None:
         super().__init__()
         start = math.log(math.expm1(deviation))
-        self.rho = nn.ParameterList([torch.full_like(p, start) for p in model.parameters()])
-        self.names = [name for name, _ in model.named_parameters()]
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.rho = nn.ParameterList([torch.full_like(p, start) for p in trained.values()])
+        self.names = list(trained)
 
     def deviations(self) -> dict[str, Tensor]:
         """Return σ by name, in the parameters' shapes."""
@@ -74,25 +75,20 @@ def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> Weigh
         raise InputError(
             "gaussian_vi takes its prior from optimizer.l2, which is 0", cure="Set optimizer.l2."
         )
-    spread = Spread(model, options.deviation).to(batches.device)
-    # The divergence holds the prior: nothing is decayed besides.
-    parameters = [*model.parameters(), *spread.parameters()]
-    optimizer: torch.optim.Optimizer
-    if settings.name == "adam":
-        optimizer = torch.optim.Adam(parameters, lr=settings.lr, betas=(settings.momentum, 0.999))
-    else:
-        optimizer = torch.optim.SGD(parameters, lr=settings.lr, momentum=settings.momentum)
-    train(
+    spread = Spread(model, options.deviation)
+    undecayed = settings.model_copy(update={"l2": 0.0})  # the divergence holds the prior
+    trained = train(
         PointPosterior(model),
         batches,
         last_epoch_answers(run),
         journal,
         objective=bound(model, spread, batches, run),
-        optimizer=optimizer,
+        optimizer=make_optimizer(nn.ModuleList([model, spread]), undecayed),
         extra=spread,
     )
-    posterior = build(model, run)
-    posterior.deviations = {name: deviation.detach() for name, deviation in spread.deviations().items()}
+    posterior = build(trained.model, run)
+    for name, deviation in spread.deviations().items():
+        posterior.deviations[name] = deviation.detach()
     return posterior
 
 
@@ -103,7 +99,8 @@ def bound(model: nn.Module, spread: Spread, batches: Batches, run: Run) -> Objec
 
     def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
         generator = torch_generator(images.device, run.seed, "gaussian_vi", step)
-        means, deviations = dict(model.named_parameters()), spread.deviations()
+        deviations = spread.deviations()
+        means = {name: p for name, p in model.named_parameters() if name in deviations}
         losses = []
         for _ in range(options.train_samples):
             weights = {

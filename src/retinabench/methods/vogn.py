@@ -1,10 +1,8 @@
 """VOGN: variational online Gauss-Newton (Khan et al. 2018; Osawa et al. 2019): IVON's elder.
 
 q(θ) = N(m, 1 / (λ (h + δ))), as in `ivon.py`, but h is a moving average of the squared gradients of single examples,
-mean_n g_n² at weights drawn from q: always positive, and the Hessian only where the model is true (the empirical Fisher
-information). The step is m ← m - α (ḡ + δ m) / (h + δ).
-
-Gradients of single examples are taken with the statistics that batch norm predicts with.
+mean_n c_n g_n² at weights drawn from q, c_n their weights in the likelihood. It is always positive, and the Hessian
+only where the model is true (the empirical Fisher information). The step is m ← m - α (ḡ + δ m) / (h + δ).
 """
 
 from __future__ import annotations
@@ -14,23 +12,25 @@ from typing import Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, grad_and_value, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from retinabench import config
 from retinabench.config import Run
 from retinabench.data.loader import Batches
+from retinabench.methods import distributed
 from retinabench.methods.base import as_config, precision
 from retinabench.methods.ivon import initial_hessian
 from retinabench.methods.ivon_optimizer import next_mean
 from retinabench.methods.journal import Journal
 from retinabench.methods.likelihood import negative_log_likelihood
-from retinabench.methods.losses import class_weights, cross_entropy
+from retinabench.methods.losses import batch_size, class_weights, cross_entropy
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.training import Objective, last_epoch_answers, train
 from retinabench.methods.weights import WeightPosterior, point
 from retinabench.seeds import torch_generator
 
-EXAMPLES_AT_ONCE = 64
+GRADIENT_VALUES = 2**28  # of single gradients in memory together: 1 GiB of float32
 
 
 class Config(config.Method):
@@ -50,7 +50,7 @@ class Config(config.Method):
 
 
 class Vogn(torch.optim.Optimizer):
-    """VOGN's step. Before it, `squares` holds the mean of the squared gradients of single examples, by parameter."""
+    """VOGN's step: before it, every part of the batch has handed in its share of the squared gradients (`add`)."""
 
     def __init__(
         self, parameters: list[nn.Parameter], *, lr: float, lr_factor: float, ess: float, delta: float,
@@ -64,13 +64,17 @@ class Vogn(torch.optim.Optimizer):
         for parameter in parameters:
             start = {"momentum": torch.zeros_like(parameter), "hessian": torch.full_like(parameter, hessian)}
             self.state[parameter] = {**start, "step": 0}
-        self.squares: dict[nn.Parameter, Tensor] = {}
+        self._squares: dict[nn.Parameter, Tensor] = {}
 
     def deviation(self, parameter: nn.Parameter) -> Tensor:
         """Return the standard deviation 1 / √(λ (h + δ)) of one parameter, in its shape."""
         group = self.param_groups[0]
         width: Tensor = (group["ess"] * (self.state[parameter]["hessian"] + group["delta"])).rsqrt()
         return width
+
+    def add(self, parameter: nn.Parameter, squares: Tensor) -> None:
+        """Take in Σ c_n g_n² of a part of the batch, over the size of the whole batch."""
+        self._squares[parameter] = self._squares.get(parameter, 0) + squares
 
     @torch.no_grad()
     def step(self, closure: object = None) -> None:  # type: ignore[override]  # the loss is taken outside
@@ -81,13 +85,14 @@ class Vogn(torch.optim.Optimizer):
         for p in group["params"]:
             if p.grad is None:
                 continue
+            # Of a last small batch this process may have had no picture.
+            squares = distributed.total(self._squares.pop(p, torch.zeros_like(p)))
             state = self.state[p]
             state["step"] += 1
             state["momentum"] = beta1 * state["momentum"] + (1 - beta1) * p.grad
-            state["hessian"] = beta2 * state["hessian"] + (1 - beta2) * self.squares[p]
+            state["hessian"] = beta2 * state["hessian"] + (1 - beta2) * squares
             debias = 1 - beta1 ** state["step"]
             p.copy_(next_mean(p, state["momentum"], state["hessian"], rate, delta, debias, clip=0.0))
-        self.squares = {}
 
 
 def build(model: nn.Module, run: Run) -> WeightPosterior:
@@ -100,7 +105,7 @@ def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> Weigh
     options, settings = as_config(run, Config), run.optimizer
     ess, delta = len(batches.train) / options.temperature, 2 * settings.l2
     optimizer = Vogn(
-        list(model.parameters()),
+        [p for p in model.parameters() if p.requires_grad],
         lr=settings.lr,
         lr_factor=1 / (1 - settings.momentum),
         ess=ess,
@@ -109,60 +114,81 @@ def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> Weigh
         beta1=settings.momentum,
         beta2=options.beta2,
     )
-    train(
+    trained = train(
         PointPosterior(model),
         batches,
         last_epoch_answers(run),
         journal,
-        objective=drawn_objective(model, optimizer, batches, run),
+        objective=drawn_objective(model, optimizer, run),
         optimizer=optimizer,
     )
-    posterior = build(model, run)
-    posterior.deviations = {name: optimizer.deviation(p).detach() for name, p in model.named_parameters()}
+    posterior = build(trained.model, run)
+    for name, p in trained.model.named_parameters():
+        if p.requires_grad:
+            posterior.deviations[name] = optimizer.deviation(p).detach()
     return posterior
 
 
-def drawn_objective(model: nn.Module, optimizer: Vogn, batches: Batches, run: Run) -> Objective:
-    """Return the cross-entropy at weights drawn from q; it leaves the squares of single gradients with the optimiser."""
+def drawn_objective(model: nn.Module, optimizer: Vogn, run: Run) -> Objective:
+    """Return the cross-entropy at weights drawn from q, which hands the squares of single gradients to the optimiser.
+
+    The mean of the single gradients is the gradient: one pass gives both. Batch norm ties the images of a batch
+    together, so that none has a gradient of its own: the squares are then taken with the running statistics, by which
+    the network predicts, and the gradient in a second pass, with those of the batch.
+    """
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    tied = any(isinstance(module, _BatchNorm) for module in model.modules())
 
     def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
         generator = torch_generator(images.device, run.seed, "vogn", step)
-        named = dict(model.named_parameters())
         weights = {
             name: p + optimizer.deviation(p) * torch.randn(p.shape, generator=generator, device=p.device)
             for name, p in named.items()
         }
-        scale = (
-            class_weights(labels)
-            if run.optimizer.reweight == "minibatch"
-            else torch.ones(len(images), device=images.device)
-        )
-        squares = mean_squares(model, {k: w.detach() for k, w in weights.items()}, images, labels, scale)
+        if tied:
+            with precision(run, images.device):
+                outputs = functional_call(model, weights, (images,))
+            loss = cross_entropy(outputs, labels, run.optimizer.reweight)
+        fixed = {name: w.detach() for name, w in weights.items()}
+        squares, gradients, total = single_gradients(model, fixed, images, labels, run.optimizer.reweight)
         for name, p in named.items():
-            optimizer.squares[p] = squares[name]
-        with precision(run, batches.device):
-            outputs = functional_call(model, weights, (images,))
-        return {"cross_entropy": cross_entropy(outputs, labels, run.optimizer.reweight)}
+            optimizer.add(p, squares[name] / batch_size(labels))
+        if not tied:
+            # A value whose derivative by the mean is known already.
+            slopes = [((p - p.detach()) * gradients[name]).sum() for name, p in named.items()]
+            loss = (total + torch.stack(slopes).sum()) / len(labels)
+        return {"cross_entropy": loss}
 
     return objective
 
 
-def mean_squares(
-    model: nn.Module, weights: dict[str, Tensor], images: Tensor, labels: Tensor, scale: Tensor
-) -> dict[str, Tensor]:
-    """Return mean_n (scale_n ∂ -log p(y_n | x_n) / ∂θ)² by name; images (B, ...), labels and scale (B,)."""
+def single_gradients(
+    model: nn.Module, weights: dict[str, Tensor], images: Tensor, labels: Tensor, reweight: str
+) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
+    """Return Σ_n c_n g_n² and Σ_n c_n g_n by name, and Σ_n c_n ℓ_n; ℓ_n = -log p(y_n | x_n), g_n = ∂ℓ_n / ∂θ.
 
-    def loss(weights: dict[str, Tensor], image: Tensor, label: Tensor, scale: Tensor) -> Tensor:
-        outputs = functional_call(model, weights, (image[None],)).float()
-        return (scale * negative_log_likelihood(outputs, label[None])).squeeze()
+    images (B, ...), labels (B,). Taken in float32, by the network in the mode in which it predicts.
+    """
 
+    def loss(weights: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
+        outputs = functional_call(model, weights, (image[None],))
+        return negative_log_likelihood(outputs, label[None]).squeeze()
+
+    shares = class_weights(labels) if reweight == "minibatch" else torch.ones_like(labels).float()
+    squares = {name: torch.zeros_like(w) for name, w in weights.items()}
+    gradients = {name: torch.zeros_like(w) for name, w in weights.items()}
+    total = torch.zeros((), device=images.device)
+    single = vmap(grad_and_value(loss), in_dims=(None, 0, 0))
     training = model.training
     model.eval()
-    single = vmap(grad(loss), in_dims=(None, 0, 0, 0))
-    total = {name: torch.zeros_like(w) for name, w in weights.items()}
-    for start in range(0, len(images), EXAMPLES_AT_ONCE):
-        some = slice(start, start + EXAMPLES_AT_ONCE)
-        for name, gradient in single(weights, images[some], labels[some], scale[some]).items():
-            total[name] += gradient.square().sum(dim=0)
+    together = max(1, GRADIENT_VALUES // sum(w.numel() for w in weights.values()))
+    for start in range(0, len(images), together):
+        some = slice(start, start + together)
+        found, losses = single(weights, images[some], labels[some])
+        for name, g in found.items():
+            weighted = torch.einsum("n,n...->n...", shares[some], g)
+            gradients[name] += weighted.sum(dim=0)
+            squares[name] += (weighted * g).sum(dim=0)
+        total = total + shares[some] @ losses
     model.train(training)
-    return {name: value / len(images) for name, value in total.items()}
+    return squares, gradients, total
