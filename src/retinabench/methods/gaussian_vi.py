@@ -35,7 +35,7 @@ from retinabench.seeds import torch_generator
 class Config(config.Method):
     """samples, train_samples: weight draws per prediction and per step.
 
-    deviation: of every weight under q at the start. temperature: T, the divergence counts T-fold; below 1 a cold
+    The draws of a step come in pairs m ± noise: what is odd in the noise leaves the gradient of the mean. deviation: of every weight under q at the start. temperature: T, the divergence counts T-fold; below 1 a cold
     posterior.
     """
 
@@ -101,12 +101,16 @@ def bound(model: nn.Module, spread: Spread, batches: Batches, run: Run) -> Objec
         generator = torch_generator(images.device, run.seed, "gaussian_vi", step)
         deviations = spread.deviations()
         means = {name: p for name, p in model.named_parameters() if name in deviations}
-        losses = []
-        for _ in range(options.train_samples):
-            weights = {
-                name: p + deviations[name] * torch.randn(p.shape, generator=generator, device=p.device)
-                for name, p in means.items()
-            }
+        losses, noise = [], {}
+        for number in range(options.train_samples):
+            if number % 2:
+                noise = {name: -draw for name, draw in noise.items()}
+            else:
+                noise = {
+                    name: torch.randn(p.shape, generator=generator, device=p.device)
+                    for name, p in means.items()
+                }
+            weights = {name: p + deviations[name] * noise[name] for name, p in means.items()}
             with precision(run, batches.device):
                 outputs = functional_call(model, weights, (images,))
             losses.append(cross_entropy(outputs, labels, run.optimizer.reweight))

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from retinabench import config
 from retinabench.config import Run
 from retinabench.data.loader import Batches
+from retinabench.errors import InputError
 from retinabench.methods.base import as_config, precision
 from retinabench.methods.journal import Journal
 from retinabench.methods.laplace_curvature import diagonal_curvature, evidence_precision, linear_curvature
@@ -133,7 +134,15 @@ def measure_diagonal(
 def _validation_precision(
     posterior: LastLayerPosterior | DiagonalPosterior, widen: Widen, batches: Batches, run: Run
 ) -> float:
-    """Return the δ in `SEARCHED` with the least NLL on the validation split, by Brent's method with fixed draws."""
+    """Return the δ in `SEARCHED` with the least NLL on the validation split, by Brent's method with fixed draws.
+
+    Raises `InputError` where there is none.
+    """
+    if not len(batches.validation):
+        raise InputError(
+            "no validation split is held out that could choose the prior precision",
+            cure="Set method.prior_precision to a number, or to evidence.",
+        )
 
     def loss(log_precision: float) -> float:
         widen(math.exp(log_precision))
