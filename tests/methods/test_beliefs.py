@@ -99,7 +99,7 @@ def exact(gaussian):
 
 
 DESCENT = ["optimizer.lr=0.05", "optimizer.epochs=300"]
-ADAPTIVE = ["optimizer.name=adam", "optimizer.lr=0.05", "optimizer.epochs=400"]
+ADAPTIVE = ["optimizer.name=adam", "optimizer.lr=0.2", "optimizer.epochs=400"]
 NATURAL = ["optimizer.lr=0.02", "optimizer.epochs=600", "method.deviation=0.2", "method.beta2=0.99"]
 
 

@@ -33,9 +33,9 @@ from retinabench.seeds import torch_generator
 
 
 class Config(config.Method):
-    """samples, train_samples: weight draws per prediction and per step.
+    """samples: weight draws per prediction. train_samples: per step, in pairs m ± noise.
 
-    The draws of a step come in pairs m ± noise: what is odd in the noise leaves the gradient of the mean. deviation: of every weight under q at the start. temperature: T, the divergence counts T-fold; below 1 a cold
+    deviation: of every weight under q at the start. temperature: T, the divergence counts T-fold; below 1 a cold
     posterior.
     """
 
@@ -101,9 +101,10 @@ def bound(model: nn.Module, spread: Spread, batches: Batches, run: Run) -> Objec
         generator = torch_generator(images.device, run.seed, "gaussian_vi", step)
         deviations = spread.deviations()
         means = {name: p for name, p in model.named_parameters() if name in deviations}
-        losses, noise = [], {}
+        losses: list[Tensor] = []
+        noise: dict[str, Tensor] = {}
         for number in range(options.train_samples):
-            if number % 2:
+            if number % 2:  # what is odd in the noise leaves the gradient of the mean
                 noise = {name: -draw for name, draw in noise.items()}
             else:
                 noise = {
