@@ -12,7 +12,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 from torch.nn.functional import softplus
 
-from retinabench.errors import InputError
+from retinabench.errors import InputError, WorkError
 from retinabench.fidelity import infinite_width
 from retinabench.fidelity.data import Data, load
 from retinabench.fidelity.infinite_width import (
@@ -163,6 +163,7 @@ def test_with_one_unknown_noise_it_is_quadrature():
 def test_the_target_s_answers_repeat_and_follow_the_data(shared, monkeypatch):
     monkeypatch.setattr(infinite_width, "BURN_IN", 5)
     monkeypatch.setattr(infinite_width, "STATES", 24)
+    monkeypatch.setattr(infinite_width, "LARGEST_RHAT", 10)
     full = load(target("energy-gap"), shared("data", "uci", "energy"))
     some = np.arange(0, 512, 8)
     train = type(full.train)(full.train.inputs[some], full.train.targets[some], full.train.group[some])
@@ -177,6 +178,16 @@ def test_the_target_s_answers_repeat_and_follow_the_data(shared, monkeypatch):
     assert not np.array_equal(first, other)
     truth = (test.targets - train.targets.mean()) / train.targets.std()
     assert np.corrcoef(first.mean(axis=1), truth)[0, 1] > 0.9  # neighbours of the training rows
+
+
+def test_chains_that_have_not_met_are_refused(monkeypatch):
+    monkeypatch.setattr(infinite_width, "BURN_IN", 1)
+    monkeypatch.setattr(infinite_width, "STATES", 16)
+    monkeypatch.setattr(infinite_width.hmc, "steps_for", lambda step, variance: 1)  # they hardly move
+    monkeypatch.setattr(infinite_width.hmc, "first_step", lambda *_: 1e-4)
+    prior = processes(12, 3)
+    with pytest.raises(WorkError, match="chains of the infinite-width limit have not met: R-hat"):
+        posterior_draws(normal(12), prior, prior, 10, seed=0)
 
 
 def test_another_network_is_refused():

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from retinabench.errors import InputError
+from retinabench.errors import InputError, WorkError
 from retinabench.fidelity.data import Data, labels, standardised
 from retinabench.fidelity.diagnostics import split_rhat
 from retinabench.fidelity.networks import build_network
@@ -38,6 +38,7 @@ from retinabench.seeds import torch_generator
 
 CHAINS, BURN_IN = 4, 60
 STATES = 200  # of all chains together; each gives several draws of the test points
+LARGEST_RHAT = 1.2  # of a deviation at a training point
 ROUNDING = 1e-10  # eigenvalues below that share of the largest are 0
 
 
@@ -133,7 +134,10 @@ class NoiseLikelihood:
 def noise_states(
     likelihood: NoiseLikelihood, root: Tensor, generator: torch.Generator, progress: Progress = QUIET
 ) -> Tensor:
-    """Sample ξ by K chains from draws of the prior; return the states of all chains, (S, R)."""
+    """Sample ξ by K chains from draws of the prior; return the states of all chains, (S, R).
+
+    Raises `WorkError` where the chains still differ.
+    """
     state = hmc.start(likelihood, _normal((CHAINS, root.shape[1]), generator))
     size = hmc.StepSize(hmc.first_step(likelihood, state, 1.0, generator))
     kept: list[Tensor] = []
@@ -151,6 +155,8 @@ def noise_states(
             advance(1)
     chains = torch.stack(kept, dim=1)
     rhat = split_rhat(softplus(chains @ root.T).numpy())
+    if not rhat.max() <= LARGEST_RHAT:
+        raise WorkError(f"the chains of the infinite-width limit have not met: R-hat {rhat.max():.2f}")
     progress.say(f"Deviations at the training points: R-hat {np.median(rhat):.2f}, at most {rhat.max():.2f}")
     return chains.transpose(0, 1).reshape(-1, root.shape[1])
 
