@@ -18,7 +18,7 @@ from retinabench.run import Engine, execute, is_composed, load_posterior, make_b
 
 ENGINE = Engine("cpu")
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
-OVER_WEIGHTS = ["map", "fsvi", "laplace", "swag", "ivon"]
+OVER_WEIGHTS = ["map", "fsvi", "laplace", "swag", "ivon", "vogn", "gaussian_vi"]
 
 
 class StoppedError(Exception):

@@ -58,7 +58,7 @@ for name, method in METHODS.items():
             sys.exit(code)
 """
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
-SAME = ("map", "laplace", "swag", "ivon")
+SAME = ("map", "laplace", "swag", "ivon", "vogn", "gaussian_vi")
 
 
 def train(processes, prepared, out, words, program=("-m", "retinabench.cli")):

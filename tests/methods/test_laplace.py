@@ -23,6 +23,7 @@ from retinabench.methods.laplace_curvature import (
     logit_hessian,
 )
 from retinabench.methods.laplace_posterior import DiagonalPosterior, LastLayerPosterior
+from retinabench.methods.likelihood import negative_log_likelihood, regression
 from retinabench.models import build_model
 from retinabench.models.last_layer import split_last_layer, with_bias
 from retinabench.models.resnet import resnet18
@@ -60,12 +61,12 @@ def test_the_logits_hessian_is_that_of_the_cross_entropy(outputs):
         assert torch.allclose(logit_hessian(logits[None])[0], hessian(loss)(logits))
 
 
-@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("outputs", [1, 2, 5])
 def test_on_logistic_regression_the_curvature_is_the_hessian(outputs):
     """Of the weighted, summed cross-entropy in weights and biases: by automatic differentiation, twice."""
     random = generator()
     features, weights = torch.randn(20, 4, generator=random), torch.rand(20, generator=random) + 0.5
-    labels = torch.randint(2, (20,), generator=random)
+    labels = torch.randint(max(2, outputs), (20,), generator=random)
     theta = torch.randn(outputs, 5, generator=random, dtype=torch.float64)
     phi = with_bias(features).double()
 
@@ -78,14 +79,28 @@ def test_on_logistic_regression_the_curvature_is_the_hessian(outputs):
     assert torch.allclose(ours, hessian(loss)(theta.flatten()), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("outputs", [1, 2])
-def test_the_diagonal_is_that_of_the_explicit_gauss_newton_matrix(outputs):
+def test_a_regression_s_curvature_is_the_expected_hessian():
+    """Of -log N(y; μ, softplus(r)²) over y of the model itself, by Gauss and Hermite; off the diagonal it is 0."""
+    nodes, shares = np.polynomial.hermite_e.hermegauss(20)
+    for mu, r in ((0.3, -2.0), (-1.0, 0.5), (0.0, 3.0)):
+        outputs = torch.tensor([[mu, r]], dtype=torch.float64)
+        expected = torch.zeros(2, 2, dtype=torch.float64)
+        with regression():
+            for node, share in zip(nodes, shares / shares.sum(), strict=True):
+                y = mu + nn.functional.softplus(outputs[:, 1]) * node
+                expected += share * hessian(lambda z, y=y: negative_log_likelihood(z[None], y)[0])(outputs[0])
+            assert torch.allclose(logit_hessian(outputs)[0], expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("outputs", "gaussian"), [(1, False), (2, False), (5, False), (2, True)])
+def test_the_diagonal_is_that_of_the_explicit_gauss_newton_matrix(outputs, gaussian):
     model = resnet18(width=2, outputs=outputs, stem="small").eval()
     images, weights = torch.rand(20, 3, 16, 16, generator=generator()), torch.rand(20, generator=generator(1))
     parameters = {name: p.detach() for name, p in model.named_parameters()}
     jacobian = jacrev(lambda p: functional_call(model, p, (images,)))(parameters)
-    curvature = logit_hessian(model(images).detach()) * weights[:, None, None]
-    ours = diagonal_curvature(model, images, weights)
+    with regression(gaussian):
+        curvature = logit_hessian(model(images).detach()) * weights[:, None, None]
+        ours = diagonal_curvature(model, images, weights)
     for name, rows in jacobian.items():
         brute = torch.einsum("nip,nij,njp->p", rows.flatten(2), curvature, rows.flatten(2)).view_as(
             ours[name]

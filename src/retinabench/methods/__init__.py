@@ -8,6 +8,7 @@ from retinabench.methods import (
     dropout,
     ensemble,
     fsvi,
+    gaussian_vi,
     ivon,
     laplace,
     map,
@@ -16,6 +17,7 @@ from retinabench.methods import (
     swag,
     temperature,
     vi,
+    vogn,
 )  # fmt: skip
 
 # `ensemble` and `temperature` compose runs instead of training one: `run.py` computes their members first.
@@ -29,6 +31,8 @@ METHODS: dict[str, Any] = {
     "laplace": laplace,
     "swag": swag,
     "ivon": ivon,
+    "vogn": vogn,
+    "gaussian_vi": gaussian_vi,
     "temperature": temperature,
     "ensemble": ensemble,
 }

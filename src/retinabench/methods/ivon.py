@@ -9,8 +9,6 @@ Written from the papers' equations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -22,14 +20,13 @@ from retinabench import config
 from retinabench.config import Run
 from retinabench.data.loader import Batches
 from retinabench.errors import InputError
-from retinabench.methods.base import State, as_config, precision, restore_with, state_with
+from retinabench.methods.base import as_config, precision
 from retinabench.methods.ivon_optimizer import Ivon
 from retinabench.methods.journal import Journal
-from retinabench.methods.kept import Kept, room
-from retinabench.methods.likelihood import predictive
 from retinabench.methods.losses import cross_entropy
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.training import Objective, last_epoch_answers, train
+from retinabench.methods.weights import WeightPosterior, point
 from retinabench.seeds import torch_generator
 
 
@@ -55,43 +52,9 @@ class Config(config.Method):
     clip: float = Field(0.0, ge=0)
 
 
-@dataclass
-class WeightPosterior:
-    """Independent Gaussians over the weights: means in the network, deviations beside it, by name."""
-
-    model: nn.Module
-    deviations: dict[str, Tensor]
-    kept: Kept[dict[str, Tensor]] = field(default_factory=Kept, repr=False)
-
-    @torch.no_grad()
-    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C): S draws of all weights, one pass each."""
-        self.model.eval()
-
-        def draw(start: torch.Generator) -> Iterator[dict[str, Tensor]]:
-            for _ in range(samples):
-                yield {
-                    name: p + self.deviations[name] * torch.randn(p.shape, generator=start, device=p.device)
-                    for name, p in self.model.named_parameters()
-                }
-
-        sources = [*self.model.parameters(), *self.deviations.values()]
-        drawn = self.kept.samples(generator, samples, sources, draw, keep=room(samples, self.model))
-        answers = [functional_call(self.model, weights, (images,)) for weights in drawn]
-        return torch.stack([predictive(logits) for logits in answers])
-
-    def state(self) -> State:
-        """The network's tensors and the deviations."""
-        return state_with(self.model, self.deviations)
-
-    def restore(self, state: State) -> None:
-        """Take over saved tensors."""
-        self.deviations = restore_with(self.model, state)
-
-
 def build(model: nn.Module, run: Run) -> WeightPosterior:
     """Return the network with q as it is before the first step would widen it: a point."""
-    return WeightPosterior(model, {name: torch.zeros_like(p) for name, p in model.named_parameters()})
+    return point(model)
 
 
 def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> WeightPosterior:
@@ -109,7 +72,7 @@ def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> Weigh
         beta2=method.beta2,
         clip=method.clip,
     )
-    point = train(
+    trained = train(
         PointPosterior(model),
         batches,
         last_epoch_answers(run),
@@ -117,8 +80,8 @@ def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> Weigh
         objective=perturbed_objective(model, optimizer, batches, run),
         optimizer=optimizer,
     )
-    posterior = build(point.model, run)
-    for name, p in point.model.named_parameters():
+    posterior = build(trained.model, run)
+    for name, p in trained.model.named_parameters():
         if p.requires_grad:
             posterior.deviations[name] = optimizer.deviation(p).detach()
     return posterior

@@ -1,0 +1,195 @@
+"""The infinite-width limit: its kernel against random networks, its posterior against closed forms and quadrature."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import DotProduct
+from torch import nn
+from torch.func import functional_call, vmap
+from torch.nn.functional import softplus
+
+from retinabench.errors import InputError, WorkError
+from retinabench.fidelity import infinite_width
+from retinabench.fidelity.data import Data, load
+from retinabench.fidelity.infinite_width import (
+    NoiseLikelihood,
+    Prior,
+    conditioned,
+    posterior_draws,
+    relu_covariance,
+    square_root,
+)
+from retinabench.fidelity.targets import target
+from retinabench.models.mlp import MLP
+
+VARIANCE = 1 / 30
+
+
+def generator(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape, seed=0):
+    return torch.randn(shape, generator=generator(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("width", "networks"), [(50, 40_000), (1000, 4_000)])
+def test_the_kernel_is_the_covariance_of_random_networks(width, networks):
+    """Five standard errors, seed 1: a sample covariance of S Gaussian draws has variance (k_ii k_jj + k_ij²) / S.
+
+    The outputs of 50 units are not quite Gaussian; their kurtosis adds about 6 / 50 to the first of the two terms.
+    """
+    network, random = MLP(3, width, 2, nn.ReLU).double(), generator(1)
+    x = torch.cat([2 * normal(4, 3), torch.zeros(1, 3, dtype=torch.float64)])
+    x[3] = x[2] * (1 + 1e-9)  # inputs that are alike but for rounding
+    weights = {
+        name: VARIANCE**0.5 * torch.randn(networks, *p.shape, generator=random, dtype=torch.float64)
+        for name, p in network.named_parameters()
+    }
+    with torch.no_grad():
+        outputs = vmap(lambda w: functional_call(network, w, (x,)), chunk_size=2000)(weights)
+    k = relu_covariance(x, x, VARIANCE, width)
+    diagonal = k.diagonal()
+    error = (((1 + 6 / width) * diagonal[:, None] * diagonal + k.square()) / networks).sqrt()
+    for output in range(2):
+        sampled = outputs[:, :, output].T @ outputs[:, :, output] / networks
+        assert ((sampled - k).abs() < 5 * error).all()
+    # Mean and raw deviation share their hidden units and are uncorrelated nevertheless.
+    across = outputs[:, :, 0].T @ outputs[:, :, 1] / networks
+    assert (
+        across.abs() < 5 * ((1 + 2 / width) * (diagonal[:, None] * diagonal + k.square()) / networks).sqrt()
+    ).all()
+
+
+def test_the_kernel_s_values_at_known_angles():
+    """E[relu(z)²] = k / 2; at right angles E[relu(z) relu(z')] = √(k k') / 2π; opposite inputs share nothing."""
+    x = torch.tensor(
+        [[1.0], [-1.0]], dtype=torch.float64
+    )  # with the bias: (1, 1) and (-1, 1), at right angles
+    k = relu_covariance(x, x, 0.5, 10)
+    assert k[0, 0].item() == pytest.approx(0.5 * (1 + 10 * 1.0 / 2))
+    assert k[0, 1].item() == pytest.approx(0.5 * (1 + 10 * 1.0 / (2 * np.pi)))
+
+
+def processes(rows, tests, seed=2):
+    x, test = normal(rows, 2, seed=seed), normal(tests, 2, seed=seed + 1)
+    size = (0.3, 20)
+    return Prior(
+        relu_covariance(x, x, *size), relu_covariance(x, test, *size), relu_covariance(test, test, *size)
+    )
+
+
+def test_with_known_noise_it_is_gaussian_process_regression():
+    """Against scikit-learn, whose dot product of the rows of a root of the joint covariance is our kernel."""
+    prior, y, deviation = processes(20, 6), normal(20, seed=9), 0.3 + normal(20, seed=4).abs()
+    joint = torch.cat([torch.cat([prior.train, prior.cross], 1), torch.cat([prior.cross.T, prior.test], 1)])
+    rows = square_root(joint)[0].numpy()
+    oracle = GaussianProcessRegressor(
+        DotProduct(0, "fixed"), alpha=deviation.square().numpy(), optimizer=None
+    )
+    oracle.fit(rows[:20], y.numpy())
+    mean, covariance = oracle.predict(rows[20:], return_cov=True)
+    ours, root = conditioned(y, prior, deviation)
+    assert np.allclose(ours, mean, atol=1e-8)
+    assert np.allclose(root @ root.T, covariance, atol=1e-8)
+
+
+def test_the_marginal_likelihood_and_its_gradient():
+    prior, y = processes(15, 1), normal(15, seed=5)
+    root = square_root(prior.train)[0]
+    likelihood = NoiseLikelihood(y, prior.train, root)
+    points = normal(3, root.shape[1], seed=6)
+    values, gradients = likelihood(points)
+    for point, value in zip(points, values, strict=True):
+        covariance = prior.train + torch.diag(softplus(root @ point).square())
+        assert float(value) == pytest.approx(
+            multivariate_normal(np.zeros(15), covariance.numpy()).logpdf(y.numpy())
+        )
+    step = 1e-6 * normal(root.shape[1], seed=7)
+    ahead, behind = likelihood(points + step)[0], likelihood(points - step)[0]
+    assert torch.allclose((ahead - behind) / 2, gradients @ step, rtol=1e-5, atol=1e-13)
+
+
+def test_the_square_root_of_a_singular_covariance():
+    a = normal(6, 3)
+    covariance = a @ a.T
+    root, inverse = square_root(covariance)
+    assert root.shape == (6, 3)
+    assert torch.allclose(root @ root.T, covariance, atol=1e-10)
+    assert torch.allclose(inverse.T @ root, torch.eye(3, dtype=torch.float64), atol=1e-10)
+
+
+def test_with_one_unknown_noise_it_is_quadrature():
+    """r constant, N(0, 1) a priori: the posterior predictive's moments by quadrature over r.
+
+    200 states of nearly independent draws, counted as 100, and 20,000 draws of y, seed 0; five standard errors.
+    """
+    mean = processes(12, 3)
+    ones = torch.ones(15, 15, dtype=torch.float64)
+    raw = Prior(ones[:12, :12], ones[:12, 12:], ones[12:, 12:])
+    y = square_root(mean.train)[0] @ normal(12, seed=3) + 0.4 * normal(12, seed=4)
+    grid = np.linspace(-7, 5, 1201)
+    density, centers, variances = [], [], []
+    for r in torch.from_numpy(grid):
+        noise = softplus(r).expand(12)
+        covariance = mean.train + torch.diag(noise.square())
+        density.append(
+            multivariate_normal(np.zeros(12), covariance.numpy()).logpdf(y.numpy()) - float(r) ** 2 / 2
+        )
+        center, root = conditioned(y, mean, noise)
+        centers.append(center.numpy())
+        variances.append((root.square().sum(dim=1) + softplus(r) ** 2).numpy())
+    weights = np.exp(density - np.max(density))
+    weights /= weights.sum()
+    centers, variances = np.array(centers), np.array(variances)
+    expected = weights @ centers
+    within = variances + (centers - expected) ** 2
+    variance = weights @ within
+    draws = posterior_draws(y, mean, raw, 20_000, seed=0).numpy()
+    assert draws.shape == (3, 20_000)
+    error = np.sqrt(weights @ (centers - expected) ** 2 / 100 + variance / 20_000)
+    assert (np.abs(draws.mean(axis=1) - expected) < 5 * error).all()
+    between = np.sqrt(weights @ (within - variance) ** 2)
+    # Tails heavier than Gaussian: the variance's own error from the draws' fourth moments.
+    fourth = ((draws - expected[:, None]) ** 4).mean(axis=1)
+    error = between / 10 + np.sqrt(fourth / 20_000)
+    assert (np.abs(((draws - expected[:, None]) ** 2).mean(axis=1) - variance) < 5 * error).all()
+
+
+def test_the_target_s_answers_repeat_and_follow_the_data(shared, monkeypatch):
+    monkeypatch.setattr(infinite_width, "BURN_IN", 5)
+    monkeypatch.setattr(infinite_width, "STATES", 24)
+    monkeypatch.setattr(infinite_width, "LARGEST_RHAT", 10)
+    full = load(target("energy-gap"), shared("data", "uci", "energy"))
+    some = np.arange(0, 512, 8)
+    train = type(full.train)(full.train.inputs[some], full.train.targets[some], full.train.group[some])
+    test = type(full.train)(
+        full.train.inputs[some + 1], full.train.targets[some + 1], full.train.group[some + 1]
+    )
+    data = Data(train, test)
+    first, again, other = (infinite_width.sample(target("energy-gap"), data, 50, seed) for seed in (0, 0, 1))
+    assert first.shape == (64, 50)
+    assert np.isfinite(first).all()
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    truth = (test.targets - train.targets.mean()) / train.targets.std()
+    assert np.corrcoef(first.mean(axis=1), truth)[0, 1] > 0.9  # neighbours of the training rows
+
+
+def test_chains_that_have_not_met_are_refused(monkeypatch):
+    monkeypatch.setattr(infinite_width, "BURN_IN", 1)
+    monkeypatch.setattr(infinite_width, "STATES", 16)
+    monkeypatch.setattr(infinite_width.hmc, "steps_for", lambda step, variance: 1)  # they hardly move
+    monkeypatch.setattr(infinite_width.hmc, "first_step", lambda *_: 1e-4)
+    prior = processes(12, 3)
+    with pytest.raises(WorkError, match="chains of the infinite-width limit have not met: R-hat"):
+        posterior_draws(normal(12), prior, prior, 10, seed=0)
+
+
+def test_another_network_is_refused():
+    with pytest.raises(InputError, match="'fundus' is no regression by one hidden layer of ReLUs"):
+        infinite_width.sample(target("fundus"), load(target("fundus")))

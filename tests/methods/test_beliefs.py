@@ -1,0 +1,298 @@
+"""What each method believes where the truth is known: a conjugate Gaussian regression, and logistic regression in 2-d.
+
+Every method trains as it does in the exam: `fit` on `PointBatches`, l2 = 1 / (2 N s²) on everything, so that the loss is
+-log posterior / N. Exact ones must reach the posterior, approximate ones their own fixed point, found here by closed form
+or quadrature. All seeds are those of the runs (0), all batches whole.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from scipy.special import expit
+from torch import nn
+from torch.nn.functional import softplus
+
+from retinabench.config import load_run
+from retinabench.fidelity.batches import PointBatches
+from retinabench.fidelity.data import Data
+from retinabench.fidelity.points import Points
+from retinabench.methods import METHODS, ensemble, hmc, laplace
+from retinabench.methods.journal import Journal
+from retinabench.methods.likelihood import regression
+from retinabench.methods.map import PointPosterior
+from retinabench.models.last_layer import SplitNetwork
+
+NOISE, PRIOR = 0.5, 0.25  # deviation of the targets, prior variance
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+
+
+class LinearMean(nn.Module):
+    """(B, D) -> (B, 2): mean x·w, and the raw deviation of the known noise."""
+
+    def __init__(self, start):
+        super().__init__()
+        self.w = nn.Parameter(start.clone())
+        self.register_buffer("raw", torch.tensor(np.log(np.expm1(NOISE)), dtype=torch.float32))
+
+    def forward(self, x):
+        return torch.stack([x @ self.w, self.raw.expand(len(x))], dim=1)
+
+
+class TwoClasses(nn.Module):
+    """(B, 2) -> logits (B, 2) of the classes 0 and 1: 0 and x·w."""
+
+    def __init__(self, start):
+        super().__init__()
+        self.w = nn.Parameter(start.clone())
+
+    def forward(self, x):
+        return torch.stack([torch.zeros(len(x)), x @ self.w], dim=1)
+
+
+class Problem:
+    """Standardised inputs (N, D) and labels (N,), as the methods see them, and how to train on them."""
+
+    def __init__(self, inputs, targets, network):
+        points = Points(inputs, targets, np.full(len(targets), "train"))
+        self.batches = PointBatches(Data(points, points), len(targets), 0, torch.device("cpu"))
+        self.x, self.y = self.batches.inputs.double().numpy(), self.batches.labels.double().numpy()
+        self.network, self.gaussian = network, targets.dtype.kind == "f"
+
+    def run(self, *words, seed=0):
+        l2 = 1 / (2 * len(self.y) * PRIOR)
+        fixed = [f"optimizer.l2={l2}", "optimizer.l2_on=everything", "optimizer.select=last"]
+        fixed += ["optimizer.reweight=none", "optimizer.augment=none", "optimizer.warmup=0"]
+        return load_run(None, [*fixed, *words], data="points", seed=seed)
+
+    def fit(self, *words, seed=0):
+        run = self.run(*words, seed=seed)
+        start = torch.randn(self.x.shape[1], generator=torch.Generator().manual_seed(seed))
+        with regression(self.gaussian):
+            return METHODS[run.method.name].fit(self.network(start), self.batches, run, Journal())
+
+
+@pytest.fixture(scope="module")
+def gaussian():
+    """40 points with correlated inputs."""
+    random = np.random.default_rng(0)
+    inputs = random.normal(size=(40, 3)) @ np.array([[1, 0.8, 0], [0, 1, -0.6], [0, 0, 1]])
+    return Problem(inputs, inputs @ [1.0, -2.0, 0.5] + random.normal(size=40), LinearMean)
+
+
+@pytest.fixture(scope="module")
+def logistic():
+    """40 points of two classes that overlap, with correlated inputs."""
+    random = np.random.default_rng(1)
+    inputs = random.normal(size=(40, 2)) @ np.array([[1, 0.7], [0, 0.7]])
+    return Problem(inputs, (random.random(40) < expit(inputs @ [1.0, -2.0])).astype(np.int64), TwoClasses)
+
+
+@pytest.fixture(scope="module")
+def exact(gaussian):
+    """Mean (3,) and precision (3, 3) of the Gaussian problem's posterior."""
+    precision = gaussian.x.T @ gaussian.x / NOISE**2 + np.eye(3) / PRIOR
+    return np.linalg.solve(precision, gaussian.x.T @ gaussian.y / NOISE**2), precision
+
+
+DESCENT = ["optimizer.lr=0.05", "optimizer.epochs=300"]
+ADAPTIVE = ["optimizer.name=adam", "optimizer.lr=0.1", "optimizer.epochs=400"]
+NATURAL = ["optimizer.lr=0.02", "optimizer.epochs=600", "method.deviation=0.2", "method.beta2=0.99"]
+
+
+def weights(posterior):
+    return posterior.model.w.detach().double().numpy()
+
+
+def deviations(posterior):
+    return posterior.deviations["w"].double().numpy()
+
+
+# The conjugate Gaussian.
+
+
+def test_map_is_the_mean_of_a_gaussian_posterior_and_a_deep_ensemble_collapses_to_it(gaussian, exact):
+    """Float32 weights near 1: 1e-4. There is one mode, so that members of any start agree."""
+    run = gaussian.run("method.name=ensemble", "method.members=3", *DESCENT)
+    members = [gaussian.fit("method.name=map", *DESCENT, seed=m.seed) for m in ensemble.member_runs(run)]
+    for member in members:
+        assert np.allclose(weights(member), exact[0], atol=1e-4)
+
+
+def test_diagonal_laplace_has_the_exact_mean_and_the_inverse_of_the_precision_s_diagonal(gaussian, exact):
+    words = ["method.name=laplace", "method.weights=diagonal", f"method.prior_precision={1 / PRIOR}"]
+    posterior = gaussian.fit(*words, *DESCENT)
+    assert np.allclose(weights(posterior), exact[0], atol=1e-4)
+    assert np.allclose(deviations(posterior), exact[1].diagonal() ** -0.5, rtol=1e-4)
+
+
+def test_last_layer_laplace_is_the_exact_posterior_of_weights_that_enter_linearly(gaussian):
+    """At a deviation that does not depend on x, the block of the mean's weights is (XᵀX / σ² + δ)⁻¹, bias included."""
+    network = SplitNetwork(nn.Identity(), nn.Linear(3, 2), 3, "head")
+    with torch.no_grad():
+        network.head.weight[1] = 0
+        network.head.bias[1] = np.log(np.expm1(NOISE))
+    posterior = laplace.LastLayerPosterior(network, torch.zeros(8, 8))
+    with regression():
+        _, _, widen = laplace.measure_last_layer(
+            posterior, gaussian.batches, gaussian.run("method.name=laplace")
+        )
+    widen(1 / PRIOR)
+    ours = (posterior.factor @ posterior.factor.T)[:4, :4].double().numpy()
+    phi = np.column_stack([gaussian.x, np.ones(40)])
+    assert np.allclose(ours, np.linalg.inv(phi.T @ phi / NOISE**2 + np.eye(4) / PRIOR), rtol=1e-4, atol=1e-7)
+
+
+def test_mean_field_reaches_the_exact_mean_and_the_inverse_of_the_precision_s_diagonal(gaussian, exact):
+    """Draws come in pairs: the mean has no noise. That of the widths is averaged by four pairs and a rate that falls to 0."""
+    posterior = gaussian.fit(
+        "method.name=gaussian_vi", "method.train_samples=8", "method.deviation=0.1", *ADAPTIVE
+    )
+    assert np.allclose(weights(posterior), exact[0], atol=0.02)
+    assert np.allclose(deviations(posterior), exact[1].diagonal() ** -0.5, rtol=0.1)
+
+
+def test_ivon_reaches_the_same(gaussian, exact):
+    """An estimate of the curvature spreads by up to twice its size: over 8 draws and the last 200 steps, 5 % remain."""
+    posterior = gaussian.fit("method.name=ivon", "method.train_samples=8", *NATURAL)
+    assert np.allclose(weights(posterior), exact[0], atol=0.02)
+    assert np.allclose(deviations(posterior) ** -2, exact[1].diagonal(), rtol=0.15)
+
+
+def test_vogn_reaches_its_own_fixed_point(gaussian, exact):
+    """h = mean_n E_q[g_n²], g_n = x_n (x_n·θ - y_n) / σ²: not the precision, unless the residuals are σ large."""
+    x, y, h = gaussian.x, gaussian.y, np.ones(3)
+    delta = 1 / (len(y) * PRIOR)
+    for _ in range(200):
+        variance = 1 / (len(y) * (h + delta))
+        squares = (x @ exact[0] - y) ** 2 + x**2 @ variance
+        h = (x**2 * squares[:, None]).mean(axis=0) / NOISE**4
+    posterior = gaussian.fit("method.name=vogn", *NATURAL)
+    assert np.allclose(weights(posterior), exact[0], atol=0.02)
+    assert np.allclose(deviations(posterior) ** -2, len(y) * (h + delta), rtol=0.08)
+
+
+# Logistic regression.
+
+
+def activations(problem, mean, deviation):
+    """x·θ at the nodes of Gauss and Hermite, (N, nodes), for θ ~ N(mean, deviation²)."""
+    spread = np.sqrt(problem.x**2 @ np.square(deviation))
+    return (problem.x @ mean)[:, None] + spread[:, None] * NODES
+
+
+def free_energy(parameters, problem):
+    """E_q[-log p(D | θ)] + KL(q ‖ prior) at mean and log deviation, by quadrature."""
+    mean, deviation = parameters[:2], np.exp(parameters[2:])
+    a = activations(problem, mean, deviation)
+    loss = ((np.logaddexp(0, a) - problem.y[:, None] * a) @ NODE_WEIGHTS).sum()
+    return loss + 0.5 * ((deviation**2 + mean**2) / PRIOR - 1 - np.log(deviation**2 / PRIOR)).sum()
+
+
+@pytest.fixture(scope="module")
+def mean_field(logistic):
+    """Mean and deviation (2,) of the best independent Gaussian."""
+    found = minimize(free_energy, np.zeros(4), args=(logistic,), method="BFGS", options={"gtol": 1e-7})
+    return found.x[:2], np.exp(found.x[2:])
+
+
+@pytest.fixture(scope="module")
+def mode(logistic):
+    """The posterior's mode and the negative Hessian of the log posterior there."""
+
+    def energy(w):
+        a = logistic.x @ w
+        return (np.logaddexp(0, a) - logistic.y * a).sum() + w @ w / (2 * PRIOR)
+
+    w = minimize(energy, np.zeros(2), method="BFGS", options={"gtol": 1e-9}).x
+    p = expit(logistic.x @ w)
+    return w, logistic.x.T @ (logistic.x * (p * (1 - p))[:, None]) + np.eye(2) / PRIOR
+
+
+@pytest.fixture(scope="module")
+def grid(logistic):
+    """Weights (G, 2) on a grid, and their posterior probabilities (G,): the truth."""
+    axis = np.linspace(-3, 3, 241)
+    w = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    a = w @ logistic.x.T
+    log_density = (logistic.y * a - np.logaddexp(0, a)).sum(axis=1) - (w**2).sum(axis=1) / (2 * PRIOR)
+    density = np.exp(log_density - log_density.max())
+    return w, density / density.sum()
+
+
+def test_hmc_is_the_truth(logistic, grid):
+    """64 chains of 200 draws, nearly independent: standard errors with 2,000 counted, four of them."""
+    x, y = (torch.from_numpy(values) for values in (logistic.x, logistic.y))
+
+    def log_likelihood(w):
+        a = w @ x.T
+        return (y * a - softplus(a)).sum(dim=1), (y - a.sigmoid()) @ x
+
+    generator, draws = torch.Generator().manual_seed(0), []
+    state = hmc.start(log_likelihood, torch.zeros(64, 2, dtype=torch.float64))
+    for number in range(220):
+        state, _ = hmc.transition(
+            log_likelihood, state, prior_variance=PRIOR, step=0.15, steps=hmc.steps_for(0.15, PRIOR), generator=generator
+        )  # fmt: skip
+        if number >= 20:
+            draws.append(state.weights)
+    drawn, (w, p) = torch.cat(draws).numpy(), grid
+    mean = p @ w
+    centred = w - mean
+    covariance = centred.T @ (p[:, None] * centred)
+    assert (np.abs(drawn.mean(axis=0) - mean) < 4 * np.sqrt(covariance.diagonal() / 2000)).all()
+    diagonal = covariance.diagonal()
+    error = np.sqrt((diagonal[:, None] * diagonal + covariance**2) / 2000)
+    assert (np.abs(np.cov(drawn.T) - covariance) < 4 * error).all()
+
+
+def test_map_and_diagonal_laplace_are_mode_and_curvature(logistic, mode):
+    words = ["method.name=laplace", "method.weights=diagonal", f"method.prior_precision={1 / PRIOR}"]
+    posterior = logistic.fit(*words, *DESCENT)
+    assert np.allclose(weights(posterior), mode[0], atol=1e-4)
+    assert np.allclose(deviations(posterior), mode[1].diagonal() ** -0.5, rtol=1e-4)
+    assert np.allclose(weights(logistic.fit("method.name=map", *DESCENT)), mode[0], atol=1e-4)
+
+
+def test_mean_field_and_ivon_reach_the_least_free_energy(logistic, mean_field):
+    """Tolerances as for the Gaussian: the noise of mean and curvature is of the same relative size."""
+    mean, deviation = mean_field
+    posterior = logistic.fit(
+        "method.name=gaussian_vi", "method.train_samples=8", "method.deviation=0.1", *ADAPTIVE
+    )
+    assert np.allclose(weights(posterior), mean, atol=0.02)
+    assert np.allclose(deviations(posterior), deviation, rtol=0.1)
+    posterior = logistic.fit("method.name=ivon", "method.train_samples=8", *NATURAL)
+    assert np.allclose(weights(posterior), mean, atol=0.04)
+    assert np.allclose(deviations(posterior) ** -2, deviation**-2, rtol=0.15)
+
+
+def test_vogn_reaches_its_fixed_point_by_quadrature(logistic):
+    x, y = logistic.x, logistic.y
+    delta, mean, h = 1 / (len(y) * PRIOR), np.zeros(2), np.ones(2)
+    for _ in range(2000):
+        deviation = (len(y) * (h + delta)) ** -0.5
+        residual = expit(activations(logistic, mean, deviation)) - y[:, None]
+        gradient = (x * (residual @ NODE_WEIGHTS)[:, None]).mean(axis=0) + delta * mean
+        h = 0.9 * h + 0.1 * (x**2 * (residual**2 @ NODE_WEIGHTS)[:, None]).mean(axis=0)
+        mean = mean - 0.1 * gradient / (h + delta)
+    posterior = logistic.fit("method.name=vogn", *NATURAL)
+    assert np.allclose(weights(posterior), mean, atol=0.04)
+    assert np.allclose(deviations(posterior) ** -2, len(y) * (h + delta), rtol=0.08)
+
+
+def test_an_independent_gaussian_predicts_nearer_to_the_truth_than_the_mode(logistic, grid, mean_field, mode):
+    """Of the best one, found by quadrature: what the tests above compare the methods with is worth having."""
+    w, p = grid
+    truth = p @ expit(w @ logistic.x.T)
+    best = expit(activations(logistic, *mean_field)) @ NODE_WEIGHTS
+    assert np.abs(best - truth).mean() < 0.5 * np.abs(expit(logistic.x @ mode[0]) - truth).mean()
+
+
+def test_the_mode_s_posterior_has_no_width(logistic):
+    posterior = logistic.fit("method.name=map", "optimizer.epochs=1")
+    assert isinstance(posterior, PointPosterior)
+    assert len(posterior.predict(logistic.batches.inputs, 7, torch.Generator())) == 1

@@ -1,0 +1,82 @@
+"""The temperature and the prior that a run implies: with the exam's settings the target's own, or none with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from retinabench.config import load_run
+from retinabench.methods import METHODS
+from retinabench.methods.implied import OTHERS, implied
+
+POINTS, VARIANCE = 512, 1 / 30
+STATED = ["optimizer.l2_on=everything", "optimizer.reweight=none", "optimizer.augment=none"]
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "beliefs.md"
+
+
+def exam_run(*words):
+    return load_run(None, [f"optimizer.l2={1 / (2 * POINTS * VARIANCE)!r}", *STATED, *words], data="points")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["method.name=map"],
+        ["method.name=gaussian_vi"],
+        ["method.name=ivon"],
+        ["method.name=vogn"],
+        ["method.name=laplace", f"method.prior_precision={1 / VARIANCE}"],
+        ["method.name=laplace", "method.weights=diagonal", f"method.prior_precision={1 / VARIANCE}"],
+        ["method.name=mfvi", "method.prior_mean=zero", f"method.prior_stddev={VARIANCE**0.5}"],
+        ["method.name=ensemble", "method.members=6", "method.member.name=ivon"],
+        ["method.name=ensemble"],
+    ],
+    ids=" ".join,
+)
+def test_the_exam_s_settings_imply_the_target(words):
+    found = implied(exam_run(*words), POINTS)
+    assert found.temperature == 1
+    assert found.prior_variance == pytest.approx(VARIANCE)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_spoken_of_here_and_in_the_documents(name):
+    found = implied(exam_run(f"method.name={name}"), POINTS)
+    assert found.how != "not stated"
+    assert (found.temperature is None) == (found.prior_variance is None)
+    assert f"`{name}`" in DOCUMENT.read_text()
+
+
+def test_names_without_a_posterior_have_none():
+    for name in {*OTHERS} & {*METHODS}:
+        assert implied(exam_run(f"method.name={name}"), POINTS) == (None, None, OTHERS[name])
+    for words, why in (
+        (["method.name=mfvi"], "follows the means"),
+        (["method.name=mfvi", "method.prior_mean=zero", "method.prior_stddev=0.5"], "two priors"),
+        (["method.name=laplace"], "chosen after"),
+        (["method.name=laplace", "method.prior_precision=7.0"], "two priors"),
+        (["method.name=map", "optimizer.l2_on=weights"], "a prior on weights only"),
+        (["method.name=ivon", "optimizer.reweight=minibatch"], "reweighted by class"),
+        (["method.name=ivon", "optimizer.augment=flip"], "never taken"),
+    ):
+        found = implied(exam_run(*words), POINTS)
+        assert found.temperature is None
+        assert why in found.how
+
+
+def test_the_winners_settings_are_a_cold_posterior():
+    """UCI in the 2024 rerun: λ = 6000, δ = 0.005, N = 512: power λ / N = 11.7, prior precision λ δ = 30."""
+    ess, delta = 6000, 0.005
+    words = ["method.name=ivon", f"method.temperature={POINTS / ess!r}", f"optimizer.l2={delta / 2}"]
+    found = implied(exam_run(*words), POINTS)
+    assert 1 / found.temperature == pytest.approx(11.7, abs=0.05)
+    assert 1 / found.prior_variance == pytest.approx(30)
+    # The divergence's temperature leaves the prior as it is.
+    warm = implied(exam_run("method.name=gaussian_vi", "method.temperature=0.25"), POINTS)
+    assert warm.temperature == 0.25
+    assert warm.prior_variance == pytest.approx(VARIANCE)
+
+
+def test_without_an_l2_term_the_prior_is_flat():
+    assert implied(exam_run("method.name=map", "optimizer.l2=0"), POINTS).prior_variance == float("inf")

@@ -1,0 +1,166 @@
+"""The likelihood in one place: against PyTorch's and SciPy's, and every method under each of its kinds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+from torch import nn
+from torch.nn.functional import softplus
+
+from retinabench.config import load_run
+from retinabench.errors import InputError
+from retinabench.fidelity.batches import PointBatches
+from retinabench.fidelity.data import Data
+from retinabench.fidelity.points import Points
+from retinabench.methods import METHODS, ensemble, ivon
+from retinabench.methods.journal import Journal
+from retinabench.methods.likelihood import is_regression, negative_log_likelihood, predictive, regression
+from retinabench.models.mlp import MLP
+from retinabench.models.resnet import initialise
+
+EXAMINED = ["map", "dropout", "mfvi", "swag", "ivon", "vogn", "gaussian_vi", "laplace", "ensemble"]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_the_gaussian_s_is_scipy_s_and_pytorch_s():
+    outputs, y = (
+        3 * torch.randn(50, 2, generator=generator(), dtype=torch.float64),
+        torch.randn(50, generator=generator(1)).double(),
+    )
+    with regression():
+        ours = negative_log_likelihood(outputs, y)
+    deviation = np.log1p(np.exp(outputs[:, 1].numpy()))
+    assert np.allclose(ours, -norm(outputs[:, 0].numpy(), deviation).logpdf(y.numpy()), rtol=1e-10)
+    variance = softplus(outputs[:, 1]).square()
+    oracle = nn.functional.gaussian_nll_loss(
+        outputs[:, 0], y, variance, full=True, reduction="none", eps=1e-12
+    )
+    assert torch.allclose(ours, oracle, rtol=1e-8)
+
+
+def test_the_others_are_pytorch_s():
+    logits, y = torch.randn(20, 1, generator=generator()), torch.randint(2, (20,), generator=generator(1))
+    two = torch.cat([torch.zeros(20, 1), logits], dim=1)
+    assert torch.allclose(
+        negative_log_likelihood(logits, y.float()), negative_log_likelihood(two, y), atol=1e-6
+    )
+    assert torch.allclose(
+        negative_log_likelihood(two, y), -two.log_softmax(dim=1)[torch.arange(20), y], atol=1e-6
+    )
+
+
+def test_predictions_are_the_parameters_of_the_distribution():
+    outputs = torch.randn(7, 2, generator=generator())
+    with regression():
+        assert torch.equal(predictive(outputs), torch.stack([outputs[:, 0], softplus(outputs[:, 1])], dim=1))
+    assert torch.allclose(predictive(outputs), outputs.softmax(dim=1))
+    one = predictive(outputs[:, :1])
+    assert torch.allclose(one[:, 1], outputs[:, 0].sigmoid())
+    assert torch.allclose(one.sum(dim=1), torch.ones(7))
+    assert predictive(outputs.bfloat16()).dtype == torch.float32
+
+
+def test_a_regression_ends_with_its_context_also_after_an_error():
+    def inside():
+        with regression():
+            assert is_regression()
+            with regression(False):
+                assert not is_regression()
+            assert is_regression()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        inside()
+    assert not is_regression()
+
+
+@pytest.fixture(scope="module")
+def batches():
+    """60 points of either kind: easy classes in five directions, and a line with noise that grows."""
+    random = np.random.default_rng(0)
+    classes = np.arange(60) % 5
+    inputs = random.normal(size=(60, 4)) * 0.3 + np.eye(5, 4)[classes] * 2
+    line = inputs[:, 0] * 2 + random.normal(size=60) * (0.1 + 0.2 * np.abs(inputs[:, 1]))
+    found = {}
+    for kind, targets in (("classes", classes), ("line", line)):
+        points = Points(inputs, targets, np.full(60, "train"))
+        found[kind] = PointBatches(Data(points, points), 20, 0, torch.device("cpu"))
+    return found
+
+
+def fit(name, data, gaussian, *words, epochs=30):
+    l2 = 1 / (2 * 60 * 0.1)
+    stated = [f"optimizer.l2={l2}", "optimizer.l2_on=everything", "optimizer.reweight=none", "optimizer.augment=none",
+              "optimizer.select=last", "optimizer.warmup=0", f"optimizer.epochs={epochs}"]  # fmt: skip
+    descent = ["optimizer.name=adam", "optimizer.lr=0.02"]
+    rate = ["optimizer.lr=0.01", "method.beta2=0.99", "method.deviation=0.05"]
+    own = {"ivon": rate, "vogn": rate, "swag": ["optimizer.lr=0.01"],
+           "laplace": [*descent, "method.prior_precision=10.0"]}  # fmt: skip
+    run = load_run(None, [*stated, f"method.name={name}", *own.get(name, descent), *words], data="points")
+    runs = ensemble.member_runs(run) if name == "ensemble" else [run]
+    posteriors = []
+    for member in runs:
+        network = MLP(4, 10, 2 if gaussian else 5, nn.ReLU)
+        initialise(network, generator(member.seed))
+        posteriors.append(METHODS[member.method.name].fit(network, data, member, Journal()))
+    return posteriors
+
+
+def answers(posteriors, inputs, samples=6):
+    return torch.cat([posterior.predict(inputs, samples, generator()) for posterior in posteriors])
+
+
+@pytest.mark.parametrize("name", [*EXAMINED, "diagonal"])
+def test_five_classes_are_learnt(batches, name):
+    words = ["method.weights=diagonal"] if name == "diagonal" else []
+    data = batches["classes"]
+    posteriors = fit("laplace" if name == "diagonal" else name, data, False, *words)
+    probs = answers(posteriors, data.inputs)
+    single = len(answers(posteriors[:1], data.inputs))
+    assert probs.shape == (len(posteriors) * single, 60, 5)
+    assert single in (1, 6)
+    assert torch.allclose(probs.sum(dim=2), torch.ones(len(probs), 60), atol=1e-5)
+    # Chance is 0.2, four of five centres lie apart by ten deviations.
+    assert (probs.mean(dim=0).argmax(dim=1) == data.labels).float().mean() > 0.75
+
+
+@pytest.mark.parametrize("name", [*EXAMINED, "diagonal"])
+def test_a_line_is_learnt_with_its_noise(batches, name):
+    words = ["method.weights=diagonal"] if name == "diagonal" else []
+    data = batches["line"]
+    with regression():
+        found = answers(
+            fit("laplace" if name == "diagonal" else name, data, True, *words, epochs=50), data.inputs
+        )
+    assert found.shape[1:] == (60, 2)
+    assert (found[..., 1] > 0).all()
+    mean = found[..., 0].mean(dim=0)
+    # The line explains nine tenths of the variance, 1 in the standardised unit; a method that fits none leaves 1.
+    assert (mean - data.labels).square().mean() < 0.35
+
+
+def test_a_mixture_of_ivon_is_uniform_over_its_pooled_samples(batches):
+    """K = 6 members of other seeds: each its own Gaussian, and every member the same share of the samples."""
+    data = batches["classes"]
+    members = fit("ensemble", data, False, "method.members=6", "method.member.name=ivon", "optimizer.name=sgd",
+                  "optimizer.lr=0.01", "method.member.beta2=0.99", "method.member.deviation=0.05", epochs=5)  # fmt: skip
+    assert len(members) == 6
+    assert all(isinstance(member, ivon.WeightPosterior) for member in members)
+    pooled = answers(members, data.inputs, samples=4)
+    assert pooled.shape == (24, 60, 5)
+    means = torch.stack([answers([member], data.inputs, samples=4).mean(dim=0) for member in members])
+    assert torch.allclose(pooled.mean(dim=0), means.mean(dim=0), atol=1e-6)
+    # Modes, not copies: the members differ by more than nothing.
+    assert means.std(dim=0).max() > 0.01
+
+
+def test_laplace_has_no_validation_split_to_ask(batches):
+    with pytest.raises(
+        InputError, match="no validation split is held out that could choose the prior precision"
+    ):
+        fit("laplace", batches["classes"], False, "method.prior_precision=validation", epochs=1)
