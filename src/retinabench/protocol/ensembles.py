@@ -1,0 +1,45 @@
+"""Ensembles of seeds, pooled from the prediction files of single runs: nothing is trained again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+
+from retinabench.methods.ensemble import combine
+from retinabench.predictions import Predictions
+
+PUBLISHED_DRAWS = 6
+
+
+def subsets(seeds: Sequence[int], members: int, rules: str) -> list[tuple[int, ...]]:
+    """Return which seeds form the ensembles of `members`.
+
+    corrected: every subset, C(n, K) of them: 20 of 3 out of 6. published: six random draws without replacement, as the
+    Retina Benchmark's evaluation makes them (`RandomState(0).choice`); a subset that is drawn again counts again, except
+    where there is only one.
+    """
+    if members == 0:
+        return []
+    every = list(combinations(seeds, members))
+    if rules == "corrected" or len(every) == 1:
+        return every
+    draw = np.random.RandomState(0)  # noqa: NPY002  # the released code's generator
+    drawn = [draw.choice(len(seeds), members, replace=False) for _ in range(PUBLISHED_DRAWS)]
+    return [tuple(sorted(seeds[k] for k in some)) for some in drawn]
+
+
+def pool(members: Sequence[Predictions], seeds: Sequence[int]) -> Predictions:
+    """Pool runs that differ by their seed; the title says of how many members."""
+    pooled = combine(members)
+    single = str(members[0].metadata.get("title") or members[0].metadata.get("method", "model"))
+    about = {
+        **pooled.metadata,
+        "method": "ensemble",
+        "title": f"ensemble of {len(members)} {single}",
+        "member_seeds": list(seeds),
+        "seed": seeds[0],
+    }
+    return replace(pooled, metadata=about)
