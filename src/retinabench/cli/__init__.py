@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from retinabench.cli import data, examining, scoring, training
+from retinabench.cli import benchmarking, data, examining, scoring, training
 from retinabench.errors import InputError, WorkError
 
 SHELL_INTERRUPTED = 130  # what newer versions of typer turn Ctrl-C into
@@ -27,6 +27,7 @@ VERBS: dict[Callable[..., None], str] = {
     training.predict: (
         "retinabench predict runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --data data/aptos --out aptos.parquet"
     ),
+    benchmarking.benchmark: "retinabench benchmark demo --plan",
     scoring.score: "retinabench score predictions.csv --json scores.json",
     scoring.compare: "retinabench compare ours.csv theirs.csv --json comparison.json",
     scoring.transfer: (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -31,15 +32,18 @@ def subsets(seeds: Sequence[int], members: int, rules: str) -> list[tuple[int, .
     return [tuple(sorted(seeds[k] for k in some)) for some in drawn]
 
 
-def pool(members: Sequence[Predictions], seeds: Sequence[int]) -> Predictions:
-    """Pool runs that differ by their seed; the title says of how many members."""
+def pool(members: Sequence[Predictions], seeds: Sequence[int], number: int) -> Predictions:
+    """Pool runs that differ by their seed as ensemble `number` of several, which stands for its seed."""
     pooled = combine(members)
     single = str(members[0].metadata.get("title") or members[0].metadata.get("method", "model"))
+    hashes = "/".join(str(member.metadata.get("config_hash")) for member in members)
     about = {
         **pooled.metadata,
         "method": "ensemble",
         "title": f"ensemble of {len(members)} {single}",
         "member_seeds": list(seeds),
-        "seed": seeds[0],
+        "seed": number,
+        "run": f"ensemble of {len(members)} {single}, seeds {', '.join(map(str, seeds))}",
+        "config_hash": hashlib.sha256(hashes.encode()).hexdigest()[:12],
     }
     return replace(pooled, metadata=about)
