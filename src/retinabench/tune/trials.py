@@ -10,7 +10,7 @@ from retinabench.config import Run, load_run
 from retinabench.errors import InputError, nearest
 from retinabench.tune.space import Space, points
 
-FIXED = ("data", "shifted", "task", "seed", "name")  # the search compares runs of one task and method
+FIXED = ("data", "shifted", "task", "seed", "model.name")  # the trials of a search are comparable
 
 
 def trial_runs(base: Run, space: Space, first: int, stop: int, seed: int) -> list[Run]:
@@ -66,7 +66,8 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _walk(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     """Yield the dotted keys that may vary, with their values."""
     for key, value in tree.items():
+        dotted = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            yield from _walk(value, f"{prefix}{key}.")
-        elif key not in FIXED:
-            yield f"{prefix}{key}", value
+            yield from _walk(value, f"{dotted}.")
+        elif dotted not in FIXED and not (dotted.startswith("method.") and key == "name"):
+            yield dotted, value
