@@ -30,13 +30,15 @@ def benchmark(
         Path | None, typer.Option("--out", help="Folder to write into; default: benchmark-NAME.")
     ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Only say what it will compute, in hours and disk, from a timed probe.")
+        bool,
+        typer.Option("--plan", help="Only say what it will compute, in hours and disk, from a timed probe."),
     ] = False,
     status: Annotated[
         bool, typer.Option("--status", help="Only say where it stands, also while another process works.")
     ] = False,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="First seed of the runs, and of all else that is random.")
+        int | None,
+        typer.Option("--seed", min=0, help="First seed of the runs, and of all else that is random."),
     ] = None,
     engine: Annotated[
         Literal["local", "ray"], typer.Option("--engine", help="Processes of this machine, or a Ray cluster.")
@@ -47,9 +49,12 @@ def benchmark(
     parallel: Annotated[int | None, typer.Option("--parallel", min=1, help="Runs at once.")] = None,
     device: Device = "auto",
     cpus: Annotated[float, typer.Option("--cpus", min=0, help="Cores of one run, on Ray.")] = 1.0,
-    gpus: Annotated[float, typer.Option("--gpus", min=0, help="GPUs of one run, on Ray; 0.5: two share one.")] = 0.0,
+    gpus: Annotated[
+        float, typer.Option("--gpus", min=0, help="GPUs of one run, on Ray; 0.5: two share one.")
+    ] = 0.0,
     storage: Annotated[
-        str | None, typer.Option("--storage", help="Where a cluster's runs meet: a shared folder or an fsspec URL.")
+        str | None,
+        typer.Option("--storage", help="Where a cluster's runs meet: a shared folder or an fsspec URL."),
     ] = None,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="Tries of a run that fails.")] = 2,
     quiet: Silent = False,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 
-
 @dataclass(frozen=True)
 class Column:
     """One column of numbers: a score of a set, its header, and how it is written.

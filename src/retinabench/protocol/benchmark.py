@@ -15,6 +15,7 @@ from retinabench.progress import QUIET, Progress
 from retinabench.protocol.conduct import compute
 from retinabench.protocol.definition import Study
 from retinabench.protocol.files import Entry, label_predictions
+from retinabench.protocol.identity import read_identity
 from retinabench.protocol.sources import open_task
 from retinabench.protocol.summary import criterion_title, summarise
 from retinabench.protocol.turn import take_turn
@@ -32,6 +33,7 @@ def benchmark(
     the end where a run failed that another attempt may finish.
     """
     began = time.perf_counter()
+    read_identity(out)  # of a folder with other things in it nothing is touched
     with take_turn(out):
         chosen = compute(study, out, make_engine(), progress)
         entries = label_predictions(study, out, chosen)
@@ -53,7 +55,12 @@ def write_outputs(study: Study, out: Path, entries: list[Entry], progress: Progr
     if not files:
         return
     write_tables(
-        files, out / "tables", rules=study.rules, bootstrap=study.bootstrap, seed=study.seed, progress=progress
+        files,
+        out / "tables",
+        rules=study.rules,
+        bootstrap=study.bootstrap,
+        seed=study.seed,
+        progress=progress,
     )
     for task, criterion in dict.fromkeys((entry.task, entry.criterion) for entry in entries):
         mine = [e for e in entries if (e.task, e.criterion) == (task, criterion) and e.files]

@@ -18,9 +18,17 @@ from retinabench.progress import QUIET, Progress
 from retinabench.protocol.definition import UNTUNED, Study
 from retinabench.protocol.identity import check_identity
 from retinabench.protocol.outcomes import Recorded
-from retinabench.protocol.runs import Cell, base_run, cells, folder_of, trials, with_seeds
+from retinabench.protocol.runs import (
+    CHOICES,
+    Cell,
+    base_run,
+    cells,
+    folder_of,
+    read_choices,
+    trials,
+    with_seeds,
+)
 from retinabench.protocol.sources import open_tasks
-from retinabench.protocol.status import CHOICES, read_choices
 from retinabench.store import write_json
 from retinabench.tune.jobs import Job, JobEngine, Outcome
 from retinabench.tune.ranking import Ranking, write_ranking
@@ -81,9 +89,7 @@ def _finish(recorded: Recorded, wanted: Sequence[tuple[Cell, Run]], tasks: dict[
         pass
 
 
-def _choose(
-    study: Study, cell: Cell, recorded: Recorded, progress: Progress, out: Path
-) -> Iterator[Chosen]:
+def _choose(study: Study, cell: Cell, recorded: Recorded, progress: Progress, out: Path) -> Iterator[Chosen]:
     """Yield the choice of every criterion, and note it for `status`."""
     noted = {}
     for criterion in study.choices:
@@ -116,7 +122,7 @@ def _choose(
 
 def _best(cell: Cell, criterion: str, ranking: Ranking) -> Chosen:
     states = [row.state for row in ranking.rows]
-    counts = {state: states.count(state) for state in dict.fromkeys(states)}
+    counts: dict[str, int] = {state: states.count(state) for state in dict.fromkeys(states)}
     try:
         best = ranking.first
     except WorkError as error:

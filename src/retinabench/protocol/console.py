@@ -10,7 +10,7 @@ from rich.table import Table
 
 from retinabench.protocol.plan import Plan
 from retinabench.protocol.status import KINDS, Status
-from retinabench.protocol.summary import SET_TITLES, cell, criterion_title
+from retinabench.protocol.summary import RANKED, SET_TITLES, criterion_title, rank_of, value_of
 from retinabench.scores.table import SCORES
 
 GIGABYTE = 1e9
@@ -106,16 +106,18 @@ def status_lines(status: Status) -> Iterator[str]:
 
 
 def summary_tables(content: dict[str, Any]) -> Iterator[Table]:
-    """Yield one table per task and criterion, of the leading scores."""
+    """Yield one table per task and criterion: the leading scores, and the rank by the one that orders it."""
     for found in content["tables"]:
         table = Table(title=f"{found['task']}, {criterion_title(found['criterion'])}")
         table.add_column("method")
         keys = [key for key in LEADS if any(key[1] in e["scores"].get(key[0], {}) for e in found["entries"])]
         for name, kind in keys:
             table.add_column(f"{SCORES[kind].title}: {SET_TITLES[name].lower()}", justify="right")
+        lead = found["ordered_by"] or RANKED[0]
+        table.add_column("rank", justify="right")
         for entry in found["entries"]:
-            cells = [cell(entry["scores"].get(name, {}).get(kind), entry["state"]) for name, kind in keys]
-            table.add_row(entry["name"], *cells)
+            values = [value_of(entry, key) for key in keys]
+            table.add_row(entry["name"], *values, rank_of(entry, (lead[0], lead[1])))
         yield table
 
 
@@ -131,5 +133,3 @@ def duration(seconds: float) -> str:
 def size(count: float) -> str:
     """Write bytes as `12 MB` or `3.4 GB`."""
     return f"{count / 1e6:.0f} MB" if count < GIGABYTE else f"{count / GIGABYTE:.3g} GB"
-
-

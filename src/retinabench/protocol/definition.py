@@ -132,7 +132,9 @@ class Study(Frozen):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if self.trials and not self.criteria:
-            raise ValueError("trials need 'criteria' to choose by; trials = 0 runs every method as configured")
+            raise ValueError(
+                "trials need 'criteria' to choose by; trials = 0 runs every method as configured"
+            )
         if self.ensemble == 1 or self.ensemble > self.seeds:
             raise ValueError(f"an ensemble of {self.ensemble} of {self.seeds} seeds: needs 2 … seeds, or 0")
         for label, method in self.methods.items():

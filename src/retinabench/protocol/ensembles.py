@@ -27,7 +27,7 @@ def subsets(seeds: Sequence[int], members: int, rules: str) -> list[tuple[int, .
     every = list(combinations(seeds, members))
     if rules == "corrected" or len(every) == 1:
         return every
-    draw = np.random.RandomState(0)  # noqa: NPY002  # the released code's generator
+    draw = np.random.RandomState(0)  # the released code's generator
     drawn = [draw.choice(len(seeds), members, replace=False) for _ in range(PUBLISHED_DRAWS)]
     return [tuple(sorted(seeds[k] for k in some)) for some in drawn]
 

@@ -51,7 +51,8 @@ class Entry:
 def label_predictions(study: Study, out: Path, chosen: Sequence[Chosen]) -> list[Entry]:
     """Write the files that are missing or stale, delete those that belong to no choice, and return the entries."""
     names = method_titles(chosen)
-    entries, current = [], set()
+    entries: list[Entry] = []
+    current: set[Path] = set()
     for choice in chosen:
         for entry in _entries(study, out, choice, names[choice.cell.task, choice.cell.method]):
             entries.append(entry)
@@ -64,9 +65,7 @@ def label_predictions(study: Study, out: Path, chosen: Sequence[Chosen]) -> list
 
 def method_titles(chosen: Sequence[Chosen]) -> dict[tuple[str, str], str]:
     """What readers call a method of a task: its title, with its label where two would be called the same."""
-    titles = {
-        (choice.cell.task, choice.cell.method): title(choice.cell.base.method) for choice in chosen
-    }
+    titles = {(choice.cell.task, choice.cell.method): title(choice.cell.base.method) for choice in chosen}
     return {
         (task, method): f"{name} ({method})"
         if sum(other == name for (where, _), other in titles.items() if where == task) > 1

@@ -60,7 +60,9 @@ def read_identity(out: Path) -> dict[str, Any] | None:
     try:
         content: dict[str, Any] = json.loads(file.read_text())
     except ValueError as error:
-        raise InputError(f"is damaged ({error})", file=file, cure="Restore it, or choose another --out.") from None
+        raise InputError(
+            f"is damaged ({error})", file=file, cure="Restore it, or choose another --out."
+        ) from None
     if content.get("schema") != SCHEMA:
         raise InputError(f"is no note of a study ({SCHEMA})", file=file, cure="Choose another --out.")
     return content

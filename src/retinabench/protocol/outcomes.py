@@ -79,4 +79,3 @@ def read_outcome(out: Path, key: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     return found
-

@@ -16,7 +16,7 @@ from retinabench.progress import QUIET, Progress
 from retinabench.protocol.definition import Drawn, Study
 from retinabench.protocol.ensembles import subsets
 from retinabench.protocol.probe import Cost, prediction_bytes, probe
-from retinabench.protocol.runs import Cell, cells, folder_of, trials
+from retinabench.protocol.runs import Cell, cells, folder_of, most_runs, trials
 from retinabench.protocol.sources import draw, is_drawn, open_task
 from retinabench.run import Engine
 
@@ -114,12 +114,6 @@ def split_sizes(study: Study, label: str, out: Path) -> dict[str, int]:
         records = drawn.records(None, given.draw.images, given.draw.seed)
         splits = TASKS[given.task or label].divide(records)
     return {name: len(rows) for name, rows in splits.items()}
-
-
-def most_runs(study: Study) -> int:
-    """Runs of one method on one task beside its trials, if every criterion chooses another trial."""
-    beside = study.seeds - (study.trials > 0)  # the chosen trial is the first seed's run
-    return beside * len(study.choices)
 
 
 def _line(study: Study, cell: Cell, cost: Cost, sizes: dict[str, int], task: Task | None) -> Line:

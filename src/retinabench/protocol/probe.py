@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from retinabench.methods.journal import Journal, save_tensors
 from retinabench.models import build_model
 from retinabench.run import PREDICTED, Engine, is_composed, make_batches, predict
 
+Result = TypeVar("Result")
 EPOCHS = 2  # the fewest that every method can train
 SECONDS = 1.5  # of the longer training
 CPU_BATCH = 32  # images of a probe's batch on a CPU, where a batch of the run may take minutes
@@ -72,6 +73,7 @@ def probe(run: Run, task: Task, engine: Engine, threads: int) -> Cost:
     def timed(images: int, folder: Path) -> tuple[float, float, int]:
         """Seconds of a training of this many images, of predicting one, and bytes on the disk."""
         small = _small(task, images)
+        held = replace(small, splits={"test": small.splits["validation"]})
         batches = make_batches(short, small, device)
         model = build_model(short.model, short.seed).to(device)
         training, posterior = _clock(
@@ -80,8 +82,8 @@ def probe(run: Run, task: Task, engine: Engine, threads: int) -> Cost:
         save_tensors(folder / "posterior.pt", posterior.state())
         (folder / "best.pt").unlink(missing_ok=True)
         kept = sum(file.stat().st_size for file in folder.iterdir())
-        predicting, _ = _clock(device, lambda: predict(short, small, posterior, batches))
-        return training, predicting / len(small.splits["test"]), kept
+        predicting, _ = _clock(device, lambda: predict(short, held, posterior, batches))
+        return training, predicting / len(held.splits["test"]), kept
 
     with _threads(threads), tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
@@ -104,14 +106,14 @@ def _small(task: Task, images: int) -> Task:
     label = task.data.label[held]
     held = np.concatenate([held[label == kind][: HELD_OUT // 2] for kind in (0, 1)])
     train = np.resize(task.splits["train"], images)
-    return replace(task, splits={"train": train, "validation": held, "test": held}, notes=())
+    return replace(task, splits={"train": train, "validation": held}, notes=())
 
 
 def _predicted(sizes: dict[str, int]) -> int:
     return sum(sizes.get(split, 0) for split in PREDICTED)
 
 
-def _clock[T](device: torch.device, work: Callable[[], T]) -> tuple[float, T]:
+def _clock(device: torch.device, work: Callable[[], Result]) -> tuple[float, Result]:
     began = time.perf_counter()
     result = work()
     if device.type == "cuda":

@@ -46,8 +46,9 @@ def score_entries(study: Study, entries: Sequence[Entry]) -> list[dict[str, Any]
     files = list(dict.fromkeys(file for entry in entries for file in entry.files))
     if not files:
         return [{} for _ in entries]
+    draws: dict[Key, Floats] = {}
     if study.rules == "published":
-        point, draws = _published(files, study.seed), {}
+        point = _published(files, study.seed)
     else:
         point, draws = _corrected(files, study.bootstrap, study.seed)
     place = {file: k for k, file in enumerate(files)}
@@ -61,7 +62,9 @@ def score_entries(study: Study, entries: Sequence[Entry]) -> list[dict[str, Any]
     return table
 
 
-def _corrected(files: Sequence[Path], bootstrap: int, seed: int) -> tuple[dict[Key, Floats], dict[Key, Floats]]:
+def _corrected(
+    files: Sequence[Path], bootstrap: int, seed: int
+) -> tuple[dict[Key, Floats], dict[Key, Floats]]:
     """Values (M,) of M files, and draws (R, M) on the same patients."""
     models = align([read_predictions(file) for file in files])
     point, draws = {}, {}
@@ -94,7 +97,11 @@ def _mean(study: Study, entry: Entry, values: Floats) -> dict[str, Any]:
         return {"mean": None, "error": None, "runs": 0}
     found = over_seeds(values.tolist(), entry.subsets, study.seeds - len(entry.lacking), study.rules)
     mean = None if entry.diverged else found.mean
-    return {"mean": _number(mean), "error": _number(found.error if mean is not None else None), "runs": len(values)}
+    return {
+        "mean": _number(mean),
+        "error": _number(found.error if mean is not None else None),
+        "runs": len(values),
+    }
 
 
 def _rank(
@@ -146,6 +153,7 @@ def in_order(rows: Sequence[Mapping[str, Any]]) -> tuple[Key | None, list[int]]:
         places = [row.get(key[0], {}).get(key[1], {}).get("rank") for row in rows]
         if any(place is not None for place in places):
             return key, sorted(
-                range(len(rows)), key=lambda k: (places[k] is None, places[k] if places[k] is not None else 0.0, k)
+                range(len(rows)),
+                key=lambda k: (places[k] is None, places[k] if places[k] is not None else 0.0, k),
             )
     return None, list(range(len(rows)))

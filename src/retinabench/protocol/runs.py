@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from retinabench.protocol.sources import data_folder
 from retinabench.run import run_folder
 from retinabench.tune.space import Space, read_space
 from retinabench.tune.trials import trial_runs
+
+CHOICES = "choices.json"
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
     """
     given = study.methods[method]
     source = given.tuned.get(criterion, given.config)
-    file, tree = (None, {})
+    file: Path | None = None
+    tree: dict[str, Any] = {}
     if source is not None:
         file, tree = find(source.replace("{rules}", study.rules), Optimizer.model_fields)
     tree = merged(merged(tree, study.base), given.run)
@@ -89,6 +93,21 @@ def with_seeds(study: Study, choice: Run) -> list[Run]:
     return [choice.model_copy(update={"seed": seed}) for seed in study.run_seeds]
 
 
+def most_runs(study: Study) -> int:
+    """Runs of one method on one task beside its trials, if every criterion chooses another trial."""
+    beside = study.seeds - (study.trials > 0)  # the chosen trial is the first seed's run
+    return beside * len(study.choices)
+
+
+def read_choices(cell: Cell) -> dict[str, Any]:
+    """Return what the criteria have chosen so far: criterion -> {trials, run}."""
+    try:
+        found: dict[str, Any] = json.loads((cell.folder / CHOICES).read_text())
+    except FileNotFoundError:
+        return {}
+    return found
+
+
 def folder_of(run: Run, cell: Cell, task: Task) -> Path:
     """Return the folder of a run of a cell."""
     return run_folder(run, cell.runs, task)
@@ -102,6 +121,7 @@ def merged(tree: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
         if key in ("method", "model") and isinstance(value, str):
             value = {"name": value}
         mine = result.get(key)
-        both = isinstance(mine, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(mine, value) if both else value
+        if isinstance(mine, Mapping) and isinstance(value, Mapping):
+            value = merged(mine, value)
+        result[key] = value
     return result

@@ -14,13 +14,11 @@ from retinabench.config import Run
 from retinabench.data.tasks import Task
 from retinabench.protocol.definition import Study
 from retinabench.protocol.outcomes import read_outcome
-from retinabench.protocol.plan import most_runs
-from retinabench.protocol.runs import Cell, cells, folder_of, trials, with_seeds
+from retinabench.protocol.runs import Cell, cells, folder_of, most_runs, read_choices, trials, with_seeds
 from retinabench.protocol.sources import is_drawn, open_task
 from retinabench.protocol.turn import holder
 from retinabench.run import describe
 
-CHOICES = "choices.json"
 KINDS = ("done", "running", "failed", "left")
 
 
@@ -82,21 +80,15 @@ def read_status(study: Study, out: Path) -> Status:
         label: open_task(study, label, out) if is_drawn(study, label, out) else None for label in study.tasks
     }
     lines = [_standing(study, cell, tasks[cell.task], out, now is not None, since) for cell in every]
-    return Status(lines, now, _at_once(out, now), (out / "summary.json").is_file() and not any(line.left for line in lines))
+    return Status(
+        lines,
+        now,
+        _at_once(out, now),
+        (out / "summary.json").is_file() and not any(line.left for line in lines),
+    )
 
 
-def read_choices(cell: Cell) -> dict[str, Any]:
-    """Return what the criteria have chosen so far: criterion -> {trials, run}."""
-    try:
-        found: dict[str, Any] = json.loads((cell.folder / CHOICES).read_text())
-    except FileNotFoundError:
-        return {}
-    return found
-
-
-def _standing(
-    study: Study, cell: Cell, task: Task | None, out: Path, live: bool, since: float
-) -> Standing:
+def _standing(study: Study, cell: Cell, task: Task | None, out: Path, live: bool, since: float) -> Standing:
     line = Standing(cell.task, cell.method)
     searched = trials(study, cell)
     if task is None:
@@ -121,7 +113,9 @@ def _standing(
 
     count(searched, line.trials)
     chosen = read_choices(cell)
-    current = [chosen[name] for name in study.choices if name in chosen and chosen[name]["trials"] == study.trials]
+    current = [
+        chosen[name] for name in study.choices if name in chosen and chosen[name]["trials"] == study.trials
+    ]
     for one in current:
         if one["run"] is not None:
             count(with_seeds(study, Run(**one["run"])), line.runs)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from retinabench.progress import QUIET, Progress
 from retinabench.protocol.conduct import Chosen
 from retinabench.protocol.definition import UNTUNED, Study
 from retinabench.protocol.files import Entry
-from retinabench.protocol.results import MAIN, in_order, score_entries
+from retinabench.protocol.results import MAIN, Key, in_order, score_entries
 from retinabench.scores.table import SCORES
 from retinabench.store import write_bytes, write_json
 from retinabench.tune.criteria import CRITERIA
@@ -26,6 +25,15 @@ SET_TITLES = {
     "joint": "Both, image by image",
     "balanced": "Both, with the same mass",
 }
+RANKED: tuple[Key, ...] = (
+    ("balanced", "referral_accuracy_area"),
+    ("in_domain", "referral_accuracy_area"),
+    ("shifted", "referral_accuracy_area"),
+    ("in_domain", "auroc"),
+    ("shifted", "auroc"),
+    ("in_domain", "nll"),
+    ("shifted", "nll"),
+)
 
 
 def summarise(
@@ -33,7 +41,6 @@ def summarise(
 ) -> dict[str, Any]:
     """Score all entries, write `summary.json` and `summary.md` below `out`, and return the content."""
     tables = []
-    groups = [list(group) for _, group in groupby(entries, lambda entry: (entry.task, entry.criterion))]
     groups = _gathered(entries)
     with progress.track("Scores and ranks", len(groups), unit="tables") as advance:
         for group in groups:
@@ -151,42 +158,69 @@ def _lines(content: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield f"## {table['task']}, {criterion_title(table['criterion'])}"
         for name, kinds in MAIN.items():
-            present = [kind for kind in kinds if any(kind in e["scores"].get(name, {}) for e in table["entries"])]
-            if not present:
-                continue
-            titles = [f"{SCORES[kind].title} {'↑' if SCORES[kind].direction == 'higher' else '↓'}" for kind in present]
-            yield ""
-            yield f"### {SET_TITLES[name]}"
-            yield ""
-            yield f"| method | {' | '.join(titles)} |"
-            yield "| --- |" + " --- |" * len(titles)
-            for entry in table["entries"]:
-                cells = [cell(entry["scores"].get(name, {}).get(kind), entry["state"]) for kind in present]
-                yield f"| {entry['name'].replace('|', '/')} | {' | '.join(cells)} |"
+            yield from _table(table["entries"], SET_TITLES[name], [(name, kind) for kind in kinds], value_of)
+        yield from _table(table["entries"], "Ranks", RANKED, rank_of)
     yield ""
     yield "## What was chosen"
     yield ""
-    yield "| task | method | by | value | configuration |"
-    yield "| --- | --- | --- | --- | --- |"
-    for choice in content["choices"]:
-        value = "" if choice["value"] is None else f"{choice['value']:.4f}"
-        values = ", ".join(f"{key} = {given}" for key, given in (choice["values"] or {}).items())
-        words = (choice["task"], choice["method"], criterion_title(choice["criterion"]), value, values or choice["why"])
-        yield f"| {' | '.join(word.replace('|', '/') for word in words)} |"
+    yield from _rows(["task", "method", "by", "value", "configuration"], map(_chosen, content["choices"]))
     yield ""
     for note in content["notes"]:
         yield f"- {note}"
 
 
-def cell(found: dict[str, Any] | None, state: str) -> str:
-    """Write one score: mean ± standard error, rank [its interval]."""
+def _table(
+    entries: Sequence[dict[str, Any]],
+    title: str,
+    keys: Sequence[Key],
+    write: Callable[[dict[str, Any], Key], str],
+) -> Iterator[str]:
+    """A heading and a table of the keys that any entry has; nothing where there are none."""
+    present = [key for key in keys if any(key[1] in entry["scores"].get(key[0], {}) for entry in entries)]
+    if not present:
+        return
+    several = len({name for name, _ in present}) > 1
+    heads = [
+        f"{SCORES[kind].title}{', ' + SET_TITLES[name].lower() if several else ''} "
+        f"{'↑' if SCORES[kind].direction == 'higher' else '↓'}"
+        for name, kind in present
+    ]
+    yield ""
+    yield f"### {title}"
+    yield ""
+    yield from _rows(
+        ["method", *heads], ([entry["name"], *(write(entry, key) for key in present)] for entry in entries)
+    )
+
+
+def _rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield "|" + " --- |" * len(heads)
+    for row in rows:
+        yield f"| {' | '.join(word.replace('|', '/') for word in row)} |"
+
+
+def _chosen(choice: dict[str, Any]) -> list[str]:
+    value = "" if choice["value"] is None else f"{choice['value']:.4f}"
+    values = ", ".join(f"{key} = {given}" for key, given in (choice["values"] or {}).items())
+    how = criterion_title(choice["criterion"])
+    return [choice["task"], choice["method"], how, value, values or choice["why"]]
+
+
+def value_of(entry: dict[str, Any], key: Key) -> str:
+    """Write one score: mean ± standard error, or why there is none."""
+    found = entry["scores"].get(key[0], {}).get(key[1])
     if found is None or found["mean"] is None:
-        return "undefined" if state == "done" else state
-    text = f"{found['mean']:.4f}"
-    if found["error"] is not None:
-        text += f" ± {found['error']:.4f}"
-    if "rank" in found:
-        text += f", {found['rank']:g}."
-        if found.get("rank_low") is not None:
-            text += f" [{found['rank_low']:g}, {found['rank_high']:g}]"
-    return text
+        return "undefined" if entry["state"] == "done" else entry["state"]
+    error = "" if found["error"] is None else f" ± {found['error']:.4f}"
+    return f"{found['mean']:.4f}{error}"
+
+
+def rank_of(entry: dict[str, Any], key: Key) -> str:
+    """Write one rank [its interval]; `last` without one."""
+    found = entry["scores"].get(key[0], {}).get(key[1])
+    if found is None or "rank" not in found:
+        return "undefined" if entry["state"] == "done" else "last"
+    if found.get("rank_low") is None:
+        return f"{found['rank']:g}"
+    return f"{found['rank']:g} [{found['rank_low']:g}, {found['rank_high']:g}]"

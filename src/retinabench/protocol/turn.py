@@ -71,7 +71,7 @@ def alive(turn: dict[str, Any]) -> bool:
         return False
     except PermissionError:
         pass
-    return _born(turn["process"]) == turn["born"]  # a number of a dead process is given out again
+    return bool(_born(turn["process"]) == turn["born"])  # a number of a dead process is given out again
 
 
 def _last(out: Path) -> tuple[int, dict[str, Any] | None]:
