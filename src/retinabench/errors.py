@@ -39,6 +39,10 @@ class WorkError(RuntimeError):
     """Correct input, but the work failed; the message says at which step and what may help."""
 
 
+class DivergedError(WorkError):
+    """A loss or a prediction is no longer a number: the same run would break in the same place again."""
+
+
 def printable(text: str, limit: int = 1000) -> str:
     """Return `text` as one printable line: control characters escaped, cut at `limit` characters."""
     cut = text if len(text) <= limit else f"{text[: limit - 1]}…"

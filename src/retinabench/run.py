@@ -24,7 +24,7 @@ from retinabench import __version__
 from retinabench.config import Method, Run
 from retinabench.data.loader import Batches
 from retinabench.data.tasks import Task, load_task
-from retinabench.errors import InputError
+from retinabench.errors import DivergedError, InputError
 from retinabench.formats import read_predictions, write_predictions
 from retinabench.methods import METHODS, distributed, ensemble, temperature
 from retinabench.methods.base import Posterior, precision
@@ -199,7 +199,10 @@ def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0) -
 def predict(
     run: Run, task: Task, posterior: Posterior, batches: Batches, progress: Progress = QUIET
 ) -> Predictions:
-    """Predict every split but the training one, with the run's number of samples."""
+    """Predict every split but the training one, with the run's number of samples.
+
+    Raises `DivergedError` where a prediction is not a number.
+    """
     part = task[tuple(split for split in PREDICTED if split in task.splits)]
     generator = torch_generator(batches.device, run.seed, "predict")
     probs = []
@@ -211,6 +214,10 @@ def predict(
                 drawn = posterior.predict(images, run.method.samples, generator)
             probs.append(drawn[..., 1].T.cpu().numpy())
             advance(len(images))
+    if not all(np.isfinite(drawn).all() for drawn in probs):
+        raise DivergedError(
+            f"{title(run.method)} predicts values that are no numbers. Lower optimizer.lr, or look at method.*."
+        )
     return Predictions(
         image_id=part.image_id,
         label=part.label,

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import multiprocessing.connection
-import os
-import signal
-import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 
 from retinabench.data.shards import Shard, make_shard
 from retinabench.errors import WorkError
+from retinabench.processes import begin, environment, threads
 
 
 def make_shards(shards: list[Shard], workers: int) -> Iterator[int]:
@@ -25,8 +21,8 @@ def make_shards(shards: list[Shard], workers: int) -> Iterator[int]:
         yield from map(make_shard, shards)
         return
     # A forked child would inherit the locks of the parent's threads.
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
-    with _one_thread_each(), pool:
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), begin)
+    with environment(threads(1)), pool:  # the processes already share the cores
         futures: list[Future[int]] = [pool.submit(make_shard, shard) for shard in shards]
         try:
             for future in as_completed(futures):
@@ -38,33 +34,3 @@ def make_shards(shards: list[Shard], workers: int) -> Iterator[int]:
         finally:
             for future in futures:
                 future.cancel()
-
-
-def _begin() -> None:
-    # Ctrl-C reaches the whole group of processes; only the parent shall speak of it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End when the parent does: one that was killed cannot tell, and its workers would wait for work forever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    multiprocessing.connection.wait([parent.sentinel])
-    os._exit(1)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Let children start with one thread for linear algebra: the processes already share the cores."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from retinabench.config import Run
-from retinabench.errors import WorkError
+from retinabench.errors import DivergedError
 from retinabench.methods import distributed
 
 NEVER = 2**62
@@ -35,14 +35,14 @@ class FiniteWatch:
             self.check()
 
     def check(self) -> None:
-        """Raise `WorkError` where a term of any process was not finite."""
+        """Raise `DivergedError` where a term of any process was not finite."""
         if not self._first:
             return
         found = distributed.smallest(torch.stack(list(self._first.values()))).tolist()
         first = dict(zip(self._first, found, strict=True))
         step = min(first.values())
         if step < NEVER:
-            raise WorkError(self._explain([name for name, at in first.items() if at == step], step))
+            raise DivergedError(self._explain([name for name, at in first.items() if at == step], step))
 
     def _explain(self, terms: list[str], step: int) -> str:
         names = " and ".join(f"'{name}'" for name in terms)

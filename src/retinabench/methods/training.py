@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from retinabench.config import Optimizer, Run
 from retinabench.data.loader import Batches
-from retinabench.errors import InputError, WorkError
+from retinabench.errors import DivergedError, InputError
 from retinabench.methods import distributed
 from retinabench.methods.base import NetworkPosterior, Posterior, network_state, precision
 from retinabench.methods.finite import FiniteWatch
@@ -65,7 +65,7 @@ def train(
 
     Under `torchrun` all processes come here together (`distributed.py`); the first one validates.
 
-    Raises `WorkError` where the loss is no longer finite.
+    Raises `DivergedError` where the loss is no longer finite.
     """
     config, model, ranks = run.optimizer, posterior.model, distributed.current()
     objective = objective or likelihood_only(model, batches, run)
@@ -203,7 +203,7 @@ def _backward(
 def validation_scores(posterior: Posterior, batches: Batches, run: Run, epoch: int) -> dict[str, float]:
     """AUROC and NLL of the predictive mean on the validation split, computed by the first process.
 
-    Raises `WorkError` where a prediction is not a number, and `InputError` where AUROC must choose and is undefined.
+    Raises `DivergedError` where a prediction is not a number, and `InputError` where AUROC must choose and is undefined.
     """
     scores = torch.zeros(2, dtype=torch.float64, device=batches.device)
     if distributed.current().leads:
@@ -221,7 +221,7 @@ def validation_scores(posterior: Posterior, batches: Batches, run: Run, epoch: i
         scores.copy_(torch.tensor(found, dtype=torch.float64))
     ranking, loss = distributed.total(scores).tolist()
     if math.isnan(loss):
-        raise WorkError(
+        raise DivergedError(
             f"after epoch {epoch + 1} the network predicts values that are no numbers, though its losses were "
             "finite: its weights or running statistics overflowed. Lower optimizer.lr."
         )

@@ -1,0 +1,131 @@
+"""One attempt at a task, in a process that may die of it: its output in a log, its end in one line.
+
+Both engines come here, with the same number of threads, so that a run has the same bits whoever computes it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from retinabench import __version__
+from retinabench.config import Run
+from retinabench.data.tasks import load_task
+from retinabench.errors import DivergedError, InputError, WorkError, printable
+from retinabench.progress import Quiet
+from retinabench.run import Engine, execute, run_folder
+from retinabench.tune.jobs import State
+from retinabench.tune.schedule import Attempt, Task
+
+
+@dataclass(frozen=True)
+class Order:
+    """All that a worker must know, in plain values. versions: of those who ordered it, which must be the worker's."""
+
+    run: dict[str, Any]
+    folder: Path
+    log: Path
+    number: int
+    device: str
+    threads: int
+    versions: dict[str, str]
+
+
+def order(task: Task, number: int, device: str, threads: int) -> Order:
+    """Write the order for the `number`-th attempt at a task."""
+    run = task.run.model_dump(mode="json")
+    return Order(run, task.folder, task.log, number, device, threads, versions())
+
+
+def versions() -> dict[str, str]:
+    """Return the versions on which the bits of a run depend."""
+    return {"retinabench": __version__, "torch": torch.__version__}
+
+
+def attempt(order: Order) -> Attempt:
+    """Compute a run in this process; whatever is raised becomes an `Attempt`, its traceback goes to the log."""
+    began = time.perf_counter()
+    with output_to(order.log):
+        print(f"--- attempt {order.number}, {datetime.now(UTC):%F %T} UTC, {host()}, process {os.getpid()}")
+        try:
+            _execute(order)
+            state: State = "done"
+            message = ""
+        except Exception as error:
+            traceback.print_exc()
+            state, message = classify(error)
+    return Attempt(state, time.perf_counter() - began, message)
+
+
+def _execute(order: Order) -> None:
+    if versions() != order.versions:
+        raise InputError(
+            f"{host()} has {_listed(versions())}, and the command was given with {_listed(order.versions)}",
+            cure="Install the same on all nodes.",
+        )
+    torch.set_num_threads(order.threads)
+    run = Run(**order.run)
+    task = load_task(run.data, run.task, run.shifted)
+    if run_folder(run, order.folder.parent, task) != order.folder:
+        raise InputError(
+            f"holds other data on {host()} than where the command was given",
+            file=run.data,
+            cure="Prepare it once, and give all nodes the same folder.",
+        )
+    execute(run, order.folder.parent, Engine(order.device, progress=_Said()))
+
+
+def classify(error: Exception) -> tuple[State, str]:
+    """Return the state and the one line that stand for an exception."""
+    if isinstance(error, DivergedError):
+        return "diverged", str(error)
+    if isinstance(error, (InputError, WorkError)):
+        return "failed", str(error)
+    text = printable(str(error).strip().partition("\n")[0], 300)
+    message = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    # PyTorch has an exception of its own for GPUs only; a CPU's says it in words.
+    scarce = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+    return ("out_of_memory" if scarce else "failed"), message
+
+
+def host() -> str:
+    """Return the name of this machine."""
+    return platform.node() or "this machine"
+
+
+class _Said(Quiet):
+    """Notes go to the log; bars are drawn where the command was given."""
+
+    def say(self, line: str) -> None:
+        """Print one line."""
+        print(line)
+
+
+@contextmanager
+def output_to(path: Path) -> Iterator[None]:
+    """Append what this process prints to a file, also what libraries and a crash write past Python."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
+    with open(path, "a", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
+        try:
+            for descriptor, _ in kept:
+                os.dup2(log.fileno(), descriptor)
+            yield
+        finally:
+            for descriptor, before in kept:
+                os.dup2(before, descriptor)
+                os.close(before)
+
+
+def _listed(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
