@@ -33,6 +33,7 @@ from retinabench.store import write_json
 from retinabench.tune.jobs import Job, JobEngine, Outcome
 from retinabench.tune.ranking import Ranking, write_ranking
 from retinabench.tune.search import search
+from retinabench.tune.sweep import begin
 
 
 @dataclass
@@ -60,7 +61,10 @@ def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUI
     """
     every = cells(study, out)
     tasks = open_tasks(study, out, progress)
-    check_identity(out, study, {label: task.data.fingerprint for label, task in tasks.items()})
+    check_identity(out, {label: task.data.fingerprint for label, task in tasks.items()})
+    for cell in every:
+        if cell.space is not None:  # a changed configuration is refused before anything is computed
+            begin(cell.folder, cell.base, cell.space, study.seed, tasks[cell.task].data.fingerprint)
     fingerprints = {(cell.base.data, cell.base.shifted): tasks[cell.task].data.fingerprint for cell in every}
     recorded = Recorded(engine, out, lambda run: fingerprints[run.data, run.shifted])
     _finish(recorded, [(cell, run) for cell in every for run in trials(study, cell)], tasks)

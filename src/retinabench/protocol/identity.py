@@ -14,14 +14,13 @@ from typing import Any
 from retinabench import __version__
 from retinabench.config import PROTOCOL
 from retinabench.errors import InputError
-from retinabench.protocol.definition import Study
 from retinabench.store import write_json
 
 SCHEMA = "retinabench.study/1"
 FILE = "study.json"
 
 
-def check_identity(out: Path, study: Study, fingerprints: Mapping[str, str]) -> None:
+def check_identity(out: Path, fingerprints: Mapping[str, str]) -> None:
     """Compare the folder with this code and these data (task label -> fingerprint); note what is new.
 
     Raises `InputError` naming both sides and the cure where they differ.
@@ -40,7 +39,6 @@ def check_identity(out: Path, study: Study, fingerprints: Mapping[str, str]) -> 
         "protocol": PROTOCOL,
         "version": __version__,
         "data": known_data,
-        "definition": study.model_dump(mode="json"),
     }
     if content != begun:
         write_json(out / FILE, content)

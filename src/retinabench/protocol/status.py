@@ -119,8 +119,8 @@ def _standing(study: Study, cell: Cell, task: Task | None, out: Path, live: bool
     for one in current:
         if one["run"] is not None:
             count(with_seeds(study, Run(**one["run"])), line.runs)
-    undecided = len(study.choices) - len(current)
-    line.runs["left"] += undecided * (study.seeds - (study.trials > 0))
+    if undecided := len(study.choices) - len(current):
+        line.runs["left"] += undecided * (study.seeds - (study.trials > 0))
     line.seconds = sum(seconds) / len(seconds) if seconds else None
     return line
 

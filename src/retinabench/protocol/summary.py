@@ -61,6 +61,7 @@ def summarise(
         "version": __version__,
         "protocol": PROTOCOL,
         "rules": study.rules,
+        "definition": study.model_dump(mode="json"),
         "bootstrap": 0 if study.rules == "published" else study.bootstrap,
         "complete": all(entry.complete for entry in entries),
         "choices": [_choice(choice) for choice in chosen],
