@@ -148,6 +148,32 @@ def report_files(
         )
 
 
+def table_files(
+    paths: Sequence[Path],
+    out: Path,
+    data: Path | None,
+    title: str | None,
+    rules: str,
+    bootstrap: int,
+    seed: int,
+    labels: Path | None,
+    photographs: Path | None,
+    workers: int | None,
+    progress: Progress = QUIET,
+) -> Path:
+    """Write the papers' tables and figures into `out`/papers; return the page that lists them."""
+    from retinabench.papers import write_tables
+
+    if data is not None or title is not None:
+        raise InputError(
+            "--data and --title belong to the page", cure="Leave them out, or leave out --tables."
+        )
+    return write_tables(
+        paths, out / "papers", rules=rules, bootstrap=bootstrap, seed=seed, labels=labels, photographs=photographs,
+        workers=workers, progress=progress,
+    )[0]  # fmt: skip
+
+
 def shares(advance: Any) -> Any:
     """Turn `advance(steps of 100)` into a callback of (what, share done)."""
     done = [0]

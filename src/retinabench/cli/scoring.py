@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from retinabench.cli.options import Bootstrap, Json, Out, Rules, Seed, Silent, Uncertainty
+from retinabench.cli.options import Bootstrap, Json, Out, Rules, Seed, Silent, Uncertainty, Workers
 from retinabench.cli.output import print_notes, progress_of
+from retinabench.errors import InputError
 
 
 def score(
@@ -94,12 +95,44 @@ def report(
         Path | None, typer.Option("--shifted", help="The other one, as `train` had it.")
     ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Headline of the page.")] = None,
+    tables: Annotated[
+        bool,
+        typer.Option("--tables", help="Instead of the page, the papers' tables and figures into OUT/papers."),
+    ] = False,
+    labels: Annotated[
+        Path | None,
+        typer.Option("--labels", help="With --tables: a CSV of file, method, task, criterion, blur, seed."),
+    ] = None,
+    photographs: Annotated[
+        Path | None,
+        typer.Option("--photographs", help="With --tables: a folder, for the examples of preprocessing."),
+    ] = None,
     rules: Rules = "corrected",
     bootstrap: Bootstrap = 1000,
+    workers: Workers = None,
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
-    """Write one self-contained page with tables and figures about one or more models."""
-    from retinabench.commands import report_files
+    """Write one self-contained page about one or more models, or the tables and figures of the papers."""
+    from retinabench.commands import report_files, table_files
 
+    if tables:
+        print(
+            table_files(
+                files,
+                out,
+                data,
+                title,
+                rules,
+                bootstrap,
+                seed,
+                labels,
+                photographs,
+                workers,
+                progress_of(quiet),
+            )
+        )
+        return
+    if labels is not None or photographs is not None:
+        raise InputError("--labels and --photographs belong to --tables", cure="Add --tables.")
     print(report_files(files, out, data, title, rules, bootstrap, seed, progress_of(quiet), shifted))

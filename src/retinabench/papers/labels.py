@@ -62,8 +62,9 @@ def origin(predictions: Predictions, labels: Mapping[str, str]) -> Origin:
         setting,
         str(told["task"] or ""),
         str(told["criterion"] or ""),
-        *(_number(told[name], name, predictions.source) for name in ("blur", "seed")),
-        _number(told["members"], "members", predictions.source) or 1,
+        blur=_number(told["blur"], "blur", predictions.source),
+        seed=_number(told["seed"], "seed", predictions.source),
+        members=_number(told["members"], "members", predictions.source) or 1,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +13,7 @@ class Column:
     """One column of numbers: a score of a set, its header, and how it is written.
 
     group: what stands above several columns. percent: multiplied by 100, one digit; else three digits. direction: which
-    way is better.
+    way is better. task, criterion: where they are not the table's.
     """
 
     set: str
@@ -22,6 +22,8 @@ class Column:
     label: str
     direction: str = "higher"
     percent: bool = True
+    task: str = ""
+    criterion: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,15 @@ class Block:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: `name` of its files, what it is in the paper ("" if it is not there), caption and notes."""
+    """A table: `name` of its files, its `number` in the paper ("" if it is not there), title, caption and blocks."""
 
     name: str
     number: str
     title: str
     caption: str
     blocks: Sequence[Block]
-    about: dict[str, str] = field(default_factory=dict)
+    task: str = ""
+    criterion: str = ""
 
 
 def number(value: float, percent: bool) -> str:
