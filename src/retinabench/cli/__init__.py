@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from retinabench.cli import benchmarking, data, examining, scoring, training
+from retinabench.cli import benchmarking, data, examining, scoring, training, tuning
 from retinabench.errors import InputError, WorkError
 
 SHELL_INTERRUPTED = 130  # what newer versions of typer turn Ctrl-C into
@@ -26,6 +26,10 @@ VERBS: dict[Callable[..., None], str] = {
     ),
     training.predict: (
         "retinabench predict runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --data data/aptos --out aptos.parquet"
+    ),
+    tuning.tune: (
+        "retinabench tune --data data/synthetic --config demo/dropout --space demo/dropout --trials 32 "
+        "--criterion in_domain_auroc --out sweeps/dropout"
     ),
     benchmarking.benchmark: "retinabench benchmark demo --plan",
     scoring.score: "retinabench score predictions.csv --json scores.json",

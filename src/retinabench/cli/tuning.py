@@ -1,0 +1,104 @@
+"""From one configuration to the best of many: `tune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from retinabench.cli.options import Device, Out, Rules, Seed, Silent
+from retinabench.cli.output import progress_of
+
+
+def tune(
+    data: Annotated[Path, typer.Option("--data", help="Prepared folder.")],
+    space: Annotated[
+        str,
+        typer.Option("--space", help="TOML file of ranges, or one that comes along, such as demo/dropout."),
+    ],
+    shifted: Annotated[
+        Path | None, typer.Option("--shifted", help="Another one, whose images are the shifted domain.")
+    ] = None,
+    out: Out = Path("sweep"),
+    config: Annotated[
+        str | None, typer.Option("--config", help="TOML file or preset of what the space does not vary.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="key=value, such as optimizer.epochs=20.")
+    ] = None,
+    task: Annotated[str | None, typer.Option("--task", help="As of `train`; default: country_shift.")] = None,
+    method: Annotated[str | None, typer.Option("--method", help="As of `train`.")] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, help="Points of the space; more later keep the first.")
+    ] = 32,
+    criterion: Annotated[
+        Literal["in_domain_auroc", "balanced_joint_accuracy_area"],
+        typer.Option(
+            "--criterion", help="What ranks the trials, on the validation split; see docs/tuning.md."
+        ),
+    ] = "in_domain_auroc",
+    rules: Rules = "corrected",
+    halving: Annotated[
+        int | None,
+        typer.Option(
+            "--halving", min=2, help="Give up hopeless trials: the best 1/N train N times as long, twice."
+        ),
+    ] = None,
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option("--engine", help="Processes of this machine, or a Ray cluster.")
+    ] = "local",
+    parallel: Annotated[
+        int | None, typer.Option("--parallel", min=1, help="Trials at a time; default: as many as fit.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option("--address", help="ray only: the cluster; default: one on this machine.")
+    ] = None,
+    cpus: Annotated[float, typer.Option("--cpus", min=0, help="ray only: cores per trial.")] = 1.0,
+    gpus: Annotated[
+        float, typer.Option("--gpus", min=0, help="ray only: GPUs per trial, or a fraction.")
+    ] = 0.0,
+    storage: Annotated[
+        str | None, typer.Option("--storage", help="ray only: where all nodes can write, if not --out.")
+    ] = None,
+    attempts: Annotated[int, typer.Option("--attempts", min=1, help="Starts of a trial that fails.")] = 2,
+    seed: Seed = 0,
+    device: Device = "auto",
+    quiet: Silent = False,
+) -> None:
+    """Search the hyper-parameters of a method: compute trials, rank them, write the best as a configuration.
+
+    The same command continues a stopped search; more --trials add to it, another --criterion ranks it anew.
+    """
+    from rich.console import Console
+
+    from retinabench.config import load_run
+    from retinabench.tune.console import ranking_table
+    from retinabench.tune.engine import make_engine
+    from retinabench.tune.plots import write_figures
+    from retinabench.tune.ranking import write_ranking
+    from retinabench.tune.search import search
+    from retinabench.tune.space import read_space
+
+    words = list(overrides or ())
+    if method is not None:
+        words.insert(0, f'method.name="{method}"')
+    base = load_run(
+        config, words, data=str(data), shifted=None if shifted is None else str(shifted), task=task, seed=seed
+    )
+    ranges = read_space(space)
+    progress = progress_of(quiet)
+    workers = make_engine(
+        engine, parallel=parallel, device=device, address=address, cpus=cpus, gpus=gpus, storage=storage,
+        attempts=attempts, progress=progress,
+    )  # fmt: skip
+    ranking = search(
+        base, ranges, trials=trials, criterion=criterion, rules=rules, out=out, engine=workers, seed=seed,
+        halving=halving, progress=progress,
+    )  # fmt: skip
+    folder = out / f"{criterion}-{rules}"
+    write_ranking(ranking, folder)
+    write_figures(ranking, folder)
+    Console().print(ranking_table(ranking))
+    if ranking.first:  # says why where there is none
+        print(folder / "best.toml")
