@@ -9,7 +9,7 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,9 +42,11 @@ class Order:
 
 
 def order(task: Task, number: int, device: str, threads: int) -> Order:
-    """Write the order for the `number`-th attempt at a task."""
+    """Write the order for the `number`-th attempt at a task; paths in full, since workers start in other folders."""
     run = task.run.model_dump(mode="json")
-    return Order(run, task.folder, task.log, number, device, threads, versions())
+    paths = {key: str(Path(run[key]).absolute()) for key in ("data", "shifted") if run[key] is not None}
+    folder, log = task.folder.absolute(), task.log.absolute()
+    return Order(run | paths, folder, log, number, device, threads, versions())
 
 
 def versions() -> dict[str, str]:
@@ -52,22 +54,11 @@ def versions() -> dict[str, str]:
     return {"retinabench": __version__, "torch": torch.__version__}
 
 
-def attempt(order: Order) -> Attempt:
-    """Compute a run in this process; whatever is raised becomes an `Attempt`, its traceback goes to the log."""
-    began = time.perf_counter()
-    with output_to(order.log):
-        print(f"--- attempt {order.number}, {datetime.now(UTC):%F %T} UTC, {host()}, process {os.getpid()}")
-        try:
-            _execute(order)
-            state: State = "done"
-            message = ""
-        except Exception as error:
-            traceback.print_exc()
-            state, message = classify(error)
-    return Attempt(state, time.perf_counter() - began, message)
+def execute_order(order: Order) -> None:
+    """Compute a run in this process.
 
-
-def _execute(order: Order) -> None:
+    Raises `InputError` where this machine has other versions or other data than the one that ordered it.
+    """
     if versions() != order.versions:
         raise InputError(
             f"{host()} has {_listed(versions())}, and the command was given with {_listed(order.versions)}",
@@ -83,6 +74,21 @@ def _execute(order: Order) -> None:
             cure="Prepare it once, and give all nodes the same folder.",
         )
     execute(run, order.folder.parent, Engine(order.device, progress=_Said()))
+
+
+def attempt(order: Order, work: Callable[[Order], None] = execute_order) -> Attempt:
+    """Do the `work`; whatever it raises becomes an `Attempt`, and its traceback goes to the log."""
+    began = time.perf_counter()
+    with output_to(order.log):
+        print(f"--- attempt {order.number}, {datetime.now(UTC):%F %T} UTC, {host()}, process {os.getpid()}")
+        try:
+            work(order)
+            state: State = "done"
+            message = ""
+        except Exception as error:
+            traceback.print_exc()
+            state, message = classify(error)
+    return Attempt(state, time.perf_counter() - began, message)
 
 
 def classify(error: Exception) -> tuple[State, str]:

@@ -100,7 +100,11 @@ def compute(
                 return
             ended = list(workers.ended())
             running -= len(ended)
-            settled = [pair for task, attempt in ended for pair in book.end(task, attempt)]
+            settled = []
+            for task, attempt in ended:
+                settled += (now := book.end(task, attempt))
+                if not now:
+                    progress.say(f"{task.folder.name}: {attempt.message}; it is tried again")
 
 
 class Book:
