@@ -39,7 +39,7 @@ def attempt(how, target):
             os.kill(os.getpid(), signal.SIGKILL)
 
     os.replace = killing_replace
-    module.benchmark(definition, out, Serial)
+    module.benchmark(definition, out, Serial())
 
 for how, target in json.loads(sys.argv[3]):
     child = os.fork()
@@ -48,9 +48,8 @@ for how, target in json.loads(sys.argv[3]):
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-# Number of the write within each command; the whole study has more than 80.
-KILLS = [("before", 1), ("after", 2), ("torn", 5), ("before", 12), ("torn", 9), ("after", 18), ("before", 7),
-         ("torn", 14), ("after", 3), ("before", 6)]  # fmt: skip
+# Number of the write within each command; the whole study has more than 60.
+KILLS = [("before", 1), ("after", 2), ("torn", 9), ("before", 14), ("torn", 17), ("after", 12), ("before", 8)]
 
 
 def drive(root: Path, out: Path, kills: list[tuple[str, int]]) -> list[int]:
@@ -73,7 +72,7 @@ def contents(out: Path) -> dict[str, bytes]:
 
 
 def test_killed_again_and_again_it_ends_with_the_same_bytes(tmp_path):
-    tables = tiny(tmp_path, make_prepared(tmp_path / "data"), criteria=BOTH)
+    tables = tiny(tmp_path, make_prepared(tmp_path / "data"), criteria=BOTH[:1])
     (tmp_path / "study.json").write_text(json.dumps(tables))
     assert drive(tmp_path, tmp_path / "undisturbed", [("never", 0)]) == [0]
     codes = drive(tmp_path, tmp_path / "killed", [*KILLS, ("never", 0)])

@@ -176,7 +176,7 @@ def test_a_folder_with_other_things_is_not_touched(tmp_path):
     out.mkdir()
     (out / "letter.txt").write_text("dear")
     with pytest.raises(InputError, match="is not empty and holds no study"):
-        benchmark(study(tmp_path, data), out, Serial)
+        benchmark(study(tmp_path, data), out, Serial())
     assert [file.name for file in out.iterdir()] == ["letter.txt"]
 
 
@@ -186,7 +186,7 @@ def test_what_diverges_or_fails_is_kept_marked_and_last(tmp_path, monkeypatch):
     definition = study(tmp_path, data, criteria=BOTH[:1], trials=1)
     engine = Serial(broken={("map", 1): "diverged", ("dropout", 1): "out_of_memory"})
     with pytest.raises(WorkError, match=r"country_shift/dropout failed .*tries them again"):
-        benchmark(definition, tmp_path / "out", lambda: engine)
+        benchmark(definition, tmp_path / "out", engine)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert not summary["complete"]
     (table,) = summary["tables"]
@@ -214,7 +214,7 @@ def test_what_diverges_or_fails_is_kept_marked_and_last(tmp_path, monkeypatch):
     assert "dropout resnet18 seed 1: out of memory: made to fail" in lines
 
     repaired = Serial()
-    benchmark(definition, tmp_path / "out", lambda: repaired)
+    benchmark(definition, tmp_path / "out", repaired)
     assert {job.run.method.name for job in repaired.computed} == {"map", "dropout"}
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["complete"]
 

@@ -107,7 +107,7 @@ def benchmark(
         return
     from retinabench.protocol.benchmark import benchmark as run_benchmark
 
-    summary = run_benchmark(definition, folder, begin, progress)
+    summary = run_benchmark(definition, folder, begin(), progress)
     for table in console.summary_tables(summary):
         screen.print(table)
     for note in summary["notes"]:

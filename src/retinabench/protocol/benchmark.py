@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,7 @@ from retinabench.report.page import write_report
 from retinabench.tune.jobs import JobEngine
 
 
-def benchmark(
-    study: Study, out: Path, make_engine: Callable[[], JobEngine], progress: Progress = QUIET
-) -> dict[str, Any]:
+def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> dict[str, Any]:
     """Compute what is missing of a study, write its summary, tables and pages; return the summary.
 
     Below `out`: `study.json`, TASK/METHOD/ (trials, seeds, rankings), `predictions/`, `summary.json`, `summary.md`,
@@ -35,7 +32,7 @@ def benchmark(
     began = time.perf_counter()
     read_identity(out)  # of a folder with other things in it nothing is touched
     with take_turn(out):
-        chosen = compute(study, out, make_engine(), progress)
+        chosen = compute(study, out, engine, progress)
         entries = label_predictions(study, out, chosen)
         summary = summarise(study, out, chosen, entries, progress)
         write_outputs(study, out, entries, progress)

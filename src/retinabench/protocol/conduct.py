@@ -31,6 +31,7 @@ from retinabench.protocol.runs import (
 from retinabench.protocol.sources import open_tasks
 from retinabench.store import write_json
 from retinabench.tune.jobs import Job, JobEngine, Outcome
+from retinabench.tune.plots import write_figures
 from retinabench.tune.ranking import Ranking, write_ranking
 from retinabench.tune.search import search
 from retinabench.tune.sweep import begin
@@ -112,6 +113,7 @@ def _choose(study: Study, cell: Cell, recorded: Recorded, progress: Progress, ou
                 progress=QUIET,
             )
             write_ranking(ranking, cell.folder / f"{criterion}-{study.rules}")
+            write_figures(ranking, cell.folder / f"{criterion}-{study.rules}")
             choice = _best(cell, criterion, ranking)
             if choice.run is None:
                 progress.say(f"{cell.task}, {cell.method}: {choice.why}")

@@ -60,12 +60,18 @@ class Status:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the live command has computed all runs; None where that cannot be told."""
-        parts = [line.seconds_left for line in self.lines]
-        known = [part for part in parts if part is not None]
-        if self.at_once is None or len(known) < len(parts):
+        """Seconds until the live command has computed all runs; None where that cannot be told.
+
+        A method of which no run has ended yet is taken to cost what the others do on average.
+        """
+        known = [line.seconds for line in self.lines if line.seconds is not None]
+        if self.at_once is None or not known:
             return None
-        return sum(known) / self.at_once
+        usual = sum(known) / len(known)
+        return (
+            sum(line.left * (usual if line.seconds is None else line.seconds) for line in self.lines)
+            / self.at_once
+        )
 
 
 def read_status(study: Study, out: Path) -> Status:
