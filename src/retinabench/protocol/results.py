@@ -7,6 +7,7 @@ be drawn: their interval is of patients alone.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.data.workers import in_processes
 from retinabench.formats import read_predictions
+from retinabench.progress import Advance
 from retinabench.protocol.definition import Study
 from retinabench.protocol.files import Entry
 from retinabench.protocol.spread import over_seeds, resampled_weights, weighted_mean
@@ -35,9 +38,12 @@ MAIN: dict[str, tuple[str, ...]] = {
     "balanced": ("referral_accuracy_area",),
 }
 LEVEL = 0.95
+WORTH_PROCESSES = 20_000_000  # images x replicates: about half a minute of one core
 
 
-def score_entries(study: Study, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def score_entries(
+    study: Study, entries: Sequence[Entry], advance: Advance = lambda steps: None
+) -> list[dict[str, Any]]:
     """Score the entries of one task and criterion: per entry {set: {score: {mean, error, runs, rank …}}}.
 
     An entry with a seed that diverged, or without any file, has no mean and no rank: it stands behind all others.
@@ -48,9 +54,9 @@ def score_entries(study: Study, entries: Sequence[Entry]) -> list[dict[str, Any]
         return [{} for _ in entries]
     draws: dict[Key, Floats] = {}
     if study.rules == "published":
-        point = _published(files, study.seed)
+        point = _published(files, study.seed, advance)
     else:
-        point, draws = _corrected(files, study.bootstrap, study.seed)
+        point, draws = _corrected(files, study.bootstrap, study.seed, advance)
     place = {file: k for k, file in enumerate(files)}
     columns = [[place[file] for file in entry.files] for entry in entries]
     table: list[dict[str, Any]] = [{} for _ in entries]
@@ -63,25 +69,44 @@ def score_entries(study: Study, entries: Sequence[Entry]) -> list[dict[str, Any]
 
 
 def _corrected(
-    files: Sequence[Path], bootstrap: int, seed: int
+    files: Sequence[Path], bootstrap: int, seed: int, advance: Advance
 ) -> tuple[dict[Key, Floats], dict[Key, Floats]]:
-    """Values (M,) of M files, and draws (R, M) on the same patients."""
-    models = align([read_predictions(file) for file in files])
-    point, draws = {}, {}
-    for name, kinds in MAIN.items():
-        for one in paired_sets(
-            models, scores=kinds, sets=(name,), bootstrap=bootstrap, seed=derive(seed, "benchmark")
-        ):
-            for k, kind in enumerate(one.scores):
-                point[name, kind.name] = one.point[:, k]
-                if bootstrap:
-                    draws[name, kind.name] = one.draws[:, :, k]
+    """Values (M,) of M files, and draws (R, M) on the same patients.
+
+    Every file is scored by itself: the same seed draws the same patients, and files are many.
+    """
+    jobs = [(file, files[0], bootstrap, derive(seed, "benchmark")) for file in files]
+    images = len(read_predictions(files[0]))
+    pays = len(files) * bootstrap * images > WORTH_PROCESSES
+    point: dict[Key, Floats] = {}
+    draws: dict[Key, Floats] = {}
+    for k, found in in_processes(_one_file, jobs, min(os.cpu_count() or 1, len(files)) if pays else 1):
+        for key, (value, replicates) in found.items():
+            point.setdefault(key, np.full(len(files), np.nan))[k] = value
+            if bootstrap:
+                draws.setdefault(key, np.full((bootstrap, len(files)), np.nan))[:, k] = replicates
+        advance(1)
     return point, draws
 
 
-def _published(files: Sequence[Path], seed: int) -> dict[Key, Floats]:
+def _one_file(job: tuple[Path, Path, int, int]) -> dict[Key, tuple[float, Floats]]:
+    """Value and draws (R,) of every score of a file, its images in the order of the first file."""
+    file, first, bootstrap, seed = job
+    model = align([read_predictions(first), read_predictions(file)])[1:]
+    found = {}
+    for name, kinds in MAIN.items():
+        for one in paired_sets(model, scores=kinds, sets=(name,), bootstrap=bootstrap, seed=seed):
+            for k, kind in enumerate(one.scores):
+                found[name, kind.name] = float(one.point[0, k]), one.draws[:, 0, k]
+    return found
+
+
+def _published(files: Sequence[Path], seed: int, advance: Advance) -> dict[Key, Floats]:
     """Values (M,) by the released code, which has no intervals."""
-    scored = [score(read_predictions(file), "published", 0, seed).sets for file in files]
+    scored = []
+    for file in files:
+        scored.append(score(read_predictions(file), "published", 0, seed).sets)
+        advance(1)
     found = {}
     for name, kinds in MAIN.items():
         for kind in kinds:

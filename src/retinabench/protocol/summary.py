@@ -42,9 +42,10 @@ def summarise(
     """Score all entries, write `summary.json` and `summary.md` below `out`, and return the content."""
     tables = []
     groups = _gathered(entries)
-    with progress.track("Scores and ranks", len(groups), unit="tables") as advance:
+    files = sum(len({file for entry in group for file in entry.files}) for group in groups)
+    with progress.track("Scores and ranks", files, unit="files") as advance:
         for group in groups:
-            rows = score_entries(study, group)
+            rows = score_entries(study, group, advance)
             lead, order = in_order(rows)
             tables.append(
                 {
@@ -54,7 +55,6 @@ def summarise(
                     "entries": [_entry(group[k], rows[k], out) for k in order],
                 }
             )
-            advance(1)
     content = {
         "schema": SCHEMA,
         "title": study.title,
