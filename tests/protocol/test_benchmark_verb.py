@@ -83,5 +83,7 @@ def test_plan_then_the_whole_study_then_status(file, tmp_path, capsys):
     assert json.loads((out / "summary.json").read_text())["complete"]
     assert (out / "report" / "country_shift" / BOTH[0] / "index.html").is_file()
     assert (out / "tables" / "index.md").is_file()
+    ranking = out / "country_shift" / "map" / f"{BOTH[0]}-corrected"
+    assert {"ranking.csv", "best.toml", "parallel.svg"} <= {file.name for file in ranking.iterdir()}
     assert cli.run([*words, "--status"]) == 0
     assert "finished" in capsys.readouterr().out

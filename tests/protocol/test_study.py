@@ -13,7 +13,7 @@ from protocol.studies import BOTH, Serial, study
 from retinabench.errors import InputError, WorkError
 from retinabench.formats import read_predictions
 from retinabench.protocol import benchmark as module
-from retinabench.protocol import console
+from retinabench.protocol import conduct, console
 from retinabench.protocol.benchmark import benchmark
 from retinabench.protocol.conduct import compute
 from retinabench.protocol.files import label_predictions
@@ -23,6 +23,14 @@ from retinabench.protocol.status import read_status
 from retinabench.protocol.summary import summarise
 from retinabench.run import Engine
 from retinabench.scores.evaluation import score
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_figures():
+    """Figures take longer than these studies; `test_benchmark_verb.py` has them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conduct, "write_figures", lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="module")

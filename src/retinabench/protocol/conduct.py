@@ -36,6 +36,8 @@ from retinabench.tune.ranking import Ranking, write_ranking
 from retinabench.tune.search import search
 from retinabench.tune.sweep import begin
 
+LAST_FIGURE = "marginals.png"  # of those that `write_figures` writes
+
 
 @dataclass
 class Chosen:
@@ -112,8 +114,7 @@ def _choose(study: Study, cell: Cell, recorded: Recorded, progress: Progress, ou
                 seed=study.seed,
                 progress=QUIET,
             )
-            write_ranking(ranking, cell.folder / f"{criterion}-{study.rules}")
-            write_figures(ranking, cell.folder / f"{criterion}-{study.rules}")
+            _write(ranking, cell.folder / f"{criterion}-{study.rules}")
             choice = _best(cell, criterion, ranking)
             if choice.run is None:
                 progress.say(f"{cell.task}, {cell.method}: {choice.why}")
@@ -124,6 +125,15 @@ def _choose(study: Study, cell: Cell, recorded: Recorded, progress: Progress, ou
         yield choice
     if noted != read_choices(cell):
         write_json(cell.folder / CHOICES, noted)
+
+
+def _write(ranking: Ranking, folder: Path) -> None:
+    """Write a ranking, and its figures where it is another than before."""
+    table = folder / "ranking.json"
+    before = table.read_bytes() if (folder / LAST_FIGURE).is_file() else b""
+    write_ranking(ranking, folder)
+    if table.read_bytes() != before:
+        write_figures(ranking, folder)
 
 
 def _best(cell: Cell, criterion: str, ranking: Ranking) -> Chosen:

@@ -22,6 +22,7 @@ Names of presets, or paths as every verb takes them: relative to the current fol
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -102,8 +103,6 @@ class Study(Frozen):
     @field_validator("tasks", "methods")
     @classmethod
     def _labels(cls, given: dict[str, Any]) -> dict[str, Any]:
-        import re
-
         for label in given:
             if not re.match(LABEL, label):
                 raise ValueError(f"'{label}' cannot name a folder: use letters, digits, '_', '-' and '.'")

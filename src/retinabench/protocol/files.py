@@ -13,6 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow.parquet
+
+from retinabench.file_columns import read_metadata
+from retinabench.file_parquet import METADATA_KEY
 from retinabench.formats import read_predictions, write_predictions
 from retinabench.predictions import Predictions
 from retinabench.protocol.conduct import Chosen, is_tuned
@@ -130,11 +134,6 @@ def _stamp(choice: Chosen, seeds: Sequence[int], name: str) -> str:
 
 
 def _is_current(file: Path, stamp: str) -> bool:
-    import pyarrow.parquet
-
-    from retinabench.file_columns import read_metadata
-    from retinabench.file_parquet import METADATA_KEY
-
     if not file.is_file():
         return False
     schema = pyarrow.parquet.read_schema(file).metadata or {}
