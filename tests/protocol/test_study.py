@@ -63,6 +63,26 @@ def test_trials_and_seeds_are_computed_once_each(finished):
     assert summary["complete"]
 
 
+def test_trials_keep_their_seconds_in_the_searches_tables(finished):
+    root, *_ = finished
+    for method in ("map", "dropout"):
+        folder = root / "out" / "country_shift" / method / f"{BOTH[0]}-corrected"
+        rows = json.loads((folder / "ranking.json").read_text())["rows"]
+        assert all(row["seconds"] > 0 for row in rows)
+
+
+def test_methods_with_the_same_runs_have_folders_of_their_own(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    twice = {name: {"config": "demo/map"} for name in ("one", "other")}
+    definition = study(tmp_path, data, methods=twice, criteria=[], trials=0)
+    computed, summary = again(tmp_path, definition, tmp_path / "out")
+    assert len(computed) == 4
+    assert summary["complete"]
+    names = {entry["name"] for entry in summary["tables"][0]["entries"]}
+    assert names == {f"{what}MAP ({label})" for what in ("", "ensemble of 2 ") for label in ("one", "other")}
+    assert summary["tables"][0]["criterion"] == "as_configured"
+
+
 def test_the_numbers_are_means_of_what_score_says_of_the_labelled_files(finished):
     root, _, _, summary = finished
     checked = 0

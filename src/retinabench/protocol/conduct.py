@@ -8,6 +8,7 @@ all choices: a machine of a cluster waits for another twice only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,11 +31,12 @@ from retinabench.protocol.runs import (
 )
 from retinabench.protocol.sources import open_tasks
 from retinabench.store import write_json
+from retinabench.tune import sweep
 from retinabench.tune.jobs import Job, JobEngine, Outcome
 from retinabench.tune.plots import write_figures
 from retinabench.tune.ranking import Ranking, write_ranking
-from retinabench.tune.search import search
-from retinabench.tune.sweep import begin
+from retinabench.tune.results import Writer
+from retinabench.tune.search import measured, search
 
 LAST_FIGURE = "marginals.png"  # of those that `write_figures` writes
 
@@ -67,33 +69,47 @@ def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUI
     check_identity(out, {label: task.data.fingerprint for label, task in tasks.items()})
     for cell in every:
         if cell.space is not None:  # a changed configuration is refused before anything is computed
-            begin(cell.folder, cell.base, cell.space, study.seed, tasks[cell.task].data.fingerprint)
+            sweep.begin(cell.folder, cell.base, cell.space, study.seed, tasks[cell.task].data.fingerprint)
     fingerprints = {(cell.base.data, cell.base.shifted): tasks[cell.task].data.fingerprint for cell in every}
     recorded = Recorded(engine, out, lambda run: fingerprints[run.data, run.shifted])
-    _finish(recorded, [(cell, run) for cell in every for run in trials(study, cell)], tasks)
+    _search(study, recorded, every, tasks)
     chosen = [choice for cell in every for choice in _choose(study, cell, recorded, progress, out)]
     wanted = [(choice, run) for choice in chosen if choice.run for run in with_seeds(study, choice.run)]
-    _finish(recorded, [(choice.cell, run) for choice, run in wanted], tasks)
+    for _ in _missing(recorded, [(choice.cell, run) for choice, run in wanted], tasks):
+        pass
     for choice, run in wanted:
-        task = tasks[choice.cell.task]
-        choice.folders[run.seed] = folder_of(run, choice.cell, task)
-        choice.outcomes[run.seed] = recorded.seen[run.hash(task.data.fingerprint)]
+        choice.folders[run.seed] = folder_of(run, choice.cell, tasks[choice.cell.task])
+        choice.outcomes[run.seed] = recorded.seen[recorded.key(Job(run, choice.cell.runs))]
     return chosen
 
 
-def _finish(recorded: Recorded, wanted: Sequence[tuple[Cell, Run]], tasks: dict[str, Task]) -> None:
-    """Compute the runs that are not done; the others are noted as done."""
+def _search(study: Study, recorded: Recorded, every: Sequence[Cell], tasks: dict[str, Task]) -> None:
+    """Compute the trials of all searches, and put them into the searches' own tables."""
+    of_folder = {cell.runs: cell for cell in every}
+    wanted = [(cell, run) for cell in every for run in trials(study, cell)]
+    with ExitStack() as opened:
+        writers: dict[Path, Writer] = {}
+        for outcome in _missing(recorded, wanted, tasks):
+            where, key = recorded.key(outcome.job)
+            if where not in writers:
+                identity = sweep.identity(tasks[of_folder[where].task].data.fingerprint)
+                table = of_folder[where].folder / sweep.RESULTS
+                writers[where] = opened.enter_context(Writer(table, identity))
+            writers[where].add(measured(key, outcome))
+
+
+def _missing(
+    recorded: Recorded, wanted: Sequence[tuple[Cell, Run]], tasks: dict[str, Task]
+) -> Iterator[Outcome]:
+    """Compute the runs that are not done, and yield what comes of them; the others are noted as done."""
     jobs = []
     for cell, run in wanted:
         job, folder = Job(run, cell.runs), folder_of(run, cell, tasks[cell.task])
         if (folder / "done").is_file():
-            recorded.seen.setdefault(
-                run.hash(tasks[cell.task].data.fingerprint), Outcome(job, "done", folder, 0.0, 0)
-            )
+            recorded.seen.setdefault(recorded.key(job), Outcome(job, "done", folder, 0.0, 0))
         else:
             jobs.append(job)
-    for _ in recorded.compute(jobs):
-        pass
+    yield from recorded.compute(jobs)
 
 
 def _choose(study: Study, cell: Cell, recorded: Recorded, progress: Progress, out: Path) -> Iterator[Chosen]:

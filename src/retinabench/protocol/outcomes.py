@@ -19,26 +19,31 @@ from retinabench.store import write_json
 from retinabench.tune.jobs import Job, JobEngine, Outcome
 
 FOLDER = "outcomes"
+Key = tuple[Path, str]  # below which folder, and the run's hash
 
 
 @dataclass
 class Recorded:
     """An engine that notes every outcome in `out`, and computes no job twice in one command.
 
-    fingerprint: of a run's data, as its hash has it.
+    fingerprint: of a run's data, as its hash has it. seen: what came of the jobs of this command.
     """
 
     engine: JobEngine
     out: Path
     fingerprint: Callable[[Run], str]
-    seen: dict[str, Outcome] = field(default_factory=dict)
+    seen: dict[Key, Outcome] = field(default_factory=dict)
+
+    def key(self, job: Job) -> Key:
+        """Return what tells one job from another: two methods of a study may have runs in common."""
+        return job.out, job.run.hash(self.fingerprint(job.run))
 
     def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Yield the outcome of every job once; see `JobEngine`."""
-        waiting: dict[str, Job] = {}
-        again: list[str] = []
+        waiting: dict[Key, Job] = {}
+        again: list[Key] = []
         for job in jobs:
-            key = job.run.hash(self.fingerprint(job.run))
+            key = self.key(job)
             if key in self.seen:
                 yield self.seen[key]
             elif key in waiting:
@@ -46,9 +51,9 @@ class Recorded:
             else:
                 waiting[key] = job
         for outcome in self.engine.compute(list(waiting.values())) if waiting else ():
-            key = outcome.job.run.hash(self.fingerprint(outcome.job.run))
+            key = self.key(outcome.job)
             self.seen[key] = outcome
-            self._note(key, outcome)
+            self._note(key[1], outcome)
             yield outcome
         for key in again:
             yield self.seen[key]
