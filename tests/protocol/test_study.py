@@ -198,6 +198,15 @@ def test_another_configuration_under_the_same_name_is_refused(finished):
     assert engine.computed == []
 
 
+def test_a_criterion_without_its_images_is_refused_before_anything_is_computed(tmp_path):
+    data, engine = make_prepared(tmp_path / "data"), Serial()
+    definition = study(tmp_path, data, tasks={"in_domain": {"data": str(data)}})
+    with pytest.raises(InputError, match=r"tasks\.in_domain: has no shifted validation images"):
+        compute(definition, tmp_path / "out", engine)
+    assert engine.computed == []
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_with_other_things_is_not_touched(tmp_path):
     data = make_prepared(tmp_path / "data")
     out = tmp_path / "home"

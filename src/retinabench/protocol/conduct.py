@@ -7,14 +7,14 @@ all choices: a machine of a cluster waits for another twice only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from retinabench.config import Run
 from retinabench.data.tasks import Task
-from retinabench.errors import WorkError
+from retinabench.errors import InputError, WorkError
 from retinabench.progress import QUIET, Progress
 from retinabench.protocol.definition import UNTUNED, Study
 from retinabench.protocol.identity import check_identity
@@ -32,6 +32,7 @@ from retinabench.protocol.runs import (
 from retinabench.protocol.sources import open_tasks
 from retinabench.store import write_json
 from retinabench.tune import sweep
+from retinabench.tune.criteria import CRITERIA
 from retinabench.tune.jobs import Job, JobEngine, Outcome
 from retinabench.tune.plots import write_figures
 from retinabench.tune.ranking import Ranking, write_ranking
@@ -66,6 +67,7 @@ def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUI
     """
     every = cells(study, out)
     tasks = open_tasks(study, out, progress)
+    _check_criteria(study, tasks)
     check_identity(out, {label: task.data.fingerprint for label, task in tasks.items()})
     for cell in every:
         if cell.space is not None:  # a changed configuration is refused before anything is computed
@@ -81,6 +83,18 @@ def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUI
         choice.folders[run.seed] = folder_of(run, choice.cell, tasks[choice.cell.task])
         choice.outcomes[run.seed] = recorded.seen[recorded.key(Job(run, choice.cell.runs))]
     return chosen
+
+
+def _check_criteria(study: Study, tasks: Mapping[str, Task]) -> None:
+    """Raise `InputError` where a criterion has nothing to choose by, before any trial is computed."""
+    for criterion in study.criteria if study.trials else ():
+        for label, task in tasks.items():
+            if CRITERIA[criterion].shifted and "shifted_validation" not in task.splits:
+                raise InputError(
+                    f"tasks.{label}: has no shifted validation images, which {criterion} needs",
+                    file=task.data.folder,
+                    cure="Leave that criterion out, or name data with a shifted domain.",
+                )
 
 
 def _search(study: Study, recorded: Recorded, every: Sequence[Cell], tasks: dict[str, Task]) -> None:
