@@ -222,6 +222,8 @@ def rank_of(entry: dict[str, Any], key: Key) -> str:
     found = entry["scores"].get(key[0], {}).get(key[1])
     if found is None or "rank" not in found:
         return "undefined" if entry["state"] == "done" else "last"
-    if found.get("rank_low") is None:
-        return f"{found['rank']:g}"
-    return f"{found['rank']:g} [{found['rank_low']:g}, {found['rank_high']:g}]"
+    place, low, high = (
+        None if found.get(name) is None else f"{round(found[name], 1):g}"
+        for name in ("rank", "rank_low", "rank_high")
+    )
+    return f"{place}" if low is None else f"{place} [{low}, {high}]"
