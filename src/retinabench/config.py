@@ -198,6 +198,11 @@ def load_run(source: str | Path | None = None, overrides: Sequence[str] = (), **
     tree |= {key: value for key, value in given.items() if value is not None}
     for word in overrides:
         override(tree, word)
+    return build_run(tree, file)
+
+
+def build_run(tree: Mapping[str, Any], file: Path | None = None) -> Run:
+    """Build a Run from nested tables; raises `InputError` that names `file`, the key, and the nearest valid key."""
     try:
         return Run(**tree)
     except ValidationError as error:

@@ -19,7 +19,7 @@ def find(source: str | Path, optimizer_keys: Collection[str]) -> tuple[Path, dic
     Raises `InputError` where there is none, or the file is not TOML.
     """
     if Path(source).suffix == ".toml":
-        return Path(source), _read_toml(Path(source))
+        return Path(source), read_toml(Path(source))
     known = presets(optimizer_keys)
     name = canonical(str(source))
     if name not in known:
@@ -49,7 +49,8 @@ def override(tree: dict[str, Any], word: str) -> None:
     tree[key] = value
 
 
-def _read_toml(file: Path) -> dict[str, Any]:
+def read_toml(file: Path) -> dict[str, Any]:
+    """Return the content of a TOML file; raises `InputError` where it is absent, unreadable or not TOML."""
     try:
         with open(file, "rb") as handle:
             return tomllib.load(handle)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from retinabench.cli import data, examining, fidelity, scoring, tracking, training, tuning, uci
+from retinabench.cli import benchmarking, data, examining, fidelity, scoring, tracking, training, tuning, uci
 from retinabench.errors import InputError, WorkError
 
 SHELL_INTERRUPTED = 130  # what newer versions of typer turn Ctrl-C into
@@ -31,6 +31,7 @@ VERBS: dict[Callable[..., None], str] = {
         "retinabench tune --data data/synthetic --config demo/dropout --space demo/dropout --trials 32 "
         "--criterion in_domain_auroc --out sweeps/dropout"
     ),
+    benchmarking.benchmark: "retinabench benchmark demo --plan",
     scoring.score: "retinabench score predictions.csv --json scores.json",
     scoring.compare: "retinabench compare ours.csv theirs.csv --json comparison.json",
     scoring.transfer: (

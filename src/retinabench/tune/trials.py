@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -37,6 +37,12 @@ def check_space(base: Run, space: Space) -> None:
             )
         for value in parameter.bounds():
             _vary(base, {parameter.key: value}, space, "")
+
+
+def values_of(run: Run, keys: Sequence[str]) -> dict[str, Any]:
+    """Return a run's values under dotted keys."""
+    leaves = dict(_leaves(run.model_dump(mode="json")))
+    return {key: leaves[key] for key in keys}
 
 
 def _vary(base: Run, values: Mapping[str, Any], space: Space, what: str) -> Run:
