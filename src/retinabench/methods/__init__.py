@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from retinabench.methods import (
+    csghmc,
     dropout,
     ensemble,
     fsvi,
@@ -13,6 +14,8 @@ from retinabench.methods import (
     map,
     radial,
     rank1,
+    sghmc,
+    sgld,
     swag,
     temperature,
     vi,
@@ -29,6 +32,9 @@ METHODS: dict[str, Any] = {
     "laplace": laplace,
     "swag": swag,
     "ivon": ivon,
+    "sgld": sgld,
+    "sghmc": sghmc,
+    "csghmc": csghmc,
     "temperature": temperature,
     "ensemble": ensemble,
 }
