@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from retinabench.methods import (
+    anchored,
     csghmc,
     dropout,
     ensemble,
@@ -12,8 +13,10 @@ from retinabench.methods import (
     ivon,
     laplace,
     map,
+    multiswag,
     radial,
     rank1,
+    sequential_anchored,
     sghmc,
     sgld,
     swag,
@@ -35,6 +38,9 @@ METHODS: dict[str, Any] = {
     "sgld": sgld,
     "sghmc": sghmc,
     "csghmc": csghmc,
+    "multiswag": multiswag,
+    "anchored": anchored,
+    "sequential_anchored": sequential_anchored,
     "temperature": temperature,
     "ensemble": ensemble,
 }

@@ -10,8 +10,7 @@ Each sample has all tensors of the network, the running statistics of its batch 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,48 +75,50 @@ def evenly(samples: Sequence[State], count: int) -> list[State]:
 
 @dataclass
 class Collector:
-    """Takes networks in during a training of `journal`, and gives them back as samples."""
+    """Takes a network in at several times of a training of `journal`, and gives it back as samples."""
 
+    model: nn.Module
     journal: Journal
     memory: dict[int, State] = field(default_factory=dict)
 
-    def collect(self, number: int, model: nn.Module) -> None:
-        """Keep the network as sample `number`, instead of an earlier one of that number."""
+    def collect(self, number: int) -> None:
+        """Keep the network as it is as sample `number`, instead of an earlier one of that number."""
         if self.journal.folder is None:
-            self.memory[number] = network_state(model)
+            self.memory[number] = network_state(self.model)
         elif self.journal.writes:
-            save_tensors(self._file(number), network_state(model))
+            save_tensors(self._file(number), network_state(self.model))
 
-    def gather(self, count: int) -> list[State]:
+    def posterior(self, count: int) -> CollectedPosterior:
         """Return the samples 0 … count - 1."""
         distributed.wait()  # until the process that writes has written
         if self.journal.folder is None:
-            return [self.memory[number] for number in range(count)]
-        return [load_tensors(self._file(number), mapped=True) for number in range(count)]
+            samples = [self.memory[number] for number in range(count)]
+        else:
+            samples = [load_tensors(self._file(number), mapped=True) for number in range(count)]
+        return CollectedPosterior(self.model, samples)
 
     def _file(self, number: int) -> Path:
         assert self.journal.folder is not None
         return self.journal.folder / SAMPLES / f"{number:05d}.pt"
 
 
-def collecting(
-    objective: Objective, collector: Collector, model: nn.Module, ends: Sequence[int]
-) -> Objective:
-    """Return `objective`, before which the network is collected as sample k when ends[k] steps are done.
+def before_steps(objective: Objective, steps: Sequence[int], action: Callable[[int], None]) -> Objective:
+    """Return `objective`, before which `action(k)` is done when steps[k] steps are done; `steps` ascends.
 
-    The last of them is the end of the training, after which nobody calls an objective: `fit` collects that one.
+    A network that is collected there has its weights after so many steps. After the last step of a training nobody calls
+    an objective: what is due then is left to the caller.
     """
-    collected = -1
+    numbers, done = {step: number for number, step in enumerate(steps)}, -1
 
-    def collect_and_evaluate(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
-        nonlocal collected
-        number = bisect_left(ends, step)
-        if ends[number] == step and collected != number:  # once, of however many parts the step has
-            collector.collect(number, model)
-            collected = number
+    def act_and_evaluate(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
+        nonlocal done
+        number = numbers.get(step, done)
+        if number != done:  # once, of however many parts the step has
+            action(number)
+            done = number
         return objective(images, labels, step)
 
-    return collect_and_evaluate
+    return act_and_evaluate
 
 
 def evenly_spaced(first: int, last: int, count: int, run: Run) -> list[int]:

@@ -1,8 +1,7 @@
 """SGLD: stochastic-gradient Langevin dynamics (Welling & Teh 2011), at a step that becomes constant.
 
-w ← w - h ∇U(w) + √(2 h T) ξ, ξ ~ N(0, I), h = lr / (N (1 - momentum)): as long a step as SGD with momentum has in the same run,
-though Langevin dynamics has none. The step falls along a cosine during the burn-in and stays; samples are then collected
-at equal distances.
+w ← w - h ∇U(w) + √(2 h T) ξ, ξ ~ N(0, I), h = lr / N: a step of plain SGD of the learning rate `lr`, and noise. The step falls
+along a cosine during the burn-in and stays; samples are then collected at equal distances.
 """
 
 from __future__ import annotations
@@ -40,6 +39,6 @@ def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> Colle
         run,
         journal,
         momentum=0.0,
-        lr=run.optimizer.lr / (1 - run.optimizer.momentum),
+        lr=run.optimizer.lr,
         factor=constant_after_burn_in(as_config(run, Config).lr_factor),
     )

@@ -22,7 +22,7 @@ from retinabench import config
 from retinabench.config import Run
 from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
-from retinabench.methods.collected import CollectedPosterior, Collector, collecting, evenly_spaced
+from retinabench.methods.collected import CollectedPosterior, Collector, before_steps, evenly_spaced
 from retinabench.methods.journal import Journal
 from retinabench.methods.langevin import Langevin
 from retinabench.methods.map import PointPosterior
@@ -70,7 +70,7 @@ def sample_chain(
     total = run.optimizer.epochs * batches.steps
     first, warm = round(method.burn_in * total), round(run.optimizer.warmup * batches.steps)
     ends = evenly_spaced(first, total, method.samples, run)
-    shape, collector = factor(first, ends), Collector(journal)
+    shape, collector = factor(first, ends), Collector(model, journal)
     optimizer = Langevin(
         parameter_groups(model, run.optimizer),
         lr=lr,
@@ -85,12 +85,12 @@ def sample_chain(
         batches,
         last_epoch_answers(run),
         journal,
-        objective=collecting(likelihood_only(model, batches, run), collector, model, ends),
+        objective=before_steps(likelihood_only(model, batches, run), ends, collector.collect),
         optimizer=optimizer,
         schedule=lambda step: lr * shape(step) * (min(1.0, step / warm) if warm else 1.0),
     )
-    collector.collect(method.samples - 1, model)
-    return CollectedPosterior(model, collector.gather(method.samples))
+    collector.collect(method.samples - 1)
+    return collector.posterior(method.samples)
 
 
 def constant_after_burn_in(final: float) -> Callable[[int, Sequence[int]], Schedule]:
