@@ -32,6 +32,20 @@ class LinearGaussian(nn.Module):
         return torch.stack([self.fc(x)[:, 0], raw], dim=1)
 
 
+class ManySteps(PointBatches):
+    """The points `REPEATS` times per epoch: an epoch of one step would be mostly bookkeeping."""
+
+    REPEATS = 20
+
+    @property
+    def steps(self):
+        return self.REPEATS * super().steps
+
+    def epoch(self, number, rank=0, ranks=1):
+        for k in range(self.REPEATS):
+            yield from super().epoch(self.REPEATS * number + k)
+
+
 def make_data() -> Data:
     random = np.random.default_rng(0)
     x = random.normal(size=(POINTS, FEATURES)) @ np.array([[1.0, 0.3], [0.0, 1.0]])
@@ -46,7 +60,7 @@ def truth(batches: PointBatches) -> tuple[np.ndarray, np.ndarray]:
     return covariance @ x.T @ y / NOISE**2, covariance
 
 
-def make_run(method: str, *words: str, batch_size: int = POINTS, epochs: int = 20, seed: int = 0):
+def make_run(method: str, *words: str, batch_size: int = POINTS, epochs: int = 1, seed: int = 0):
     """Return a run that targets the posterior, with a constant learning rate and no momentum unless said otherwise."""
     settings = [
         f"optimizer.l2={1 / (2 * POINTS * PRIOR**2)}", "optimizer.l2_on=everything", "optimizer.reweight=none",
@@ -59,7 +73,7 @@ def make_run(method: str, *words: str, batch_size: int = POINTS, epochs: int = 2
 
 def fitted(run, journal: Journal | None = None):
     """Fit the run's method; return its posterior and the batches."""
-    batches = PointBatches(make_data(), run.optimizer.batch_size, run.seed, torch.device("cpu"))
+    batches = ManySteps(make_data(), run.optimizer.batch_size, run.seed, torch.device("cpu"))
     with regression():
         posterior = METHODS[run.method.name].fit(
             LinearGaussian(), batches, run, journal or Journal(interval=1e9)

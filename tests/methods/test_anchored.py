@@ -9,12 +9,12 @@ from linear_gaussian import FEATURES, NOISE, PRIOR, LinearGaussian, fitted, make
 
 from retinabench.config import load_run
 from retinabench.errors import InputError
-from retinabench.methods import sequential_anchored
+from retinabench.methods import METHODS, sequential_anchored
 from retinabench.methods.anchors import Anchors, drawn_labels
 from retinabench.methods.likelihood import regression
 from retinabench.seeds import torch_generator
 
-LR = "optimizer.lr=0.8"  # the mean loss has curvatures near 1: 20 steps of plain gradient descent arrive
+LR = "optimizer.lr=0.8"  # the mean loss has curvatures near 1: 20 steps of plain gradient descent arrive; an epoch has as many
 
 
 def anchor(seed):
@@ -25,7 +25,7 @@ def anchor(seed):
 def test_a_member_is_where_its_anchor_pulls_it():
     """w = Σ (Xᵀ y / σ² + a / s²), up to float32."""
     for seed in (0, 1, 2):
-        posterior, batches = fitted(make_run("anchored", LR, seed=seed, epochs=40))
+        posterior, batches = fitted(make_run("anchored", LR, seed=seed, epochs=2))
         mean, covariance = truth(batches)
         expected = mean + covariance @ anchor(seed) / PRIOR**2
         assert posterior.model.fc.weight.detach().numpy()[0] == pytest.approx(expected, abs=1e-5)
@@ -33,42 +33,45 @@ def test_a_member_is_where_its_anchor_pulls_it():
 
 @pytest.mark.parametrize("anchors", ["prior", "matched"])
 def test_the_law_of_the_members(anchors):
-    """300 members: N(mean, Σ) with matched anchors, N(mean, Σ² / s²) with the prior's. Each entry within 4 standard errors.
+    """150 members: N(mean, Σ) with matched anchors, N(mean, Σ² / s²) with the prior's. Each entry within 4 standard errors.
 
     Σ is the posterior's covariance. Σ² / s² is a twentieth of it here: the prior's anchors alone are not its draws.
     """
+    epochs = 2 if anchors == "matched" else 1
     members = np.stack(
         [
             posterior.model.fc.weight.detach().double().numpy()[0]
-            for seed in range(300)
-            for posterior, _ in [fitted(make_run("anchored", LR, f"method.anchors={anchors}", seed=seed))]
+            for seed in range(150)
+            for posterior, _ in [
+                fitted(make_run("anchored", LR, f"method.anchors={anchors}", seed=seed, epochs=epochs))
+            ]
         ]
     )
-    posterior, batches = fitted(make_run("anchored", LR))
+    _, batches = fitted(make_run("anchored", LR))
     mean, covariance = truth(batches)
     if anchors == "prior":
         covariance = covariance @ covariance / PRIOR**2
     spread = np.sqrt(covariance.diagonal())
-    assert (abs(members.mean(axis=0) - mean) < 4 * spread / np.sqrt(300)).all()
-    error = np.sqrt((np.outer(spread**2, spread**2) + covariance**2) / 300)
+    assert (abs(members.mean(axis=0) - mean) < 4 * spread / np.sqrt(150)).all()
+    error = np.sqrt((np.outer(spread**2, spread**2) + covariance**2) / 150)
     assert (abs(np.cov(members.T) - covariance) < 4 * error).all()
 
 
 def test_the_drawn_score_has_the_fisher_information_as_covariance():
-    """XᵀX / σ², 3,000 draws, each entry within 4 standard errors; its mean is 0."""
+    """XᵀX / σ² of all points, 800 draws, each entry within 4 standard errors; its mean is 0."""
     run = make_run("anchored", LR)
     _, batches = fitted(run)
     model = LinearGaussian()
     anchors, generator, scores = Anchors(model, run), torch.Generator().manual_seed(0), []
     with regression():
-        for _ in range(3000):
-            anchors.draw_score(model, batches, run, 0, generator)
+        for _ in range(800):
+            anchors.draw_score(model, batches, run, generator)
             scores.append(anchors.score.double().numpy())
     x = batches.inputs.double().numpy()
     fisher, found = x.T @ x / NOISE**2, np.stack(scores)
     diagonal = fisher.diagonal()
-    assert (abs(found.mean(axis=0)) < 4 * np.sqrt(diagonal / 3000)).all()
-    error = np.sqrt((np.outer(diagonal, diagonal) + fisher**2) / 3000)
+    assert (abs(found.mean(axis=0)) < 4 * np.sqrt(diagonal / 800)).all()
+    error = np.sqrt((np.outer(diagonal, diagonal) + fisher**2) / 800)
     assert (abs(np.cov(found.T) - fisher) < 4 * error).all()
 
 
@@ -89,26 +92,17 @@ def test_labels_are_drawn_from_the_network_s_own_probabilities(outputs):
 
 @pytest.mark.parametrize("anchors", ["prior", "matched"])
 def test_the_law_of_sequential_members(anchors):
-    """200 members from each of 2 chains, each trained for 15 steps from the last one's weights: the law of fresh ones.
+    """200 members, each trained for 10 steps from the last one's weights: the law of fresh ones, within 4 standard errors.
 
     Matched: the noise is drawn anew for each member, and only the twentieth of the variance that the anchors bring is
-    correlated along the chain: 400 members count as 300. Prior: the walk of 1.5 deviations forgets in about 5 members, so
-    that 400 count as 60. Within 4 standard errors.
+    correlated along the chain: they count as 150. Prior: a walk of 1.5 deviations forgets in about 7 members: they count as
+    30.
     """
-    chains = []
-    for seed in (0, 1):
-        words = [
-            LR,
-            f"method.anchors={anchors}",
-            "method.samples=200",
-            "method.walk=1.5",
-            "method.first=0.01",
-        ]
-        posterior, batches = fitted(make_run("sequential_anchored", *words, epochs=3000, seed=seed))
-        chains.append(weights(posterior))
-    members = np.concatenate(chains)
+    words = [LR, f"method.anchors={anchors}", "method.samples=200", "method.walk=1.5", "method.first=0.01"]
+    posterior, batches = fitted(make_run("sequential_anchored", *words, epochs=100))
+    members = weights(posterior)
     mean, covariance = truth(batches)
-    count = 300 if anchors == "matched" else 60
+    count = 150 if anchors == "matched" else 30
     if anchors == "prior":
         covariance = covariance @ covariance / PRIOR**2
     spread = np.sqrt(covariance.diagonal())
@@ -128,6 +122,13 @@ def test_every_member_has_its_own_cosine():
     assert rates(10, 12, 14, 16) == pytest.approx([0.5, 0.25, 0.5, 0.25])
     assert rates(9)[0] < 0.07
     assert rates(17)[0] < 0.08
+
+
+@pytest.mark.parametrize(("anchors", "extra"), [("prior", 0), ("matched", 1)])
+def test_passes_beside_the_epochs_are_told(anchors, extra):
+    for method, passes in (("anchored", 1), ("sequential_anchored", 7)):
+        run = make_run(method, f"method.anchors={anchors}", f"method.samples={passes}", epochs=30)
+        assert METHODS[method].gradients_per_example(run) == 30 + extra * passes
 
 
 @pytest.mark.parametrize("words", [["optimizer.l2=0"], ["optimizer.l2_on=nothing"]])

@@ -20,12 +20,13 @@ from retinabench.methods.anchors import (
     prior_deviation,
     without_l2,
 )
+from retinabench.methods.base import as_config
 from retinabench.methods.journal import Journal
 from retinabench.methods.map import PointPosterior, build
 from retinabench.methods.training import make_optimizer, train
 from retinabench.seeds import torch_generator
 
-__all__ = ["Config", "build", "fit"]
+__all__ = ["Config", "build", "fit", "gradients_per_example"]
 
 
 class Config(config.Method):
@@ -40,6 +41,11 @@ class Config(config.Method):
     anchors: Literal["prior", "matched"] = "prior"
 
 
+def gradients_per_example(run: Run) -> int:
+    """Return the passes over the training pictures that a run takes: its epochs, and one for `matched` anchors."""
+    return run.optimizer.epochs + (as_config(run, Config).anchors == "matched")
+
+
 def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> PointPosterior:
     """Draw the anchors and train.
 
@@ -52,7 +58,7 @@ def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> Point
     def add_noise(epoch: int) -> None:
         if epoch + 1 == (run.optimizer.epochs + 1) // 2:
             draws = torch_generator(batches.device, run.seed, "score", 0)
-            anchors.draw_score(model, batches, run, epoch, draws)
+            anchors.draw_score(model, batches, run, draws)
 
     return train(
         build(model, run),

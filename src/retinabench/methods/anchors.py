@@ -63,13 +63,11 @@ class Anchors:
         self.anchor = torch.zeros(sum(p.numel() for p in self.prior), device=device)
         self.score = torch.zeros(sum(p.numel() for p in self.trained), device=device)
 
-    def draw_score(
-        self, model: nn.Module, batches: Batches, run: Run, epoch: int, generator: torch.Generator
-    ) -> None:
-        """Draw z at the network as it is: one pass over the pictures of `epoch`, without batch norm's and dropout's noise."""
+    def draw_score(self, model: nn.Module, batches: Batches, run: Run, generator: torch.Generator) -> None:
+        """Draw z at the network as it predicts now: one pass over the training pictures, not augmented."""
         training, total = model.training, torch.zeros_like(self.score)
         model.eval()
-        for images, _ in batches.epoch(epoch):
+        for images, _ in batches.rows(batches.train, run.optimizer.batch_size):
             with precision(run, batches.device):
                 outputs = model(images).float()
             drawn = drawn_labels(outputs.detach(), generator)

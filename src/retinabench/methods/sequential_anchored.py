@@ -33,7 +33,7 @@ from retinabench.methods.sgmcmc import build
 from retinabench.methods.training import last_epoch_answers, make_optimizer, train
 from retinabench.seeds import torch_generator
 
-__all__ = ["Config", "build", "fit"]
+__all__ = ["Config", "build", "fit", "gradients_per_example"]
 
 
 class Config(config.Method):
@@ -86,6 +86,12 @@ class WalkingAnchors(Anchors):
         self.direction = state["direction"].to(self.direction.device)
 
 
+def gradients_per_example(run: Run) -> int:
+    """Return the passes over the training pictures that a run takes: its epochs, and one a member for `matched` anchors."""
+    method: Config = as_config(run, Config)
+    return run.optimizer.epochs + method.samples * (method.anchors == "matched")
+
+
 def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> CollectedPosterior:
     """Train the members one after the other. The journal's validation is that of the network of the moment.
 
@@ -101,8 +107,8 @@ def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> Colle
         begins = [first // 2, *ends[:-1]]  # the noise of the first member awaits half of its training
 
         def draw(member: int) -> None:
-            draws, epoch = torch_generator(batches.device, run.seed, "score", member), begins[member]
-            anchors.draw_score(model, batches, run, epoch // batches.steps, draws)
+            draws = torch_generator(batches.device, run.seed, "score", member)
+            anchors.draw_score(model, batches, run, draws)
 
         objective = before_steps(objective, begins, draw)
     objective = before_steps(objective, ends[:-1], lambda ended: anchors.move(ended + 1))
