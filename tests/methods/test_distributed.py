@@ -58,7 +58,9 @@ for name, method in METHODS.items():
             sys.exit(code)
 """
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
-SAME = ("map", "laplace", "swag", "ivon")
+SAME = (
+    "map", "laplace", "swag", "ivon", "sgld", "sghmc", "csghmc", "multiswag", "anchored", "sequential_anchored",
+)  # fmt: skip
 
 
 def train(processes, prepared, out, words, program=("-m", "retinabench.cli")):

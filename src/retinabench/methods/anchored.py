@@ -43,7 +43,8 @@ class Config(config.Method):
 
 def gradients_per_example(run: Run) -> int:
     """Return the passes over the training pictures that a run takes: its epochs, and one for `matched` anchors."""
-    return run.optimizer.epochs + (as_config(run, Config).anchors == "matched")
+    method: Config = as_config(run, Config)
+    return run.optimizer.epochs + (method.anchors == "matched")
 
 
 def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> PointPosterior:
