@@ -176,11 +176,12 @@ def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Pr
         leads = distributed.current().leads
         what = f"Training {title(run.method)}, seed {run.seed}"
         posterior = method.fit(model, batches, run, Journal(folder, engine.progress, what, writes=leads))
-        distributed.wait()  # until every process has read best.pt
+        distributed.wait()  # until every process has read best.pt and the samples
         if leads:
             save_tensors(folder / "posterior.pt", posterior.state())
-            (folder / "best.pt").unlink(missing_ok=True)  # posterior.pt holds it now
-            shutil.rmtree(folder / SAMPLES, ignore_errors=True)  # and them
+    if distributed.current().leads:  # posterior.pt holds them now
+        (folder / "best.pt").unlink(missing_ok=True)
+        shutil.rmtree(folder / SAMPLES, ignore_errors=True)
     return predict(run, task, posterior, batches, engine.progress)
 
 
