@@ -1,4 +1,4 @@
-"""Sequential anchored ensembles (Delaunoy & Louppe 2021): member after member in one training, each from the last one's weights.
+"""Sequential anchored ensembles (Delaunoy & Louppe 2022): member after member in one training, each from the last one's weights.
 
 Member k minimises mean NLL + l2 Σ (θ - a_k)², where a_1, a_2, … is a slow chain whose stationary law is the prior (the guided
 walk): the minimum moves a little from member to member, so that a few epochs find it again. The first member takes the
