@@ -2,7 +2,7 @@
 
 The run's folder is named after its method, seed and hash and holds
 - `run.json`: the run, its identity and where it was computed; written first;
-- `last.pt`, `best.pt`, `metrics.jsonl`: the training so far (`methods/journal.py`);
+- `last.pt`, `best.pt`, `metrics.jsonl`, `samples/`: the training so far (`methods/journal.py`, `collected.py`);
 - `posterior.pt`: what the method has learnt;
 - `predictions.parquet`: THE result;
 - `done`: written last.
@@ -11,6 +11,7 @@ The run's folder is named after its method, seed and hash and holds
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from retinabench.errors import DivergedError, InputError
 from retinabench.formats import read_predictions, write_predictions
 from retinabench.methods import METHODS, distributed, ensemble, temperature
 from retinabench.methods.base import Posterior, precision
+from retinabench.methods.collected import SAMPLES
 from retinabench.methods.journal import Journal, load_tensors, save_tensors
 from retinabench.models import build_model
 from retinabench.predictions import Predictions
@@ -134,7 +136,7 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
     """
     try:
         run = Run(**json.loads((folder / "run.json").read_text())["run"])
-        state = load_tensors(folder / "posterior.pt")
+        state = load_tensors(folder / "posterior.pt", mapped=True)
     except FileNotFoundError as error:
         raise InputError(
             f"holds no finished training ({Path(error.filename).name} is missing)", file=folder
@@ -170,15 +172,17 @@ def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Pr
     method = METHODS[run.method.name]
     if (folder / "posterior.pt").is_file():
         posterior = method.build(model, run)
-        posterior.restore(load_tensors(folder / "posterior.pt"))
+        posterior.restore(load_tensors(folder / "posterior.pt", mapped=True))
     else:
         leads = distributed.current().leads
         what = f"Training {title(run.method)}, seed {run.seed}"
         posterior = method.fit(model, batches, run, Journal(folder, engine.progress, what, writes=leads))
-        distributed.wait()  # until every process has read best.pt
+        distributed.wait()  # until every process has read best.pt and the samples
         if leads:
             save_tensors(folder / "posterior.pt", posterior.state())
-            (folder / "best.pt").unlink(missing_ok=True)  # posterior.pt holds it now
+    if distributed.current().leads:  # posterior.pt holds them now
+        (folder / "best.pt").unlink(missing_ok=True)
+        shutil.rmtree(folder / SAMPLES, ignore_errors=True)
     return predict(run, task, posterior, batches, engine.progress)
 
 

@@ -11,9 +11,12 @@ import torch
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import gpu_methods
+import sgmcmc
 
 import methods
 from retinabench.config import load_run
+from retinabench.fidelity.targets import target
+from retinabench.methods.likelihood import regression
 
 TOY = "--device cpu --size 64 --width 8 --batch 4 --steps 2 --warm 1 --methods"
 
@@ -86,3 +89,13 @@ def test_a_prediction_is_timed():
     threads = torch.get_num_threads()
     assert methods.predictor(run)() > 0
     assert torch.get_num_threads() == threads
+
+
+def test_the_samplers_timings_run_with_or_without_their_opponents(monkeypatch, capsys):
+    monkeypatch.setattr(sgmcmc, "FIRST", 2)
+    of = target("energy-gap")
+    with regression():
+        sgmcmc.compare(of, sgmcmc.drawn_energy(of), 1, 1)
+    said = capsys.readouterr().out
+    assert "posteriors" in said
+    assert re.search(r"a sequential member: -?\d+\.\d+ of a fresh one", said)

@@ -18,6 +18,8 @@ VARIANTS = [
     ["method.name=fsvi", "method.covariance=full"],
     ["method.name=fsvi", "method.context=monochrome"],
     ["method.name=ivon", "method.train_samples=2"],
+    ["method.name=multiswag", "method.path=sgld", "method.components=2"],
+    ["method.name=sequential_anchored", "method.anchors=matched"],
 ]
 
 

@@ -58,7 +58,10 @@ for name, method in METHODS.items():
             sys.exit(code)
 """
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
-SAME = ("map", "laplace", "swag", "ivon", "vogn", "gaussian_vi")
+SAME = (
+    "map", "laplace", "swag", "ivon", "vogn", "gaussian_vi", "sgld", "sghmc", "csghmc", "multiswag", "anchored",
+    "sequential_anchored",
+)  # fmt: skip
 
 
 def train(processes, prepared, out, words, program=("-m", "retinabench.cli")):

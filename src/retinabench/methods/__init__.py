@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from retinabench.methods import (
+    anchored,
+    csghmc,
     dropout,
     ensemble,
     fsvi,
@@ -12,8 +14,12 @@ from retinabench.methods import (
     ivon,
     laplace,
     map,
+    multiswag,
     radial,
     rank1,
+    sequential_anchored,
+    sghmc,
+    sgld,
     swag,
     temperature,
     vi,
@@ -33,6 +39,12 @@ METHODS: dict[str, Any] = {
     "ivon": ivon,
     "vogn": vogn,
     "gaussian_vi": gaussian_vi,
+    "sgld": sgld,
+    "sghmc": sghmc,
+    "csghmc": csghmc,
+    "multiswag": multiswag,
+    "anchored": anchored,
+    "sequential_anchored": sequential_anchored,
     "temperature": temperature,
     "ensemble": ensemble,
 }

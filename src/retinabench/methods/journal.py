@@ -7,7 +7,6 @@ deterministic, writes the same best again. `metrics.jsonl` has one line per epoc
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from dataclasses import dataclass, field
@@ -19,23 +18,23 @@ from torch import Tensor
 
 from retinabench.errors import InputError
 from retinabench.progress import QUIET, Progress
-from retinabench.store import write_bytes
+from retinabench.store import atomic_write, write_bytes
 
 
 def save_tensors(path: Path, content: Any) -> None:
-    """Write tensors, numbers and text, nested in dicts and lists, atomically."""
-    sink = io.BytesIO()
-    torch.save(content, sink)
-    write_bytes(path, sink.getvalue())
+    """Write tensors, numbers and text, nested in dicts and lists, atomically, one tensor at a time."""
+    with atomic_write(path) as handle:
+        torch.save(content, handle)
 
 
-def load_tensors(path: Path) -> Any:
+def load_tensors(path: Path, *, mapped: bool = False) -> Any:
     """Read what `save_tensors` wrote; no code in the file is ever run.
 
+    mapped: leave the values in the file until they are looked at; it may be replaced or deleted, not changed in place.
     Raises `InputError` where the file is damaged or holds anything else.
     """
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except FileNotFoundError:
         raise
     except Exception as error:  # torch raises half a dozen kinds for a damaged file

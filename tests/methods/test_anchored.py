@@ -1,0 +1,147 @@
+"""Anchored ensembles on a linear-Gaussian model, member by member and as a whole; sequential ones on the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from linear_gaussian import FEATURES, NOISE, PRIOR, LinearGaussian, fitted, make_run, truth, weights
+
+from retinabench.config import load_run
+from retinabench.errors import InputError
+from retinabench.methods import METHODS, sequential_anchored
+from retinabench.methods.anchors import Anchors, drawn_labels
+from retinabench.methods.likelihood import regression
+from retinabench.seeds import torch_generator
+
+LR = "optimizer.lr=0.8"  # the mean loss has curvatures near 1: 20 steps of plain gradient descent arrive; an epoch has as many
+
+
+def anchor(seed):
+    draws = torch_generator("cpu", seed, "anchor", 0)
+    return PRIOR * torch.zeros(FEATURES).normal_(generator=draws).double().numpy()
+
+
+def test_a_member_is_where_its_anchor_pulls_it():
+    """w = Σ (Xᵀ y / σ² + a / s²), up to float32."""
+    for seed in (0, 1, 2):
+        posterior, batches = fitted(make_run("anchored", LR, seed=seed, epochs=2))
+        mean, covariance = truth(batches)
+        expected = mean + covariance @ anchor(seed) / PRIOR**2
+        assert posterior.model.fc.weight.detach().numpy()[0] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("anchors", ["prior", "matched"])
+def test_the_law_of_the_members(anchors):
+    """150 members: N(mean, Σ) with matched anchors, N(mean, Σ² / s²) with the prior's. Each entry within 4 standard errors.
+
+    Σ is the posterior's covariance. Σ² / s² is a twentieth of it here: the prior's anchors alone are not its draws.
+    """
+    epochs = 2 if anchors == "matched" else 1
+    members = np.stack(
+        [
+            posterior.model.fc.weight.detach().double().numpy()[0]
+            for seed in range(150)
+            for posterior, _ in [
+                fitted(make_run("anchored", LR, f"method.anchors={anchors}", seed=seed, epochs=epochs))
+            ]
+        ]
+    )
+    _, batches = fitted(make_run("anchored", LR))
+    mean, covariance = truth(batches)
+    if anchors == "prior":
+        covariance = covariance @ covariance / PRIOR**2
+    spread = np.sqrt(covariance.diagonal())
+    assert (abs(members.mean(axis=0) - mean) < 4 * spread / np.sqrt(150)).all()
+    error = np.sqrt((np.outer(spread**2, spread**2) + covariance**2) / 150)
+    assert (abs(np.cov(members.T) - covariance) < 4 * error).all()
+
+
+def test_the_drawn_score_has_the_fisher_information_as_covariance():
+    """XᵀX / σ² of all points, 800 draws, each entry within 4 standard errors; its mean is 0."""
+    run = make_run("anchored", LR)
+    _, batches = fitted(run)
+    model = LinearGaussian()
+    anchors, generator, scores = Anchors(model, run), torch.Generator().manual_seed(0), []
+    with regression():
+        for _ in range(800):
+            anchors.draw_score(model, batches, run, generator)
+            scores.append(anchors.score.double().numpy())
+    x = batches.inputs.double().numpy()
+    fisher, found = x.T @ x / NOISE**2, np.stack(scores)
+    diagonal = fisher.diagonal()
+    assert (abs(found.mean(axis=0)) < 4 * np.sqrt(diagonal / 800)).all()
+    error = np.sqrt((np.outer(diagonal, diagonal) + fisher**2) / 800)
+    assert (abs(np.cov(found.T) - fisher) < 4 * error).all()
+
+
+@pytest.mark.parametrize("outputs", [1, 5])
+def test_labels_are_drawn_from_the_network_s_own_probabilities(outputs):
+    """20,000 draws; shares within 4 standard errors."""
+    logits = torch.randn(outputs, generator=torch.Generator().manual_seed(2))
+    drawn = drawn_labels(logits.expand(20_000, outputs), torch.Generator().manual_seed(3))
+    probs = (
+        torch.softmax(logits, 0)
+        if outputs > 1
+        else torch.stack([1 - logits.sigmoid()[0], logits.sigmoid()[0]])
+    )
+    shares = torch.bincount(drawn.long(), minlength=len(probs)) / 20_000
+    assert drawn.dtype == (torch.float32 if outputs == 1 else torch.int64)
+    assert ((shares - probs).abs() < 4 * (probs * (1 - probs) / 20_000).sqrt()).all()
+
+
+@pytest.mark.parametrize("anchors", ["prior", "matched"])
+def test_the_law_of_sequential_members(anchors):
+    """200 members, each trained for 10 steps from the last one's weights: the law of fresh ones, within 4 standard errors.
+
+    Matched: the noise is drawn anew for each member, and only the twentieth of the variance that the anchors bring is
+    correlated along the chain: they count as 150. Prior: a walk of 1.5 deviations forgets in about 7 members: they count as
+    30.
+    """
+    words = [LR, f"method.anchors={anchors}", "method.samples=200", "method.walk=1.5", "method.first=0.01"]
+    posterior, batches = fitted(make_run("sequential_anchored", *words, epochs=100))
+    members = weights(posterior)
+    mean, covariance = truth(batches)
+    count = 150 if anchors == "matched" else 30
+    if anchors == "prior":
+        covariance = covariance @ covariance / PRIOR**2
+    spread = np.sqrt(covariance.diagonal())
+    assert (abs(members.mean(axis=0) - mean) < 4 * spread / np.sqrt(count)).all()
+    error = np.sqrt((np.outer(spread**2, spread**2) + covariance**2) / count)
+    assert (abs(np.cov(members.T) - covariance) < 4 * error).all()
+
+
+def test_every_member_has_its_own_cosine():
+    run = make_run("sequential_anchored", "method.lr_factor=0.5", "optimizer.warmup=1")
+    ends = [10, 14, 18]
+
+    def rates(*steps):
+        return [sequential_anchored.rate(step, 4, run, ends) for step in steps]
+
+    assert rates(0, 2, 4, 7) == pytest.approx([0, 0.5, 1, 0.5])
+    assert rates(10, 12, 14, 16) == pytest.approx([0.5, 0.25, 0.5, 0.25])
+    assert rates(9)[0] < 0.07
+    assert rates(17)[0] < 0.08
+
+
+@pytest.mark.parametrize(("anchors", "extra"), [("prior", 0), ("matched", 1)])
+def test_passes_beside_the_epochs_are_told(anchors, extra):
+    for method, passes in (("anchored", 1), ("sequential_anchored", 7)):
+        run = make_run(method, f"method.anchors={anchors}", f"method.samples={passes}", epochs=30)
+        assert METHODS[method].gradients_per_example(run) == 30 + extra * passes
+
+
+@pytest.mark.parametrize("words", [["optimizer.l2=0"], ["optimizer.l2_on=nothing"]])
+@pytest.mark.parametrize("method", ["anchored", "sequential_anchored"])
+def test_a_run_without_a_prior_is_refused(method, words):
+    with pytest.raises(InputError, match=r"draws anchors from the prior.*Set optimizer.l2 above 0"):
+        fitted(make_run(method, *words))
+
+
+def test_weights_without_a_prior_have_no_anchor():
+    """With L2 on the `weights` only biases stay free, but their likelihood is drawn like that of all others."""
+    run = load_run(None, ["method.name=anchored", "method.anchors=matched"], data="d")
+    model = torch.nn.Linear(3, 2)
+    anchors = Anchors(model, run)
+    assert anchors.anchor.shape == (6,)
+    assert anchors.score.shape == (8,)

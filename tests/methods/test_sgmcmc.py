@@ -1,0 +1,158 @@
+"""The samplers as methods: their samples are those of a known posterior, and are kept on disk."""
+
+from __future__ import annotations
+
+import filecmp
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from linear_gaussian import fitted, make_run, truth, weights
+
+from helpers import TINY, make_prepared
+from retinabench.config import load_run
+from retinabench.errors import InputError
+from retinabench.methods.collected import SAMPLES, CollectedPosterior, before_steps, evenly, evenly_spaced
+from retinabench.methods.journal import Journal
+from retinabench.methods.sgmcmc import constant_after_burn_in, cyclical
+from retinabench.models import build_model
+from retinabench.run import Engine, execute, load_posterior
+
+LR = 0.1
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("sgld", ["method.lr_factor=1"]),
+        ("sghmc", ["method.lr_factor=1", "optimizer.momentum=0.5", f"optimizer.lr={LR / 2}"]),
+        ("csghmc", ["optimizer.momentum=0.5"]),
+        ("sgld", ["method.lr_factor=1", "optimizer.batch_size=10"]),
+    ],
+)
+def test_the_samples_of_a_linear_gaussian_are_its_posterior(method, words):
+    """200 samples, 10 steps apart, of one chain whose slow direction forgets half in 10 steps: an effective sample size above
+    60. Mean within 4 standard errors of the deviation / √60, variances within 4 √(2 / 60) and the step's own bias, at
+    most 15 % for two points in the batch of ten (`test_langevin.py` measures it). N times too much noise would be 20-fold.
+    """
+    settings = [f"optimizer.lr={LR}", "method.samples=200", "method.burn_in=0.02", *words]
+    epochs = 51 if "optimizer.batch_size=10" in words else 102
+    posterior, batches = fitted(make_run(method, *settings, epochs=epochs))
+    mean, covariance = truth(batches)
+    found, deviation = weights(posterior), np.sqrt(covariance.diagonal())
+    assert found.shape == (200, 2)
+    assert (abs(found.mean(axis=0) - mean) < 4 * deviation / math.sqrt(60)).all()
+    ratio = found.var(axis=0) / deviation**2
+    assert (abs(np.log(ratio)) < 4 * math.sqrt(2 / 60) + 0.15).all()
+    assert np.corrcoef(found.T)[0, 1] == pytest.approx(covariance[0, 1] / deviation.prod(), abs=0.4)
+
+
+def test_schedules_are_the_stated_ones():
+    factor = constant_after_burn_in(0.1)(10, [15, 20])
+    assert [factor(0), factor(5), factor(10), factor(19)] == pytest.approx([1, 0.55, 0.1, 0.1])
+    factor = cyclical(10, [14, 18])
+    assert [factor(step) for step in (0, 9, 10, 12, 14, 16)] == pytest.approx([1, 1, 1, 0.5, 1, 0.5])
+    assert 0 < factor(13) < 0.15
+    run = load_run(None, ["method.name=sgld"], data="d")
+    assert evenly_spaced(10, 20, 4, run) == [12, 15, 17, 20]
+    with pytest.raises(InputError, match=r"3 steps are left for the 4 samples.*Lower method.samples"):
+        evenly_spaced(10, 13, 4, run)
+
+
+def test_an_action_comes_once_before_its_step():
+    seen = []
+    objective = before_steps(lambda *_: seen.append("step") or {}, [1, 3], seen.append)
+    for step in (0, 1, 1, 2, 3):  # step 1 in two parts
+        objective(torch.zeros(1), torch.zeros(1), step)
+    assert seen == ["step", 0, "step", "step", "step", 1, "step"]
+
+
+def test_evenly_spaced_samples_answer_for_all():
+    samples = [{"w": torch.tensor(float(k))} for k in range(10)]
+    assert [float(s["w"]) for s in evenly(samples, 5)] == [1, 3, 5, 7, 9]
+    assert len(evenly(samples, 99)) == 10
+
+
+def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, monkeypatch):
+    run = load_run(
+        None, [*TINY, "method.name=sghmc", "method.samples=3"], data=str(make_prepared(tmp_path / "data"))
+    )
+    seen = []
+    checkpoint = Journal.checkpoint
+    monkeypatch.setattr(
+        Journal,
+        "checkpoint",
+        lambda self, state: (
+            seen.append(sorted(file.name for file in (self.folder / SAMPLES).glob("*"))),
+            checkpoint(self, state),
+        ),
+    )
+    folder = execute(run, tmp_path / "runs", Engine("cpu"))
+    # 3 epochs of 4 steps, samples after 8, 10 and 12: a sample is there when the step after it begins.
+    assert seen == [[], [], ["00000.pt", "00001.pt"]]
+    assert not (folder / SAMPLES).exists()
+    _, posterior = load_posterior(folder)
+    assert len(posterior.samples) == 3
+    # Batch norm's statistics are those of each sample.
+    running = [sample["bn1.running_mean"] for sample in posterior.samples]
+    assert not torch.equal(running[0], running[2])
+    # Every sample is the network's own answer.
+    images = torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    answers = posterior.predict(images, 3, torch.Generator())
+    model = build_model(run.model, 0).eval()
+    for sample, answer in zip(posterior.samples, answers, strict=True):
+        model.load_state_dict(sample)
+        assert torch.equal(model(images).sigmoid()[:, 0], answer[:, 1])
+
+
+def test_samples_are_mapped_from_their_files_not_read(tmp_path):
+    if not (maps := Path("/proc/self/maps")).exists():
+        pytest.skip("needs a system that lists what is mapped")
+    run = make_run("sgld", "method.samples=3", "optimizer.lr=0.1")
+    posterior, _ = fitted(run, Journal(tmp_path, interval=1e9))
+    assert len(posterior.samples) == 3
+    for number in range(3):
+        assert str(tmp_path / SAMPLES / f"0000{number}.pt") in maps.read_text()
+
+
+class StoppedError(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["method.name=csghmc", "method.preconditioner=rmsprop", "optimizer.lr=1e-4"],
+        ["method.name=sequential_anchored", "method.anchors=matched"],
+        ["method.name=anchored", "method.anchors=matched"],
+        ["method.name=multiswag", "method.path=sgld", "method.components=2"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_every_variant_continues_where_it_was_stopped(tmp_path, monkeypatch, words, epoch):
+    """The default settings do in `conformance/test_resume_methods.py`. Samples of a repeated epoch are written again."""
+    run = load_run(None, [*TINY, *words], data=str(make_prepared(tmp_path / "data")))
+    whole = execute(run, tmp_path / "whole", Engine("cpu"))
+    checkpoint = Journal.checkpoint
+
+    def stop_before_saving(self, state):
+        if state["epoch"] == epoch + 1:
+            raise StoppedError
+        checkpoint(self, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "checkpoint", stop_before_saving)
+        with pytest.raises(StoppedError):
+            execute(run, tmp_path / "again", Engine("cpu"))
+    again = execute(run, tmp_path / "again", Engine("cpu"))
+    for file in ("posterior.pt", "predictions.parquet"):
+        assert filecmp.cmp(whole / file, again / file, shallow=False)
+
+
+def test_an_untrained_posterior_answers_with_its_network():
+    model = build_model(load_run(None, TINY, data="d").model, 0)
+    images = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    assert CollectedPosterior(model).predict(images, 4, torch.Generator()).shape == (1, 2, 2)
