@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retinabench.cli.options import Device, Silent
+from retinabench.cli.options import (
+    Address,
+    Attempts,
+    Cpus,
+    Device,
+    Gpus,
+    Parallel,
+    RunEngine,
+    Silent,
+    Storage,
+)
 from retinabench.cli.output import progress_of
 
 if TYPE_CHECKING:
@@ -40,23 +50,14 @@ def benchmark(
         int | None,
         typer.Option("--seed", min=0, help="First seed of the runs, and of all else that is random."),
     ] = None,
-    engine: Annotated[
-        Literal["local", "ray"], typer.Option("--engine", help="Processes of this machine, or a Ray cluster.")
-    ] = "local",
-    address: Annotated[
-        str | None, typer.Option("--address", help="Of a running Ray cluster; default: one of this machine.")
-    ] = None,
-    parallel: Annotated[int | None, typer.Option("--parallel", min=1, help="Runs at once.")] = None,
+    engine: RunEngine = "local",
+    address: Address = None,
+    parallel: Parallel = None,
     device: Device = "auto",
-    cpus: Annotated[float, typer.Option("--cpus", min=0, help="Cores of one run, on Ray.")] = 1.0,
-    gpus: Annotated[
-        float, typer.Option("--gpus", min=0, help="GPUs of one run, on Ray; 0.5: two share one.")
-    ] = 0.0,
-    storage: Annotated[
-        str | None,
-        typer.Option("--storage", help="Where a cluster's runs meet: a shared folder or an fsspec URL."),
-    ] = None,
-    attempts: Annotated[int, typer.Option("--attempts", min=1, help="Tries of a run that fails.")] = 2,
+    cpus: Cpus = 1.0,
+    gpus: Gpus = 0.0,
+    storage: Storage = None,
+    attempts: Attempts = 2,
     quiet: Silent = False,
 ) -> None:
     """Tune, train with several seeds, ensemble, score and tabulate several methods; the same command continues."""

@@ -28,3 +28,21 @@ Uncertainty = Annotated[
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Write everything as JSON.")]
 Bootstrap = Annotated[int, typer.Option("--bootstrap", min=0, help="Replicates for the intervals; 0: none.")]
+
+# Of the verbs that compute many runs.
+RunEngine = Annotated[
+    Literal["local", "ray"], typer.Option("--engine", help="Processes of this machine, or a Ray cluster.")
+]
+Address = Annotated[
+    str | None, typer.Option("--address", help="Of a running Ray cluster; default: one of this machine.")
+]
+Parallel = Annotated[
+    int | None, typer.Option("--parallel", min=1, help="Runs at a time; default: as many as fit.")
+]
+Cpus = Annotated[float, typer.Option("--cpus", min=0, help="Cores of one run, on Ray.")]
+Gpus = Annotated[float, typer.Option("--gpus", min=0, help="GPUs of one run, on Ray; 0.5: two share one.")]
+Storage = Annotated[
+    str | None,
+    typer.Option("--storage", help="Where a cluster's runs meet: a shared folder or an fsspec URL."),
+]
+Attempts = Annotated[int, typer.Option("--attempts", min=1, help="Tries of a run that fails.")]

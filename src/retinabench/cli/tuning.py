@@ -7,7 +7,20 @@ from typing import Annotated, Literal
 
 import typer
 
-from retinabench.cli.options import Device, Out, Rules, Seed, Silent
+from retinabench.cli.options import (
+    Address,
+    Attempts,
+    Cpus,
+    Device,
+    Gpus,
+    Out,
+    Parallel,
+    Rules,
+    RunEngine,
+    Seed,
+    Silent,
+    Storage,
+)
 from retinabench.cli.output import progress_of
 
 
@@ -45,23 +58,13 @@ def tune(
             "--halving", min=2, help="Give up hopeless trials: the best 1/N train N times as long, twice."
         ),
     ] = None,
-    engine: Annotated[
-        Literal["local", "ray"], typer.Option("--engine", help="Processes of this machine, or a Ray cluster.")
-    ] = "local",
-    parallel: Annotated[
-        int | None, typer.Option("--parallel", min=1, help="Trials at a time; default: as many as fit.")
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option("--address", help="ray only: the cluster; default: one on this machine.")
-    ] = None,
-    cpus: Annotated[float, typer.Option("--cpus", min=0, help="ray only: cores per trial.")] = 1.0,
-    gpus: Annotated[
-        float, typer.Option("--gpus", min=0, help="ray only: GPUs per trial, or a fraction.")
-    ] = 0.0,
-    storage: Annotated[
-        str | None, typer.Option("--storage", help="ray only: where all nodes can write, if not --out.")
-    ] = None,
-    attempts: Annotated[int, typer.Option("--attempts", min=1, help="Starts of a trial that fails.")] = 2,
+    engine: RunEngine = "local",
+    parallel: Parallel = None,
+    address: Address = None,
+    cpus: Cpus = 1.0,
+    gpus: Gpus = 0.0,
+    storage: Storage = None,
+    attempts: Attempts = 2,
     seed: Seed = 0,
     device: Device = "auto",
     quiet: Silent = False,
