@@ -112,6 +112,10 @@ class OnDevice:
     def train(self) -> np.ndarray:
         return np.arange(self.steps * len(self.labels) * self.ranks)
 
+    @property
+    def validation(self) -> np.ndarray:
+        return np.arange(len(self.labels))
+
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
         yield from [(self.images, self.labels)] * self.steps
 

@@ -161,7 +161,7 @@ def test_with_one_unknown_noise_it_is_quadrature():
 
 
 def test_the_target_s_answers_repeat_and_follow_the_data(shared, monkeypatch):
-    monkeypatch.setattr(infinite_width, "BURN_IN", 5)
+    monkeypatch.setattr(infinite_width, "BURN_IN", 20)
     monkeypatch.setattr(infinite_width, "STATES", 24)
     monkeypatch.setattr(infinite_width, "LARGEST_RHAT", 10)
     full = load(target("energy-gap"), shared("data", "uci", "energy"))

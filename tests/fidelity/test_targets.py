@@ -136,7 +136,7 @@ def test_medmnist_files_become_densities(tmp_path, name, classes):
     value, gradient = density(torch.zeros(2, task.parameters))
     assert value.tolist() == pytest.approx([-20 * np.log(classes)] * 2, rel=1e-5)
     assert gradient.shape == (2, task.parameters)
-    assert density.predict(torch.zeros(task.parameters)).shape == (10, classes)
+    assert density.predict(torch.zeros(1, task.parameters)).shape == (1, 10, classes)
 
 
 def test_medmnist_of_another_size_is_refused(tmp_path):
@@ -295,7 +295,7 @@ def test_filter_response_norm_is_its_formula():
     assert seen.flatten().tolist() == [0, 0, 0, 1]
 
 
-def test_density_sums_over_chunks(monkeypatch):
+def test_density_sums_over_parts_of_the_points(monkeypatch):
     from retinabench.fidelity import density as module
 
     task = target("fundus")
@@ -307,7 +307,8 @@ def test_density_sums_over_chunks(monkeypatch):
         1, task.parameters, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
     whole = Density.of(task, few, dtype=torch.float64)(weights)
-    monkeypatch.setattr(module, "CHUNK", 16)
+    how = module.TOGETHER[task.network]
+    monkeypatch.setitem(module.TOGETHER, task.network, how._replace(points=16))
     parts = Density.of(task, few, dtype=torch.float64)(weights)
     torch.testing.assert_close(parts[0], whole[0])
     torch.testing.assert_close(parts[1], whole[1])

@@ -27,7 +27,7 @@ from retinabench.tune.jobs import Outcome
 from retinabench.tune.ranking import write_ranking
 from retinabench.tune.search import search
 from retinabench.tune.space import points, space_of
-from tune.sweeps import SPACE, Serial, base_run, pretend, small_space
+from tune.searching import SPACE, Serial, base_run, pretend, small_space
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ import os, signal, sys
 from pathlib import Path
 from retinabench.tune import results
 from retinabench.tune.search import search
-from tune.sweeps import Serial, base_run, pretend, small_space
+from tune.searching import Serial, base_run, pretend, small_space
 
 write, count, target = results.Writer._write, 0, int(sys.argv[3])
 

@@ -19,7 +19,7 @@ from retinabench.tune.jobs import Outcome
 from retinabench.tune.plots import marginals, parallel, short_names
 from retinabench.tune.ranking import Ranking, Row, in_order
 from retinabench.tune.space import points, read_space, space_of
-from tune.sweeps import Serial, pretend
+from tune.searching import Serial, pretend
 
 SPACE = """
 optimizer.lr = { low = 1e-3, high = 1.0, scale = "log" }

@@ -43,7 +43,8 @@ def train(
         str | None,
         typer.Option(
             "--method",
-            help="map, dropout, mfvi, radial, rank1, fsvi, laplace, swag, ivon, temperature or ensemble.",
+            help="map, dropout, mfvi, radial, rank1, fsvi, laplace, swag, ivon, vogn, gaussian_vi, sgld, sghmc, csghmc, "
+            "multiswag, anchored, sequential_anchored, temperature or ensemble.",
         ),
     ] = None,
     seed: Annotated[

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from retinabench.errors import InputError
 from retinabench.fidelity.points import Points
-from retinabench.models.cnn_lstm import WORDS
 
-LENGTH, TRAIN = 100, 20_000
+LENGTH, TRAIN, WORDS = 100, 20_000, 20_000
 FILL, OTHER, FIRST = 0, 1, 2
 WORD = re.compile(r"[a-z0-9']+")
 CURE = (

@@ -139,7 +139,8 @@ def noise_states(
     Raises `WorkError` where the chains still differ.
     """
     state = hmc.start(likelihood, _normal((CHAINS, root.shape[1]), generator))
-    size = hmc.StepSize(hmc.first_step(likelihood, state, 1.0, generator))
+    # A step costs little here: burn-in begins boldly, as Hoffman & Gelman do, and so wanders off the starting points.
+    size = hmc.StepSize(10 * hmc.first_step(likelihood, state, 1.0, generator), target=0.8)
     kept: list[Tensor] = []
     with progress.track("Noise of the infinite-width limit", BURN_IN + STATES // CHAINS, "states") as advance:
         for number in range(BURN_IN + STATES // CHAINS):
