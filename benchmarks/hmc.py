@@ -183,6 +183,7 @@ def main():
     parser.add_argument("--data", type=Path)
     parser.add_argument("--chains", type=int)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, help="leapfrog steps of a transition")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
@@ -198,7 +199,7 @@ def main():
     from retinabench.fidelity.targets import target
 
     torch.set_num_threads(1)
-    task, step, steps = options.what, STEP[options.what], STEPS[options.what]
+    task, step, steps = options.what, STEP[options.what], options.steps or STEPS[options.what]
     chains = options.chains or CHAINS[task]
     chosen = target(task)
     density = Density.of(chosen, load(chosen, options.data), options.device)

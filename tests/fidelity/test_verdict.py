@@ -54,7 +54,7 @@ def apart():
         ({"chain_predictions": apart()}, "the chains disagree"),
         ({"acceptance": np.array([0.7, 0.7, 0.7, 0.3])}, "chain 3 accepts 30%.*smaller"),
         ({"acceptance": np.array([1.0, 0.7, 0.7, 0.7])}, "chain 0 accepts 100%.*larger"),
-        ({"errors": history(shift=-0.5)}, "not in equilibrium"),
+        ({"errors": history(shift=-0.5)}, "lower the energy"),
         ({"chain_predictions": predictions(transitions=8)}, "the predictions are known to"),
         ({"half": apart()[:20, :1].repeat(4, 1)}, "at half the step"),
         ({"after": history(1, 20, sd=3.0)}, "accepted less often"),
