@@ -95,7 +95,9 @@ def half_step(
         "transitions": float(len(half)),
         "acceptance_before": float(history[:, 0].mean()),
         "acceptance": float(after[:, 0].mean()),
-        "rms_z": float(np.sqrt((z**2).mean())),
+        "median_z": float(
+            np.median(np.abs(z))
+        ),  # 0.67 where nothing changed; probabilities near 0 have heavy tails
         "beyond": float((np.abs(z) > THRESHOLDS["half_step_z"]).mean()),
         "mean_difference": float(np.abs(_mean(half) - _mean(predictions)).mean()),
     }
