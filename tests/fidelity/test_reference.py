@@ -180,3 +180,13 @@ def test_what_is_shipped_passes_its_own_diagnostics(task):
     else:
         assert found.draws.shape[1] >= 1000
         assert found.draws.shape[0] == len(found.rhat)
+
+
+def test_without_a_first_step_one_is_found(tmp_path):
+    found = regenerate.make_reference(
+        target("energy-gap"), small_data("energy-gap", 20), tmp_path, chains=2, burn_in=15, keep=20, seed=2
+    )
+    # Whatever it began with, burn-in ends where most proposals are accepted.
+    assert all(0.4 < rate <= 1 for rate in found.meta["acceptance"])
+    assert not found.passed
+    assert "2 chains; at least 4" in found.why[0]
