@@ -93,9 +93,8 @@ class Density:
         return self._compute(weights)
 
     def _compute(self, weights: Tensor) -> tuple[Tensor, Tensor]:
-        by_hand = BY_HAND.get((self.target.network, self.target.likelihood))
-        if by_hand:
-            return by_hand(weights, *self.train)
+        if self._by_hand:
+            return self._by_hand(weights)
         groups = torch.split(weights, self._how.chains)
         pairs = self._pool.map(self._of_group, groups) if len(groups) > 1 else map(self._of_group, groups)
         values, gradients = zip(*pairs, strict=True)
@@ -149,6 +148,11 @@ class Density:
             lambda named, inputs: functional_call(self.network, named, (inputs,)), in_dims=(0, None)
         )
         return Together(together, 1024 if self.test.is_cuda else 1, 4096)
+
+    @cached_property
+    def _by_hand(self) -> LogLikelihood | None:
+        made = BY_HAND.get((self.target.network, self.target.likelihood))
+        return made(*self.train) if made else None
 
     @cached_property
     def _recorded(self) -> Recorded:

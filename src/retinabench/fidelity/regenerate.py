@@ -67,7 +67,8 @@ def make_reference(
         "device": torch.device(device).type,
     }
     kept = sample(density, plan, folder, identity, progress=progress, label=target.name)
-    stretch = Plan(chains, 0, max(20, keep // 10), derive(seed, "half step"), kept.step / 2)
+    length = min(max(20, keep // 10), 200)
+    stretch = Plan(chains, 0, length, derive(seed, "half step"), kept.step / 2)
     half = sample(
         density, stretch, folder / "half-step", identity,
         start=kept.state.weights, progress=progress, label="half the step",

@@ -1,0 +1,169 @@
+"""Chains on disk: killed, resumed, continued, refused, broken."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from retinabench.errors import InputError, WorkError
+from retinabench.fidelity import chains, together
+from retinabench.fidelity.chains import Plan, sample
+from retinabench.fidelity.density import Density
+from retinabench.fidelity.targets import target
+from small_targets import small_data
+
+PLAN = Plan(chains=2, burn_in=6, keep=10, seed=4, first=0.02)
+
+
+def small(seed=0):
+    return Density.of(target("energy-gap"), small_data("energy-gap", 20, seed))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An undisturbed run: its folder and its chains."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, sample(small(), PLAN, folder, {"data": "a"})
+
+
+def test_the_kept_part_is_that_of_the_sampler(whole):
+    _, kept = whole
+    assert kept.predictions.shape == (10, 2, 7, 2)
+    assert kept.weights.shape == (10, 2, 552)  # all of so few
+    assert kept.history.shape == (16, 3, 2)
+    # The last row is what the last state predicts; where a proposal was refused, the row before is repeated.
+    assert np.array_equal(kept.predictions[-1], small().predict(kept.state.weights).numpy())
+    assert np.array_equal(kept.weights[-1], kept.state.weights.numpy())
+    for t in range(1, 10):
+        for k in range(2):
+            moved = not np.array_equal(kept.weights[t, k], kept.weights[t - 1, k])
+            assert moved == bool(kept.kept_history[t, 1, k])
+
+
+def test_a_refused_proposal_repeats_the_state_and_is_counted(tmp_path):
+    kept = sample(small(), Plan(4, 20, 30, seed=1, first=0.02), tmp_path, {})
+    accepted = kept.kept_history[:, 1].astype(bool)
+    assert 0.5 < accepted.mean() < 0.95
+    for t, k in zip(*np.nonzero(~accepted[1:]), strict=True):
+        assert np.array_equal(kept.predictions[t + 1, k], kept.predictions[t, k])
+
+
+# The driver saves after every transition, and kills itself in the middle of one write: of a row, torn, or of a checkpoint.
+DRIVER = """
+import os, signal, sys
+sys.path[:0] = sys.argv[3:]
+from pathlib import Path
+from retinabench.fidelity import chains
+from test_chains import PLAN, small
+
+if sys.argv[2].startswith("row"):
+    write_row = chains._Run.write_row
+    def torn(self, rows):
+        write_row(self, rows)
+        if self.done == int(sys.argv[2][3:]):
+            rows.truncate(rows.tell() - 100)
+            rows.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+    chains._Run.write_row = torn
+else:
+    replace, count = os.replace, 0
+    def killing(source, destination):
+        global count
+        count += 1
+        if count == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(source, destination)
+    os.replace = killing
+chains.sample(small(), PLAN, Path(sys.argv[1]), {"data": "a"}, interval=0.0)
+"""
+
+
+@pytest.mark.parametrize("when", ["1", "12", "row13"])
+def test_a_killed_run_goes_on_bit_for_bit(whole, tmp_path, when):
+    folder, _ = whole
+    here = os.path.dirname(__file__)
+    command = [sys.executable, "-c", DRIVER, str(tmp_path), when, here, os.path.dirname(here)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    sample(small(), PLAN, tmp_path, {"data": "a"})
+    assert (tmp_path / "kept.f32").read_bytes() == (folder / "kept.f32").read_bytes()
+    with np.load(tmp_path / "checkpoint.npz") as found, np.load(folder / "checkpoint.npz") as truth:
+        for name in ("w", "l", "g", "history"):
+            assert np.array_equal(found[name], truth[name]), name
+
+
+def test_a_longer_keep_continues_and_a_shorter_one_reads_the_beginning(whole, tmp_path):
+    _, kept = whole
+    for keep in (4, 10, 7):
+        found = sample(small(), Plan(2, 6, keep, 4, 0.02), tmp_path, {"data": "a"})
+        assert np.array_equal(found.predictions, kept.predictions[:keep])
+        assert len(found.kept_history) == keep
+
+
+@pytest.mark.parametrize(
+    ("plan", "identity", "named"),
+    [
+        (PLAN, {"data": "b"}, "data a, not b"),
+        (Plan(2, 5, 10, 4, 0.02), {"data": "a"}, "burn_in 6, not 5"),
+        (Plan(2, 6, 10, 5, 0.02), {"data": "a"}, "seed 4, not 5"),
+    ],
+)
+def test_other_settings_are_refused(whole, plan, identity, named):
+    folder, _ = whole
+    before = (folder / "checkpoint.npz").read_bytes()
+    with pytest.raises(InputError, match=named):
+        sample(small(), plan, folder, identity)
+    assert (folder / "checkpoint.npz").read_bytes() == before
+
+
+def test_a_chain_that_becomes_nan_stops_and_what_was_kept_stays(whole, tmp_path, monkeypatch):
+    _, kept = whole
+    # Transition 12 ends with a likelihood that any other accepts and that is no finite number.
+    move, by_hand = chains._Run.move, together.MLPGaussian.__call__
+
+    def infinite(self, weights):
+        values, gradient = by_hand(self, weights)
+        return torch.full_like(values, torch.inf), gradient
+
+    def moving(run):
+        if run.done == 12:
+            monkeypatch.setattr(together.MLPGaussian, "__call__", infinite)
+        move(run)
+
+    monkeypatch.setattr(chains._Run, "move", moving)
+    with pytest.raises(WorkError, match=r"chain 0 .* transition 12.*--dtype float64"):
+        sample(small(), PLAN, tmp_path, {"data": "a"})
+    monkeypatch.undo()
+    with np.load(tmp_path / "checkpoint.npz") as saved:
+        assert len(saved["history"]) == 12
+    found = sample(small(), Plan(2, 6, 6, 4, 0.02), tmp_path, {"data": "a"})
+    assert np.array_equal(found.predictions, kept.predictions[:6])
+
+
+def test_a_start_that_is_no_number_is_explained(tmp_path):
+    start = torch.zeros(2, 552)
+    start[1] = torch.nan
+    with pytest.raises(WorkError, match="chain 1 has a log-likelihood of nan"):
+        sample(small(), PLAN, tmp_path, {}, start=start)
+
+
+def test_a_step_that_nothing_accepts_says_what_to_do(tmp_path):
+    with pytest.raises(WorkError, match=r"no chain has moved in the last 30 transitions.*smaller --step"):
+        sample(small(), Plan(2, 0, 100, 0, first=5.0), tmp_path, {})
+
+
+def test_the_settings_are_readable(whole):
+    folder, _ = whole
+    settings = json.loads((folder / "settings.json").read_text())
+    assert settings == {
+        "data": "a",
+        "chains": 2,
+        "burn_in": 6,
+        "seed": 4,
+        "first": 0.02,
+        "acceptance": 0.7,
+    }

@@ -1,0 +1,60 @@
+"""The fast densities against a plain loop over chains, module and automatic differentiation, in float64."""
+
+import pytest
+import torch
+from torch.func import functional_call
+
+from retinabench.fidelity import together
+from retinabench.fidelity.density import Density
+from retinabench.fidelity.targets import target
+from retinabench.methods.likelihood import negative_log_likelihood, predictive, regression
+from small_targets import small_data
+
+
+def plain(density, weights):
+    """Values, gradients and predictions, one chain at a time."""
+    inputs, truth = density.train
+    shapes = {name: p.shape for name, p in density.network.named_parameters()}
+    values, gradients, predictions = [], [], []
+    with regression(density.target.likelihood == "gaussian"):
+        for w in weights:
+            w = w.clone().requires_grad_(True)
+            pieces = torch.split(w, [shape.numel() for shape in shapes.values()])
+            named = {
+                name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
+            }
+            value = -negative_log_likelihood(functional_call(density.network, named, (inputs,)), truth).sum()
+            values.append(value.detach())
+            gradients.append(torch.autograd.grad(value, w)[0])
+            with torch.no_grad():
+                predictions.append(predictive(functional_call(density.network, named, (density.test,))))
+    return torch.stack(values), torch.stack(gradients), torch.stack(predictions)
+
+
+# 260 pictures are two passes, 3 chains two groups: every seam is crossed.
+@pytest.mark.parametrize(("task", "points"), [("fundus", 260), ("energy-gap", 40)])
+@pytest.mark.parametrize("fast", [True, False])
+def test_values_gradients_and_predictions_are_those_of_a_plain_loop(monkeypatch, task, points, fast):
+    if not fast:
+        monkeypatch.setattr(together, "TOGETHER", together.TOGETHER)
+        monkeypatch.delitem(together.TOGETHER, target(task).network)
+        monkeypatch.setattr("retinabench.fidelity.density.BY_HAND", {})
+    density = Density.of(target(task), small_data(task, points), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    weights = 0.2 * torch.randn(3, density.target.parameters, generator=generator, dtype=torch.float64)
+    values, gradients = density(weights)
+    true_values, true_gradients, true_predictions = plain(density, weights)
+    # Sums of a few hundred terms of order 1 to 100 in another order: 1e-12 relative to the largest.
+    assert torch.allclose(values, true_values, rtol=1e-12, atol=0)
+    assert torch.allclose(
+        gradients, true_gradients, rtol=1e-10, atol=1e-11 * float(true_gradients.abs().max())
+    )
+    assert torch.allclose(density.predict(weights), true_predictions, atol=1e-7)  # float32
+
+
+def test_the_numbers_do_not_depend_on_the_number_of_threads():
+    weights = 0.2 * torch.randn(5, target("fundus").parameters, generator=torch.Generator().manual_seed(2))
+    data = small_data("fundus", 20)
+    found = [Density.of(target("fundus"), data, threads=threads)(weights) for threads in (1, 2)]
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)

@@ -1,0 +1,192 @@
+"""Reference files: made, written, read, refused; and the two that come with the package."""
+
+import json
+from importlib import resources
+
+import numpy as np
+import pytest
+import torch
+
+from retinabench.cli import fidelity_reference
+from retinabench.errors import InputError
+from retinabench.fidelity import data as data_module
+from retinabench.fidelity import distances, regenerate, verdict
+from retinabench.fidelity.chains import Chains
+from retinabench.fidelity.data import load
+from retinabench.fidelity.reference import Reference, read_reference, write_reference
+from retinabench.fidelity.targets import target
+from retinabench.methods import hmc
+from small_targets import small_data
+
+SHIPPED = {"fundus": "categorical"}
+
+
+def kept_part(predictions):
+    """Chains that predict (T, K, N, O), without a sampler."""
+    transitions, chains = predictions.shape[:2]
+    state = hmc.State(torch.zeros(chains, 1), torch.zeros(chains), torch.zeros(chains, 1))
+    weights = np.zeros((transitions, chains, 1), np.float32)
+    return Chains(predictions, weights, np.zeros((transitions, 3, chains)), 0, 0.1, state, 0.0)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A reference of a posterior of 20 points, from the command to the file."""
+    folder = tmp_path_factory.mktemp("reference")
+    small = small_data("energy-gap", 20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_module, "load", lambda target, source: small)
+        fidelity_reference.reference(
+            "energy-gap", folder / "small.npz", chains=4, burn_in=25, keep=60, step=0.02, seed=1, quiet=True
+        )
+    return folder / "small.npz", small
+
+
+def test_the_command_makes_a_file_that_is_read_back(made):
+    path, small = made
+    chosen = target("energy-gap")
+    found = read_reference(chosen, small.sha256, path)
+    assert found.draws.shape == (7, 1000)
+    assert found.chain_draws.shape == (4, 7, 250)
+    assert found.rhat.shape == found.mcse.shape == found.ess_bulk.shape == found.ess_tail.shape == (7, 2)
+    assert found.epistemic.shape == (7,)
+    meta = found.meta
+    assert (meta["task"], meta["chains"], meta["burn_in"], meta["kept"], meta["seed"]) == (
+        "energy-gap", 4, 25, 60, 1,
+    )  # fmt: skip
+    assert meta["steps"] == hmc.steps_for(meta["step"], chosen.prior_variance)
+    assert meta["half_step"]["acceptance"] > np.mean(meta["acceptance"]) - 0.05
+    assert found.passed == (found.why == [])
+    assert set(meta["ceiling"]) == {"in_domain"}
+
+
+def test_the_same_command_reads_its_chains_and_writes_the_same_numbers(made, tmp_path):
+    path, small = made
+    again = regenerate.make_reference(
+        target("energy-gap"), small, path.with_name("small.npz.chains"),
+        chains=4, burn_in=25, keep=60, step=0.02, seed=1,
+    )  # fmt: skip
+    first = read_reference(target("energy-gap"), small.sha256, path)
+    assert np.array_equal(again.draws, first.draws)
+    assert np.array_equal(again.mcse, first.mcse)
+
+
+def test_a_file_of_other_data_task_or_definition_is_refused(made, tmp_path):
+    path, small = made
+    chosen = target("energy-gap")
+    with pytest.raises(InputError, match="from other data"):
+        read_reference(chosen, "0" * 64, path)
+    with pytest.raises(InputError, match="of the task 'energy-gap', not of 'fundus'"):
+        read_reference(target("fundus"), small.sha256, path)
+    other = chosen.model_copy(update={"prior_variance": 0.5})
+    with pytest.raises(InputError, match="another definition"):
+        read_reference(other, small.sha256, path)
+    (tmp_path / "text.npz").write_text("no file")
+    with pytest.raises(InputError, match="is no reference file"):
+        read_reference(chosen, small.sha256, tmp_path / "text.npz")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_reference(chosen, small.sha256, tmp_path / "absent.npz")
+    cut = tmp_path / "cut.npz"
+    cut.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(InputError, match="is no reference file"):
+        read_reference(chosen, small.sha256, cut)
+    idrid = target("idrid")
+    with pytest.raises(InputError, match="fidelity reference idrid"):
+        read_reference(idrid, small.sha256)
+
+
+def test_a_reference_that_failed_says_why(made, tmp_path):
+    path, small = made
+    good = read_reference(target("energy-gap"), small.sha256, path)
+    bad = Reference(**{**vars(good), "meta": {**good.meta, "passed": False, "why": ["the chains disagree"]}})
+    write_reference(tmp_path / "bad.npz", bad)
+    found = read_reference(target("energy-gap"), small.sha256, tmp_path / "bad.npz")
+    assert not found.passed
+    assert found.why == ["the chains disagree"]
+
+
+def test_the_mean_counts_every_kept_state_as_the_published_average_does(shared):
+    # bnn_hmc's running average (Izmailov et al. 2021) is ours where nothing is refused; it leaves refused states out,
+    # ours repeats them: the stated difference.
+    golden = np.load(shared("golden", "fidelity", "golden_bnn_hmc_utils.npz"))
+    members, running = golden["cls_members"], golden["cls_running"]
+    for count in range(2, len(members) + 1):
+        arrays = regenerate._classes(kept_part(members[:count, None]), 0)
+        assert arrays["chain_probs"][0] == pytest.approx(running[count - 1], abs=1e-12)
+    repeats = [1, 3, 1, 2, 1, 1]
+    counted = regenerate._classes(kept_part(np.repeat(members, repeats, axis=0)[:, None]), 0)
+    truth = np.average(members, axis=0, weights=repeats)
+    assert counted["chain_probs"][0] == pytest.approx(truth, abs=1e-12)
+    assert np.abs(counted["chain_probs"][0] - running[-1]).max() > 0.01
+
+
+def test_the_draws_have_the_moments_of_the_published_average(shared):
+    golden = np.load(shared("golden", "fidelity", "golden_bnn_hmc_utils.npz"))
+    members = golden["reg_members"]  # mean and deviation of six states, 40 points
+    mean, deviation = golden["reg_running"][-1].T
+    kept = kept_part(np.tile(members[:, None], (200, 1, 1, 1)))
+    draws = regenerate._draws(kept, 5)["chain_draws"][0]
+    assert draws.shape == (40, 1000)
+    # Standard errors of the mean and the variance of 1,000 draws, some of them of one state: 4.5 of them over 40 points.
+    assert (np.abs(draws.mean(axis=1) - mean) < 4.5 * deviation / np.sqrt(1000)).all()
+    assert (np.abs(draws.var(axis=1) / deviation**2 - 1) < 4.5 * np.sqrt(3 / 1000)).all()
+
+
+def test_information_measures_are_those_of_all_states_whatever_the_blocks(monkeypatch):
+    random = np.random.default_rng(3)
+    probs = random.dirichlet(np.ones(5), (12, 4, 23)).astype(np.float32)
+    monkeypatch.setattr(regenerate, "BLOCK", 10)
+    arrays = regenerate._classes(kept_part(probs), 0)
+    states = probs.reshape(48, 23, 5).astype(np.float64)
+    assert arrays["epistemic"] == pytest.approx(distances.epistemic(states), abs=1e-6)
+    assert float(arrays["pairwise_disagreement"]) == pytest.approx(
+        distances.pairwise_disagreement(states).mean()
+    )
+    # Samples: equally many of each chain, in chain order.
+    assert arrays["samples"].shape == (48, 23, 5)
+    assert arrays["samples"][12:24] == pytest.approx(probs[:, 1], abs=1e-3)
+
+
+def test_the_ceiling_is_each_chain_against_all_others():
+    random = np.random.default_rng(4)
+    probs = random.dirichlet(np.ones(3), (4, 10))
+    group = np.array(["in_domain"] * 6 + ["corrupted-noise-1"] * 4)
+    found = regenerate.ceiling({"chain_probs": probs}, group)
+    others = probs[[0, 1, 3]].mean(axis=0)
+    truth = distances.total_variation(probs[2], others)
+    assert found["in_domain"]["total_variation"][2] == pytest.approx(truth[:6].mean())
+    assert found["corrupted"]["total_variation"][2] == pytest.approx(truth[6:].mean())
+
+
+@pytest.mark.parametrize("task", SHIPPED)
+def test_what_is_shipped_passes_its_own_diagnostics(task):
+    chosen = target(task)
+    found = read_reference(chosen, chosen.sha256)
+    file = resources.files("retinabench.fidelity").joinpath("shipped", f"{task}.npz")
+    with resources.as_file(file) as path:
+        assert path.stat().st_size < 1_500_000
+    assert found.passed, found.why
+    assert found.chains >= 4
+    assert found.meta["thresholds"] == json.loads(json.dumps(verdict.THRESHOLDS))
+    assert verdict.share_below(found.rhat, 1.05) >= 0.95
+    assert f"fidelity reference {task}" in found.meta["command"]
+    if SHIPPED[task] == "categorical":
+        points = len(load(chosen).test)
+        assert found.probs.shape == (points, chosen.outputs)
+        assert found.probs.sum(axis=1) == pytest.approx(np.ones(points))
+        assert len(found.samples) % found.chains == 0
+        # The stored samples are a thinned part of what the means are of.
+        assert np.abs(found.samples.mean(axis=0) - found.probs).mean() < 0.03
+    else:
+        assert found.draws.shape[1] >= 1000
+        assert found.draws.shape[0] == len(found.rhat)
+
+
+def test_without_a_first_step_one_is_found(tmp_path):
+    found = regenerate.make_reference(
+        target("energy-gap"), small_data("energy-gap", 20), tmp_path, chains=2, burn_in=15, keep=20, seed=2
+    )
+    # Whatever it began with, burn-in ends where most proposals are accepted.
+    assert all(0.4 < rate <= 1 for rate in found.meta["acceptance"])
+    assert not found.passed
+    assert "2 chains; at least 4" in found.why[0]
