@@ -40,9 +40,8 @@ class Target(Frozen):
 
     def identity(self, data: str) -> str:
         """Return 12 digits of the SHA-256 of the definition, with the hash of the arrays that were found."""
-        return hashlib.sha256(
-            self.model_copy(update={"sha256": data}).model_dump_json().encode()
-        ).hexdigest()[:12]
+        content = self.model_copy(update={"sha256": data}).model_dump_json(exclude_none=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
 @cache
