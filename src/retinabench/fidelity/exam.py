@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from retinabench.fidelity.networks import build_network
 from retinabench.fidelity.targets import Target
 from retinabench.methods import METHODS
 from retinabench.methods.base import Posterior
+from retinabench.methods.collected import SAMPLES
 from retinabench.methods.journal import Journal
 from retinabench.methods.likelihood import regression
 from retinabench.run import Engine, is_composed
@@ -118,6 +120,7 @@ def _predicted(run: Run, sitting: Sitting, folder: Path) -> Predicted:
         _write(folder / "predicted.npz", found)
         for leftover in folder.rglob("*.pt"):
             leftover.unlink()
+        shutil.rmtree(folder / SAMPLES, ignore_errors=True)
         return found
     members = []
     for member in method.member_runs(run):
