@@ -179,7 +179,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=[*CHAINS, "measures"])
+    parser.add_argument("what", choices=[*CHAINS, "measures"], nargs="?", default="fundus")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--chains", type=int)
     parser.add_argument("--rounds", type=int, default=7)
