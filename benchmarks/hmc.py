@@ -123,7 +123,7 @@ def jax_log_likelihood(density):
     def mlp(w):
         p = named(w)
         out = linear(jax.nn.relu(linear(x, p, "fc1")), p, "fc")
-        deviation = jax.nn.softplus(out[:, 1])
+        deviation = jax.nn.softplus(out[:, 1]) + density.target.floor
         z = (y - out[:, 0]) / deviation
         return -(0.5 * z**2 + jnp.log(deviation) + 0.5 * math.log(2 * math.pi)).sum()
 

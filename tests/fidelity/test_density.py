@@ -16,7 +16,7 @@ def plain(density, weights):
     inputs, truth = density.train
     shapes = {name: p.shape for name, p in density.network.named_parameters()}
     values, gradients, predictions = [], [], []
-    with regression(density.target.likelihood == "gaussian"):
+    with regression(density.target.likelihood == "gaussian", density.target.floor):
         for w in weights:
             w = w.clone().requires_grad_(True)
             pieces = torch.split(w, [shape.numel() for shape in shapes.values()])

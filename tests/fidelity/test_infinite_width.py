@@ -98,14 +98,15 @@ def test_with_known_noise_it_is_gaussian_process_regression():
     assert np.allclose(root @ root.T, covariance, atol=1e-8)
 
 
-def test_the_marginal_likelihood_and_its_gradient():
+@pytest.mark.parametrize("floor", [0.0, 0.3])
+def test_the_marginal_likelihood_and_its_gradient(floor):
     prior, y = processes(15, 1), normal(15, seed=5)
     root = square_root(prior.train)[0]
-    likelihood = NoiseLikelihood(y, prior.train, root)
+    likelihood = NoiseLikelihood(y, prior.train, root, floor)
     points = normal(3, root.shape[1], seed=6)
     values, gradients = likelihood(points)
     for point, value in zip(points, values, strict=True):
-        covariance = prior.train + torch.diag(softplus(root @ point).square())
+        covariance = prior.train + torch.diag((softplus(root @ point) + floor).square())
         assert float(value) == pytest.approx(
             multivariate_normal(np.zeros(15), covariance.numpy()).logpdf(y.numpy())
         )
@@ -128,28 +129,28 @@ def test_with_one_unknown_noise_it_is_quadrature():
 
     200 states of nearly independent draws, counted as 100, and 20,000 draws of y, seed 0; five standard errors.
     """
-    mean = processes(12, 3)
+    mean, floor = processes(12, 3), 0.1
     ones = torch.ones(15, 15, dtype=torch.float64)
     raw = Prior(ones[:12, :12], ones[:12, 12:], ones[12:, 12:])
     y = square_root(mean.train)[0] @ normal(12, seed=3) + 0.4 * normal(12, seed=4)
     grid = np.linspace(-7, 5, 1201)
     density, centers, variances = [], [], []
     for r in torch.from_numpy(grid):
-        noise = softplus(r).expand(12)
+        noise = (softplus(r) + floor).expand(12)
         covariance = mean.train + torch.diag(noise.square())
         density.append(
             multivariate_normal(np.zeros(12), covariance.numpy()).logpdf(y.numpy()) - float(r) ** 2 / 2
         )
         center, root = conditioned(y, mean, noise)
         centers.append(center.numpy())
-        variances.append((root.square().sum(dim=1) + softplus(r) ** 2).numpy())
+        variances.append((root.square().sum(dim=1) + noise[0] ** 2).numpy())
     weights = np.exp(density - np.max(density))
     weights /= weights.sum()
     centers, variances = np.array(centers), np.array(variances)
     expected = weights @ centers
     within = variances + (centers - expected) ** 2
     variance = weights @ within
-    draws = posterior_draws(y, mean, raw, 20_000, seed=0).numpy()
+    draws = posterior_draws(y, mean, raw, 20_000, seed=0, floor=floor).numpy()
     assert draws.shape == (3, 20_000)
     error = np.sqrt(weights @ (centers - expected) ** 2 / 100 + variance / 20_000)
     assert (np.abs(draws.mean(axis=1) - expected) < 5 * error).all()

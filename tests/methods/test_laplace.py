@@ -79,15 +79,16 @@ def test_on_logistic_regression_the_curvature_is_the_hessian(outputs):
     assert torch.allclose(ours, hessian(loss)(theta.flatten()), rtol=1e-5, atol=1e-6)
 
 
-def test_a_regression_s_curvature_is_the_expected_hessian():
-    """Of -log N(y; μ, softplus(r)²) over y of the model itself, by Gauss and Hermite; off the diagonal it is 0."""
+@pytest.mark.parametrize("floor", [0.0, 0.2])
+def test_a_regression_s_curvature_is_the_expected_hessian(floor):
+    """Of -log N(y; μ, (softplus(r) + floor)²) over y of the model itself, by Gauss and Hermite; off the diagonal it is 0."""
     nodes, shares = np.polynomial.hermite_e.hermegauss(20)
     for mu, r in ((0.3, -2.0), (-1.0, 0.5), (0.0, 3.0)):
         outputs = torch.tensor([[mu, r]], dtype=torch.float64)
         expected = torch.zeros(2, 2, dtype=torch.float64)
-        with regression():
+        with regression(floor=floor):
             for node, share in zip(nodes, shares / shares.sum(), strict=True):
-                y = mu + nn.functional.softplus(outputs[:, 1]) * node
+                y = mu + (nn.functional.softplus(outputs[:, 1]) + floor) * node
                 expected += share * hessian(lambda z, y=y: negative_log_likelihood(z[None], y)[0])(outputs[0])
             assert torch.allclose(logit_hessian(outputs)[0], expected, rtol=1e-9, atol=1e-9)
 

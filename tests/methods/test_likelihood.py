@@ -27,16 +27,18 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def test_the_gaussian_s_is_scipy_s_and_pytorch_s():
+@pytest.mark.parametrize("floor", [0.0, 0.3])
+def test_the_gaussian_s_is_scipy_s_and_pytorch_s(floor):
     outputs, y = (
         3 * torch.randn(50, 2, generator=generator(), dtype=torch.float64),
         torch.randn(50, generator=generator(1)).double(),
     )
-    with regression():
+    with regression(floor=floor):
         ours = negative_log_likelihood(outputs, y)
-    deviation = np.log1p(np.exp(outputs[:, 1].numpy()))
+        assert torch.equal(predictive(outputs)[:, 1], (softplus(outputs[:, 1].float()) + floor))
+    deviation = floor + np.log1p(np.exp(outputs[:, 1].numpy()))
     assert np.allclose(ours, -norm(outputs[:, 0].numpy(), deviation).logpdf(y.numpy()), rtol=1e-10)
-    variance = softplus(outputs[:, 1]).square()
+    variance = (softplus(outputs[:, 1]) + floor).square()
     oracle = nn.functional.gaussian_nll_loss(
         outputs[:, 0], y, variance, full=True, reduction="none", eps=1e-12
     )

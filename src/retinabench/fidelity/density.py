@@ -105,7 +105,7 @@ class Density:
         values, gradient = torch.zeros_like(weights[:, 0]), torch.zeros_like(weights)
         for inputs, truth in zip(*(torch.split(x, self._how.points) for x in self.train), strict=True):
             # Inside the loop and the thread: a context is a thread's own.
-            with regression(self.target.likelihood == "gaussian"), torch.enable_grad():
+            with regression(self.target.likelihood == "gaussian", self.target.floor), torch.enable_grad():
                 outputs = self.outputs(weights, inputs)
                 losses = negative_log_likelihood(outputs.flatten(0, 1), truth.repeat(len(weights)))
                 part = -losses.view(len(weights), -1).sum(dim=1)
@@ -123,7 +123,7 @@ class Density:
         inputs = self.test if inputs is None else inputs
 
         def of_group(group: Tensor) -> Tensor:
-            with regression(self.target.likelihood == "gaussian"), torch.no_grad():
+            with regression(self.target.likelihood == "gaussian", self.target.floor), torch.no_grad():
                 parts = [self.outputs(group, x) for x in torch.split(inputs, self._how.points)]
                 outputs = torch.cat(parts, dim=1)
                 return predictive(outputs.flatten(0, 1)).view((*outputs.shape[:2], -1))
@@ -152,7 +152,7 @@ class Density:
     @cached_property
     def _by_hand(self) -> LogLikelihood | None:
         made = BY_HAND.get((self.target.network, self.target.likelihood))
-        return made(*self.train) if made else None
+        return made(*self.train, self.target.floor) if made else None
 
     @cached_property
     def _recorded(self) -> Recorded:

@@ -142,7 +142,7 @@ def _fit_and_predict(run: Run, sitting: Sitting, folder: Path) -> Predicted:
     network = meter.watch(build_network(sitting.target, run.seed).to(device))
     title = f"{run.method.name}, {sitting.target.name}, seed {run.seed}"
     journal = Journal(folder, sitting.engine.progress, title, interval=SAVED_EVERY, counts=meter.counts)
-    with regression(sitting.target.likelihood == "gaussian"):
+    with regression(sitting.target.likelihood == "gaussian", sitting.target.floor):
         posterior: Posterior = METHODS[run.method.name].fit(network, batches, run, journal)
         values = predict(posterior, sitting.data, run, device)
     return Predicted(values, meter.used, meter.counts.get(SECONDS, 0.0))

@@ -8,7 +8,7 @@ whatever H is; as H grows they become independent Gaussian processes of that cov
 the H of the network stays in the covariance, and only its shape is replaced by the limit's. The expectation is the
 arc-cosine kernel of order 1 (Cho & Saul 2009).
 
-The likelihood is the target's, y ~ N(μ(x), softplus(r(x))²). Given r, the process of μ is integrated in closed form;
+The likelihood is the target's, y ~ N(μ(x), σ(x)²), σ = softplus(r) + the target's floor. Given r, the process of μ is integrated in closed form;
 what remains, r at the training points, is sampled by Hamiltonian Monte Carlo in coordinates that are N(0, I) a priori.
 The answers are exact draws of the limit's posterior predictive once these chains have converged.
 
@@ -84,42 +84,49 @@ def sample(
     prior = Prior(
         relu_covariance(x, x, *size), relu_covariance(x, test, *size), relu_covariance(test, test, *size)
     )
-    return posterior_draws(y, prior, prior, draws, seed, progress).numpy()
+    return posterior_draws(y, prior, prior, draws, seed, progress, target.floor).numpy()
 
 
 def posterior_draws(
-    y: Tensor, mean: Prior, raw: Prior, draws: int, seed: int, progress: Progress = QUIET
+    y: Tensor,
+    mean: Prior,
+    raw: Prior,
+    draws: int,
+    seed: int,
+    progress: Progress = QUIET,
+    floor: float = 0.0,
 ) -> Tensor:
     """Draw y at the test points, (M, draws), given targets (N,) and the priors of μ and of r."""
     root, inverse = square_root(raw.train)
     generator = torch_generator("cpu", seed, "infinite_width")
-    states = noise_states(NoiseLikelihood(y, mean.train, root), root, generator, progress)
+    states = noise_states(NoiseLikelihood(y, mean.train, root, floor), root, generator, progress)
     rest = square_root(raw.test - (inverse.T @ raw.cross).T @ (inverse.T @ raw.cross))[0]
     answers = []
     for number, state in enumerate(states):
         count = draws * (number + 1) // len(states) - draws * number // len(states)
-        center, spread = conditioned(y, mean, softplus(root @ state))
+        center, spread = conditioned(y, mean, softplus(root @ state) + floor)
         mu = center[:, None] + spread @ _normal((spread.shape[1], count), generator)
         r = (raw.cross.T @ (inverse @ state))[:, None] + rest @ _normal((rest.shape[1], count), generator)
-        answers.append(mu + softplus(r) * _normal(mu.shape, generator))
+        answers.append(mu + (softplus(r) + floor) * _normal(mu.shape, generator))
     return torch.cat(answers, dim=1)
 
 
 @dataclass(frozen=True)
 class NoiseLikelihood:
-    """log p(y | r), μ integrated out: log N(y; 0, C + diag σ²), σ = softplus(r), r = F ξ; the density of `hmc.py` in ξ.
+    """log p(y | r), μ integrated out: log N(y; 0, C + diag σ²), σ = softplus(r) + floor, r = F ξ; the density of `hmc.py` in ξ.
 
-    y (N,), covariance C (N, N), root F (N, R).
+    y (N,), covariance C (N, N), root F (N, R), floor of σ.
     """
 
     y: Tensor
     covariance: Tensor
     root: Tensor
+    floor: float = 0.0
 
     def __call__(self, coordinates: Tensor) -> tuple[Tensor, Tensor]:
         """(K, R) -> values (K,) and gradients (K, R)."""
         r = coordinates @ self.root.T
-        deviation = softplus(r)
+        deviation = softplus(r) + self.floor
         factor, failed = torch.linalg.cholesky_ex(self.covariance + torch.diag_embed(deviation.square()))
         inverse = torch.cholesky_inverse(factor)
         solved = inverse @ self.y

@@ -18,7 +18,7 @@ class Target(Frozen):
     """One posterior: π(w) ∝ exp(Σ_n log p(y_n | x_n, w)) N(w; 0, prior_variance I), over all `parameters` weights.
 
     loader, network: names of `data.LOADERS` and `networks.NETWORKS`. outputs: of the network, C classes, or 2 of the
-    `gaussian` likelihood: mean and softplus⁻¹ of the deviation. train: number of training points. groups: kinds of
+    `gaussian` likelihood: mean μ and r, the deviation is softplus(r) + deviation_floor. train: number of training points. groups: kinds of
     test points, scored apart. mean, deviation: of the channels in [0, 1], None for those of the training points. sha256: of the arrays (`data.Data.sha256`), "" where the user brings the data.
     """
 
@@ -34,9 +34,15 @@ class Target(Frozen):
     temperature: float = Field(1.0, ge=1, le=1)
     train: int = Field(ge=1)
     groups: tuple[str, ...]
+    deviation_floor: float | None = Field(None, gt=0)
     mean: tuple[float, ...] | None = None
     deviation: tuple[float, ...] | None = None
     sha256: str = ""
+
+    @property
+    def floor(self) -> float:
+        """The least deviation of the `gaussian` likelihood, in the standardised unit of the target."""
+        return self.deviation_floor or 0.0
 
     def identity(self, data: str) -> str:
         """Return 12 digits of the SHA-256 of the definition, with the hash of the arrays that were found."""

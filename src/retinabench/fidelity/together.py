@@ -59,7 +59,7 @@ def mlp(weights: Weights, inputs: Tensor) -> Tensor:
 
 
 class MLPGaussian:
-    """Σ log N(y; μ, softplus(r)²) of one hidden layer of rectified units and its gradient, in closed form.
+    """Σ log N(y; μ, σ²), σ = softplus(r) + floor, of one hidden layer of rectified units and its gradient, in closed form.
 
     With z = (y - μ) / σ the slopes of a point's term are s₀ = ∂/∂μ = z / σ and s₁ = ∂/∂r = (z² - 1) / σ · sigmoid(r). Where
     unit h is active, 1, its value is a_h · x with x = (inputs, 1); so all weights' slopes come from one product,
@@ -67,9 +67,9 @@ class MLPGaussian:
     arrays are kept between calls: asking for their memory anew can take longer than all arithmetic.
     """
 
-    def __init__(self, inputs: Tensor, truth: Tensor) -> None:
+    def __init__(self, inputs: Tensor, truth: Tensor, floor: float = 0.0) -> None:
         self.x = torch.cat([inputs, torch.ones_like(inputs[:, :1])], dim=1).T.contiguous()  # (D + 1, N)
-        self.truth = truth
+        self.truth, self.floor = truth, floor
         self.active = self.products = inputs.new_empty(0)
 
     def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,7 +84,7 @@ class MLPGaussian:
         a, w = torch.cat([w1.view(chains, hidden, -1), b1[:, :, None]], dim=2), w2.view(chains, 2, hidden)
         active = torch.mm(a.flatten(0, 1), self.x, out=self.active).relu_().view(chains, hidden, points)
         mean, raw = torch.baddbmm(b2[:, :, None], w, active).unbind(dim=1)
-        deviation = softplus(raw)
+        deviation = softplus(raw).add_(self.floor)
         z = (self.truth - mean) / deviation
         values = -(0.5 * z * z + deviation.log()).sum(dim=1) - points * 0.5 * math.log(2 * math.pi)
         slope = torch.stack([z / deviation, (z * z - 1) / deviation * raw.sigmoid()], dim=1)
@@ -106,6 +106,6 @@ class Together(NamedTuple):
 TOGETHER = {"lenet-smooth": Together(lenet_smooth, 2, 250), "mlp-8-50-2": Together(mlp, 64, 4096)}
 
 # Log-likelihoods with a gradient by hand, by network and likelihood: made from the training points.
-BY_HAND: dict[tuple[str, str], Callable[[Tensor, Tensor], LogLikelihood]] = {
+BY_HAND: dict[tuple[str, str], Callable[[Tensor, Tensor, float], LogLikelihood]] = {
     ("mlp-8-50-2", "gaussian"): MLPGaussian
 }

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
-from torch.nn.functional import softplus
 
-from retinabench.methods.likelihood import is_regression
+from retinabench.methods.likelihood import deviation_of, is_regression
 
 EXAMPLES_AT_ONCE = 16
 
@@ -73,10 +72,10 @@ def diagonal_curvature(model: nn.Module, images: Tensor, weights: Tensor) -> dic
 
 
 def _gaussian_root(outputs: Tensor) -> Tensor:
-    """Mean and raw deviation r (..., 2) -> (1, √2 dσ/dr) / σ, the root of the diagonal Λ; σ = softplus(r)."""
+    """Mean and raw deviation r (..., 2) -> (1, √2 dσ/dr) / σ, the root of the diagonal Λ; dσ/dr = sigmoid(r)."""
     raw = outputs[..., 1]
     slope = math.sqrt(2) * raw.sigmoid()
-    return torch.stack([torch.ones_like(raw), slope], dim=-1) / softplus(raw)[..., None]
+    return torch.stack([torch.ones_like(raw), slope], dim=-1) / deviation_of(raw)[..., None]
 
 
 def evidence_precision(eigenvalues: NDArray[np.float64], squared_norm: float) -> float:

@@ -2,7 +2,7 @@
 
     (B, 1) and labels 0 or 1 (float)    the logit of class 1                                      Bernoulli
     (B, C) and class numbers (int)      logits                                                    categorical
-    (B, 2) and real targets (float)     mean μ and r, the deviation is softplus(r)                Gaussian
+    (B, 2) and real targets (float)     mean μ and r, the deviation is softplus(r) + a floor      Gaussian
 
 The first two tell themselves apart by their shape. The third is set for a stretch of work by `regression()`, so that
 methods need not know of it: they minimise `cross_entropy` and answer with `predictive`.
@@ -19,28 +19,35 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, softplus
 
-_regression: ContextVar[bool] = ContextVar("regression", default=False)
+_floor: ContextVar[float | None] = ContextVar("floor", default=None)
 
 
 @contextmanager
-def regression(on: bool = True) -> Iterator[None]:
-    """Let the outputs within be mean and raw deviation of a Gaussian."""
-    token = _regression.set(on)
+def regression(on: bool = True, floor: float = 0.0) -> Iterator[None]:
+    """Let the outputs within be mean and raw deviation of a Gaussian, whose deviation is never below `floor`."""
+    token = _floor.set(floor if on else None)
     try:
         yield
     finally:
-        _regression.reset(token)
+        _floor.reset(token)
 
 
 def is_regression() -> bool:
     """Say whether the outputs are those of a Gaussian."""
-    return _regression.get()
+    return _floor.get() is not None
+
+
+def deviation_of(raw: Tensor) -> Tensor:
+    """Return the deviation of raw outputs r, any shape, of a regression: softplus(r) + floor."""
+    floor = _floor.get()
+    deviation = softplus(raw)
+    return deviation + floor if floor else deviation
 
 
 def negative_log_likelihood(outputs: Tensor, labels: Tensor) -> Tensor:
     """Outputs (B, O), labels (B,) -> (B,), in nats, in the outputs' precision."""
     if is_regression():
-        deviation = softplus(outputs[:, 1])
+        deviation = deviation_of(outputs[:, 1])
         squares = ((labels - outputs[:, 0]) / deviation).square()
         return 0.5 * squares + deviation.log() + 0.5 * math.log(2 * math.pi)
     if outputs.shape[1] == 1:
@@ -56,7 +63,7 @@ def predictive(outputs: Tensor) -> Tensor:
     """
     outputs = outputs.float()
     if is_regression():
-        return torch.stack([outputs[:, 0], softplus(outputs[:, 1])], dim=1)
+        return torch.stack([outputs[:, 0], deviation_of(outputs[:, 1])], dim=1)
     if outputs.shape[1] > 1:
         return outputs.softmax(dim=1)
     referable = outputs.sigmoid()
