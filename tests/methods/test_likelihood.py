@@ -35,7 +35,7 @@ def test_the_gaussian_s_is_scipy_s_and_pytorch_s(floor):
     )
     with regression(floor=floor):
         ours = negative_log_likelihood(outputs, y)
-        assert torch.equal(predictive(outputs)[:, 1], (softplus(outputs[:, 1].float()) + floor))
+        assert torch.allclose(predictive(outputs)[:, 1], softplus(outputs[:, 1].float()) + floor)
     deviation = floor + np.log1p(np.exp(outputs[:, 1].numpy()))
     assert np.allclose(ours, -norm(outputs[:, 0].numpy(), deviation).logpdf(y.numpy()), rtol=1e-10)
     variance = (softplus(outputs[:, 1]) + floor).square()

@@ -1,4 +1,4 @@
-"""How close does an approximate posterior come to the true one? `fidelity tasks | reference | run | score | board`."""
+"""How close does an approximate posterior come to the true one? `fidelity tasks | reference | run | tune | score | board`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from retinabench.cli.fidelity_reference import reference as make_reference
+from retinabench.cli.fidelity_tune import tune
 from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent
 from retinabench.cli.output import progress_of
 
@@ -27,7 +28,7 @@ def tasks(
     from rich.console import Console
     from rich.table import Table
 
-    from retinabench.fidelity.entries import entries
+    from retinabench.fidelity.entries import WITHOUT_TRAINING, entries
     from retinabench.fidelity.targets import targets
 
     if json:
@@ -43,7 +44,7 @@ def tasks(
             name, one.title, one.network, f"{one.parameters:,}", f"{one.prior_variance:.4g}", f"{one.train:,}"
         )
     Console().print(table)
-    print(f"\nmethods: {', '.join(entries())}")
+    print(f"\nmethods: {', '.join([*entries(), *WITHOUT_TRAINING])}")
 
 
 def run(
@@ -145,6 +146,7 @@ VERBS: dict[Callable[..., None], str] = {
     tasks: "retinabench fidelity tasks --json",
     make_reference: "retinabench fidelity reference fundus --out fundus.npz",
     run: "retinabench fidelity run map --task fundus",
+    tune: "retinabench fidelity tune sghmc --task fundus-small --trials 8",
     score: "retinabench fidelity score probabilities.csv --task fundus --json scores.json",
     board: "retinabench fidelity board fidelity-runs --out board",
 }

@@ -17,6 +17,10 @@ from retinabench.errors import InputError, nearest
 from retinabench.fidelity.targets import Target
 
 
+WITHOUT_TRAINING = {"nngp": "infinite width (NNGP)"}
+"""Entries that train no network (`direct.py`), by name, with their titles."""
+
+
 class Entry(Frozen):
     """How a method sits the exam.
 

@@ -28,6 +28,7 @@ from retinabench.fidelity.answers import Answers, write_answers
 from retinabench.fidelity.batches import PointBatches
 from retinabench.fidelity.budget import SECONDS, Meter, check_plan, planned
 from retinabench.fidelity.data import Data, load, standardised
+from retinabench.fidelity.direct import DIRECT, run_direct
 from retinabench.fidelity.entries import Entry, entry, exam_run
 from retinabench.fidelity.networks import build_network
 from retinabench.fidelity.targets import Target
@@ -91,6 +92,10 @@ def run_exam(
     killed, it goes on. Raises `InputError` where the plan exceeds the budget, or a folder was begun with other data.
     """
     data = load(target, source)
+    if name in DIRECT:
+        return run_direct(
+            name, target, data, budget=budget, seed=seed, out=out, overrides=overrides, progress=engine.progress
+        )
     chosen = entry(name)
     run = exam_run(chosen, target, len(data.train), budget, seed, overrides)
     planned(run)  # refuses what cannot sit the exam

@@ -1,0 +1,53 @@
+"""`retinabench fidelity tune`: an entry's settings, searched on a development target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retinabench.cli.options import Seed, Silent
+from retinabench.cli.output import progress_of
+
+
+def tune(
+    method: Annotated[str, typer.Argument(help="An entry with a table in fidelity/search.toml.")],
+    task: Annotated[
+        str, typer.Option("--task", help="A development target: fundus-small or energy-gap-wall.")
+    ] = "fundus-small",
+    data: Annotated[
+        Path | None, typer.Option("--data", help="The task's data, where they do not come with the package.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option("--reference", help="Its reference; default: the shipped one.")
+    ] = None,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Points of the search space.")] = 8,
+    budget: Annotated[
+        float, typer.Option("--budget", min=1, help="Gradient evaluations per training example, each trial.")
+    ] = 1000,
+    out: Annotated[Path, typer.Option("--out", help="Folder for runs and records.")] = Path(
+        "fidelity-tuning"
+    ),
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Search the settings that come closest to a development target's reference; a killed search continues."""
+    from retinabench.fidelity.exam import CPU
+    from retinabench.fidelity.targets import target
+    from retinabench.fidelity.tuning import tune as search
+    from retinabench.run import Engine
+
+    found = search(
+        method, target(task), data, reference, trials=trials, budget=budget, seed=seed, out=out,
+        engine=Engine(CPU.device, 0, progress_of(quiet)),
+    )  # fmt: skip
+    for number, trial in enumerate(found["trials"]):
+        distance = trial["distance"]
+        print(f"{number:3}  {'failed' if distance is None else f'{distance:.4f}'}  {_words(trial)}")
+    print(f"best: {found['best']['distance']:.4f}  {_words(found['best'])}")
+    print(out / f"{method}-{task}.json")
+
+
+def _words(trial: dict[str, dict[str, object]]) -> str:
+    return " ".join(f"{key}={value}" for key, value in trial["settings"].items())

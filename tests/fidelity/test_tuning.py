@@ -1,0 +1,91 @@
+import json
+
+import pytest
+from fake_reference import classified, regressed
+from tiny_target import classification_target, regression_target
+
+from retinabench.config import load_run
+from retinabench.errors import InputError
+from retinabench.fidelity import tuning
+from retinabench.fidelity.data import load
+from retinabench.fidelity.entries import entries, entry, exam_run
+from retinabench.fidelity.targets import target
+
+
+def search(monkeypatch, tmp_path, reference, chosen, name="map", trials=3, **space):
+    space = space or {"optimizer.lr": {"low": 1e-4, "high": 1e-1, "scale": "log"}}
+    monkeypatch.setattr(tuning, "searches", lambda: {name: {chosen.likelihood: space}})
+    monkeypatch.setattr(tuning, "read_reference", lambda *_: reference)
+    return tuning.tune(name, chosen, trials=trials, budget=30, out=tmp_path)
+
+
+def test_the_least_distance_wins_and_everything_is_recorded(monkeypatch, tmp_path):
+    chosen = classification_target(monkeypatch)
+    reference = classified(24, 5)
+    record = search(monkeypatch, tmp_path, reference, chosen)
+    assert json.loads((tmp_path / f"map-{chosen.name}.json").read_text()) == record
+    rates = [trial["settings"]["optimizer.lr"] for trial in record["trials"]]
+    assert len(set(rates)) == 3
+    assert record["best"]["distance"] == min(trial["distance"] for trial in record["trials"])
+    assert all(trial["gradients"] == 3 for trial in record["trials"])  # the tenth of 30 that MAP takes
+    assert record["seconds"] >= 0
+
+
+def test_a_longer_search_goes_on_where_the_shorter_ended(monkeypatch, tmp_path):
+    chosen = regression_target(monkeypatch)
+    reference = regressed(24)
+    shorter = search(monkeypatch, tmp_path, reference, chosen, trials=2)
+    monkeypatch.setattr(tuning, "run_exam", _only_known(tuning.run_exam, tmp_path, known=2))
+    longer = search(monkeypatch, tmp_path, reference, chosen, trials=3)
+    assert longer["trials"][:2] == shorter["trials"]
+
+
+def _only_known(run_exam, tmp_path, known):
+    """Fails where more than one new run is trained."""
+    before = len(list((tmp_path / "runs").iterdir()))
+    assert before == known
+
+    def counted(*arguments, **options):
+        file = run_exam(*arguments, **options)
+        assert len(list((tmp_path / "runs").iterdir())) <= known + 1
+        return file
+
+    return counted
+
+
+def test_a_trial_that_breaks_is_recorded_and_cannot_win(monkeypatch, tmp_path):
+    chosen = regression_target(monkeypatch)
+    record = search(
+        monkeypatch, tmp_path, regressed(24), chosen, trials=4, **{"optimizer.lr": {"choices": [1e-3, 1e30]}}
+    )
+    broken = [trial for trial in record["trials"] if trial["distance"] is None]
+    assert broken
+    assert all(trial["settings"]["optimizer.lr"] == 1e30 and trial["why"] for trial in broken)
+    assert record["best"]["settings"]["optimizer.lr"] == 1e-3
+
+
+def test_a_search_without_any_answers_says_so(monkeypatch, tmp_path):
+    chosen = regression_target(monkeypatch)
+    with pytest.raises(InputError, match="no trial of 'map'"):
+        search(monkeypatch, tmp_path, regressed(24), chosen, **{"optimizer.lr": {"choices": [1e29, 1e30]}})
+
+
+def test_an_entry_without_a_space_is_refused_by_name():
+    with pytest.raises(InputError, match="nothing is searched for 'sgdl'") as caught:
+        tuning.search_space("sgdl", target("fundus-small"))
+    assert "sgld" in caught.value.cure
+
+
+@pytest.mark.parametrize("name", list(tuning.searches()))
+@pytest.mark.parametrize("task", ["fundus-small", "energy-gap-wall"])
+def test_every_space_is_one_of_settings_that_its_entry_has(name, task):
+    assert name in entries()
+    chosen = target(task)
+    for settings in tuning.points(tuning.search_space(name, chosen), 0, 4, 0):
+        words = [f"{key}={value}" for key, value in settings.items()]
+        run = exam_run(entry(name), chosen, chosen.train, 1000, 0, words)
+        assert load_run(**run.model_dump()) == run
+
+
+def test_both_likelihoods_are_searched_for_every_entry():
+    assert all(set(spaces) == {"categorical", "gaussian"} for spaces in tuning.searches().values())
