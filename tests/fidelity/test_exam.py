@@ -6,10 +6,10 @@ import torch
 from tiny_target import TEST, TRAIN, classification_target, regression_target
 
 from retinabench.errors import InputError
-from retinabench.fidelity import exam
+from retinabench.fidelity import direct, exam, infinite_width
 from retinabench.fidelity.answers import read_answers
 from retinabench.fidelity.batches import PointBatches
-from retinabench.fidelity.data import load
+from retinabench.fidelity.data import labels, load
 from retinabench.fidelity.density import Density
 from retinabench.fidelity.entries import entry, exam_run
 from retinabench.fidelity.exam import run_exam, y_draws
@@ -131,3 +131,25 @@ def test_run_json_holds_the_whole_definition(monkeypatch, tmp_path):
     assert content["target"]["prior_variance"] == target.prior_variance
     assert content["data"] == load(target).sha256
     assert not (file.parent / "last.pt").exists()
+
+
+def test_the_infinite_width_limit_sits_the_exam_without_a_training(monkeypatch, tmp_path):
+    target = regression_target(monkeypatch)
+    file = run_exam("nngp", target, budget=5, out=tmp_path)
+    answers = answers_of(file, target)
+    assert answers.draws.shape == (TEST, 1000)
+    assert answers.meta["budget"] == {"limit": 5, "used": 0.0, "over": False}
+    # The line of the tiny target, noise 0.1 of a deviation of 1, is learnt.
+    truth = standardised_truth(target)
+    assert np.abs(answers.draws.mean(axis=1) - truth).mean() < 0.5 * np.abs(truth).mean()
+    monkeypatch.setitem(direct.DIRECT, "nngp", None)  # nothing is computed twice
+    assert run_exam("nngp", target, budget=5, out=tmp_path) == file
+    with pytest.raises(InputError, match="has no settings"):
+        run_exam("nngp", target, budget=5, out=tmp_path, overrides=["optimizer.lr=1"])
+    with pytest.raises(InputError, match="no regression"):
+        monkeypatch.setitem(direct.DIRECT, "nngp", infinite_width.sample)
+        run_exam("nngp", classification_target(monkeypatch), budget=5, out=tmp_path)
+
+
+def standardised_truth(target):
+    return labels(load(target))[1]

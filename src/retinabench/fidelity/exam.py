@@ -94,7 +94,14 @@ def run_exam(
     data = load(target, source)
     if name in DIRECT:
         return run_direct(
-            name, target, data, budget=budget, seed=seed, out=out, overrides=overrides, progress=engine.progress
+            name,
+            target,
+            data,
+            budget=budget,
+            seed=seed,
+            out=out,
+            overrides=overrides,
+            progress=engine.progress,
         )
     chosen = entry(name)
     run = exam_run(chosen, target, len(data.train), budget, seed, overrides)

@@ -74,7 +74,14 @@ def tune(
         words = [f"{key}={value}" for key, value in settings.items()]
         try:
             file = run_exam(
-                name, target, source, budget=budget, seed=seed, out=out / "runs", overrides=words, engine=engine
+                name,
+                target,
+                source,
+                budget=budget,
+                seed=seed,
+                out=out / "runs",
+                overrides=words,
+                engine=engine,
             )
             answers = read_answers(file, target, len(data.test), data.sha256)
             found: dict[str, Any] = {"distance": _distance(answers, given)}
