@@ -7,7 +7,6 @@ from tiny_target import classification_target, regression_target
 from retinabench.config import load_run
 from retinabench.errors import InputError
 from retinabench.fidelity import tuning
-from retinabench.fidelity.data import load
 from retinabench.fidelity.entries import entries, entry, exam_run
 from retinabench.fidelity.targets import target
 

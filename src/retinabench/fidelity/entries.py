@@ -16,7 +16,6 @@ from retinabench.config_sources import override
 from retinabench.errors import InputError, nearest
 from retinabench.fidelity.targets import Target
 
-
 WITHOUT_TRAINING = {"nngp": "infinite width (NNGP)"}
 """Entries that train no network (`direct.py`), by name, with their titles."""
 
