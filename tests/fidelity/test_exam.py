@@ -146,9 +146,10 @@ def test_the_infinite_width_limit_sits_the_exam_without_a_training(monkeypatch, 
     assert run_exam("nngp", target, budget=5, out=tmp_path) == file
     with pytest.raises(InputError, match="has no settings"):
         run_exam("nngp", target, budget=5, out=tmp_path, overrides=["optimizer.lr=1"])
+    monkeypatch.setitem(direct.DIRECT, "nngp", infinite_width.sample)
+    pictures = classification_target(monkeypatch)
     with pytest.raises(InputError, match="no regression"):
-        monkeypatch.setitem(direct.DIRECT, "nngp", infinite_width.sample)
-        run_exam("nngp", classification_target(monkeypatch), budget=5, out=tmp_path)
+        run_exam("nngp", pictures, budget=5, out=tmp_path)
 
 
 def standardised_truth(target):
