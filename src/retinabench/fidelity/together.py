@@ -65,8 +65,8 @@ class MLPGaussian:
     unit h is active, 1, its value is a_h · x with x = (inputs, 1); so all weights' slopes come from one product,
     M[o, d, h] = Σ_n s_o x_d 1_h: those of a_hd are Σ_o w_oh M[o, d, h], those of w_oh are Σ_d a_hd M[o, d, h].
 
-    All arrays but the results are kept between calls: asking for their memory anew can take longer than all arithmetic,
-    and cutting them into parts as long as the rest of an evaluation.
+    Arrays and their parts are kept between calls: asking for their memory anew can take longer than all arithmetic, and
+    each cut as long as a small operation. The results are new.
     """
 
     def __init__(self, inputs: Tensor, truth: Tensor) -> None:
@@ -83,12 +83,12 @@ class MLPGaussian:
         torch.index_select(weights.reshape(-1), 0, k.order, out=k.flat)
         torch.mm(k.a_rows, self.x, out=k.active_rows).relu_()
         torch.bmm(k.w, k.active, out=k.outputs).add_(k.b)
-        softplus(k.raw, out=k.deviation)
-        z = torch.sub(self.truth, k.mean, out=k.z).div_(k.deviation)
-        energy = torch.log(k.deviation, out=k.energy).addcmul_(z, z, value=0.5)
+        deviation = softplus(k.raw)
+        z = torch.sub(self.truth, k.mean, out=k.z).div_(deviation)
+        energy = torch.log(deviation, out=k.energy).addcmul_(z, z, value=0.5)
         values = torch.sub(self.constant, energy.sum(dim=1))
-        torch.div(z, k.deviation, out=k.slope_of_mean)
-        torch.mul(z, z, out=k.slope_of_raw).sub_(1).div_(k.deviation).mul_(k.raw.sigmoid_())
+        torch.div(z, deviation, out=k.slope_of_mean)
+        torch.mul(z, z, out=k.slope_of_raw).sub_(1).div_(deviation).mul_(k.raw.sigmoid_())
         torch.mul(k.slope_of_all, self.x, out=k.products)
         k.active_rows.gt_(0)
         torch.bmm(k.products_rows, k.active_columns, out=k.m_rows)
@@ -117,7 +117,7 @@ class _Kept:
 
         def parts(flat: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
             sizes = [math.prod(shape) for shape in shapes]
-            return [p.view(shape) for p, shape in zip(flat.split(sizes), shapes, strict=True)]
+            return [p.view(shape) for p, shape in zip(torch.split(flat, sizes), shapes, strict=True)]
 
         of_output, of_bias = (chains, 2, hidden), (chains, 2, 1)
         self.flat, self.gradient = weights.new_empty(2, weights.numel()).unbind()
@@ -130,11 +130,11 @@ class _Kept:
         self.mean, self.raw = self.outputs.unbind(dim=1)
         self.slope_of_mean, self.slope_of_raw = self.slope.unbind(dim=1)
         self.slope_of_all = self.slope[:, :, None]
-        self.deviation, self.z, self.energy = weights.new_empty(3, chains, points).unbind()
+        self.z, self.energy = weights.new_empty(2, chains, points).unbind()
         self.products, self.m = (weights.new_empty(chains, 2, columns, size) for size in (points, hidden))
         self.products_rows, self.m_rows = self.products.flatten(1, 2), self.m.flatten(1, 2)
         self.m_of_mean, self.m_of_raw = self.m.unbind(dim=1)
-        self.w_of_mean, self.w_of_raw = self.w.split(1, dim=1)
+        self.w_of_mean, self.w_of_raw = self.w[:, :1], self.w[:, 1:]
 
 
 class Together(NamedTuple):
