@@ -10,6 +10,7 @@ import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import gpu_hmc
 import gpu_methods
 import sgmcmc
 
@@ -99,3 +100,21 @@ def test_the_samplers_timings_run_with_or_without_their_opponents(monkeypatch, c
     said = capsys.readouterr().out
     assert "posteriors" in said
     assert re.search(r"a sequential member: -?\d+\.\d+ of a fresh one", said)
+
+
+def test_the_gpu_benchmark_of_the_sampler_runs_without_a_card(capsys):
+    assert gpu_hmc.main(["--toy"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("CPU")
+    # Two targets, two precisions, two calls.
+    assert [line.endswith("right") for line in lines[1:9]] == [True] * 8
+    for line, name in zip(lines[10:12], ("energy-gap", "fundus"), strict=True):
+        assert line.split()[0] == name
+        assert all(float(figure.replace(",", "")) > 0 for figure in line.split()[1:])
+    assert re.search(r"reference of energy-gap, .*: \d+\.\d s; acceptance", lines[12])
+
+
+def test_the_gpu_benchmark_of_the_sampler_fails_on_numbers_that_are_apart(capsys, monkeypatch):
+    monkeypatch.setitem(gpu_hmc.APART, torch.float32, 1e-12)
+    assert gpu_hmc.main(["--toy"]) == 1
+    assert capsys.readouterr().out.count("WRONG, the limit is 1e-12") == 4

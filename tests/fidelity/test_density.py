@@ -58,3 +58,29 @@ def test_the_numbers_do_not_depend_on_the_number_of_threads():
     found = [Density.of(target("fundus"), data, threads=threads)(weights) for threads in (1, 2)]
     for one, other in zip(*found, strict=True):
         assert torch.equal(one, other)
+
+
+def test_kept_arrays_serve_any_number_of_chains_and_results_stay():
+    density = Density.of(target("energy-gap"), small_data("energy-gap", 40), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(3)
+    weights = 0.2 * torch.randn(5, density.target.parameters, generator=generator, dtype=torch.float64)
+    true_values, true_gradients, _ = plain(density, weights)
+    parts = [slice(0, 3), slice(3, 5), slice(0, 5), slice(1, 4)]  # the last has other weights than the first
+    # Every other row of twice as many: rows apart in memory are served too.
+    apart = torch.stack([weights, -weights], dim=1).flatten(0, 1)[::2]
+    found = [density(source[part]) for source in (weights, apart) for part in parts]
+    for (values, gradients), part in zip(found, 2 * parts, strict=True):
+        assert torch.allclose(values, true_values[part], rtol=1e-12, atol=0)
+        scale = float(true_gradients.abs().max())
+        assert torch.allclose(gradients, true_gradients[part], rtol=1e-10, atol=1e-11 * scale)
+
+
+def test_the_gradient_by_hand_holds_in_float32():
+    data = small_data("energy-gap", 512)
+    weights = 0.1 * torch.randn(8, 552, generator=torch.Generator().manual_seed(4))
+    values, gradients = Density.of(target("energy-gap"), data)(weights)
+    exact = Density.of(target("energy-gap"), data, dtype=torch.float64)
+    true_values, true_gradients, _ = plain(exact, weights.double())
+    # Sums of 512 terms, each rounded by 6e-8: errors of a few roundings, relative to the largest.
+    assert torch.allclose(values.double(), true_values, rtol=1e-6, atol=0)
+    assert float((gradients - true_gradients).abs().max() / true_gradients.abs().max()) < 2e-6

@@ -75,7 +75,10 @@ def test_the_leapfrog_is_reversible_and_of_second_order(problem):
     log_likelihood, _, _ = problem
     state = hmc.start(log_likelihood, torch.randn(2, P, generator=generator(5), dtype=torch.float64))
     momentum = torch.randn(2, P, generator=generator(6), dtype=torch.float64)
+    before, first = state.weights.clone(), momentum.clone()
     there, end = hmc.leapfrog(log_likelihood, state, momentum, PRIOR, 0.02, 25)
+    assert torch.equal(state.weights, before)  # steps are made in place, but not in the place of the start
+    assert torch.equal(momentum, first)
     back, _ = hmc.leapfrog(log_likelihood, there, -end, PRIOR, 0.02, 25)
     assert torch.allclose(back.weights, state.weights, atol=1e-12)
 

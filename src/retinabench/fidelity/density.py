@@ -90,9 +90,10 @@ class Density:
         """(K, P) -> log-likelihoods (K,) and their gradients (K, P), summed over all training points."""
         if weights.is_cuda:
             return self._recorded(weights)
-        return self._compute(weights)
+        return self.compute(weights)
 
-    def _compute(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def compute(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Do what a call does, without the recorded graph."""
         if self._by_hand:
             return self._by_hand(weights)
         groups = torch.split(weights, self._how.chains)
@@ -156,7 +157,7 @@ class Density:
 
     @cached_property
     def _recorded(self) -> Recorded:
-        return Recorded(self._compute)
+        return Recorded(self.compute)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:

@@ -63,36 +63,78 @@ class MLPGaussian:
 
     With z = (y - μ) / σ the slopes of a point's term are s₀ = ∂/∂μ = z / σ and s₁ = ∂/∂r = (z² - 1) / σ · sigmoid(r). Where
     unit h is active, 1, its value is a_h · x with x = (inputs, 1); so all weights' slopes come from one product,
-    M[o, d, h] = Σ_n s_o x_d 1_h: those of a_hd are Σ_o w_oh M[o, d, h], those of w_oh are Σ_d a_hd M[o, d, h]. The two large
-    arrays are kept between calls: asking for their memory anew can take longer than all arithmetic.
+    M[o, d, h] = Σ_n s_o x_d 1_h: those of a_hd are Σ_o w_oh M[o, d, h], those of w_oh are Σ_d a_hd M[o, d, h].
+
+    Arrays and their parts are kept between calls: asking for their memory anew can take longer than all arithmetic, and
+    each cut as long as a small operation. The results are new.
     """
 
     def __init__(self, inputs: Tensor, truth: Tensor, floor: float = 0.0) -> None:
         self.x = torch.cat([inputs, torch.ones_like(inputs[:, :1])], dim=1).T.contiguous()  # (D + 1, N)
         self.truth, self.floor = truth, floor
-        self.active = self.products = inputs.new_empty(0)
+        self.constant = inputs.new_tensor(-0.5 * math.log(2 * math.pi) * len(truth))
+        self.kept: _Kept | None = None
 
     def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """(K, P) -> values (K,), gradients (K, P)."""
-        chains, (columns, points) = len(weights), self.x.shape
+        if self.kept is None or self.kept.shape != weights.shape:
+            self.kept = _Kept(weights, self.x)
+        k = self.kept
+        torch.index_select(weights.reshape(-1), 0, k.order, out=k.flat)
+        torch.mm(k.a_rows, self.x, out=k.active_rows).relu_()
+        torch.bmm(k.w, k.active, out=k.outputs).add_(k.b)
+        deviation = softplus(k.raw).add_(self.floor)
+        z = torch.sub(self.truth, k.mean, out=k.z).div_(deviation)
+        energy = torch.log(deviation, out=k.energy).addcmul_(z, z, value=0.5)
+        values = torch.sub(self.constant, energy.sum(dim=1))
+        torch.div(z, deviation, out=k.slope_of_mean)
+        torch.mul(z, z, out=k.slope_of_raw).sub_(1).div_(deviation).mul_(k.raw.sigmoid_())
+        torch.mul(k.slope_of_all, self.x, out=k.products)
+        k.active_rows.gt_(0)
+        torch.bmm(k.products_rows, k.active_columns, out=k.m_rows)
+        torch.mul(k.m_of_mean, k.w_of_mean, out=k.of_a).addcmul_(k.m_of_raw, k.w_of_raw)
+        torch.sum(k.m.mul_(k.a_columns), dim=2, out=k.of_w)
+        torch.sum(k.slope, dim=2, keepdim=True, out=k.of_b)
+        return values, k.gradient.index_select(0, k.back).view(k.shape)
+
+
+class _Kept:
+    """The arrays of an evaluation of (K, P) weights, and their parts.
+
+    order: where each element of a (K, H, D + 1), w (K, 2, H) and b (K, 2, 1), one after the other, is found in the
+    weights. back: where each weight's slope is found in of_a (K, D + 1, H), of_w and of_b.
+    """
+
+    def __init__(self, weights: Tensor, x: Tensor) -> None:
+        self.shape = weights.shape
+        chains, (columns, points) = len(weights), x.shape
         hidden = (weights.shape[1] - 2) // (columns + 2)
-        if len(self.products) != chains:
-            self.active = weights.new_empty(chains * hidden, points)
-            self.products = weights.new_empty(chains, 2, columns, points)
-        sizes = [hidden * (columns - 1), hidden, 2 * hidden, 2]
-        w1, b1, w2, b2 = torch.split(weights, sizes, dim=1)
-        a, w = torch.cat([w1.view(chains, hidden, -1), b1[:, :, None]], dim=2), w2.view(chains, 2, hidden)
-        active = torch.mm(a.flatten(0, 1), self.x, out=self.active).relu_().view(chains, hidden, points)
-        mean, raw = torch.baddbmm(b2[:, :, None], w, active).unbind(dim=1)
-        deviation = softplus(raw).add_(self.floor)
-        z = (self.truth - mean) / deviation
-        values = -(0.5 * z * z + deviation.log()).sum(dim=1) - points * 0.5 * math.log(2 * math.pi)
-        slope = torch.stack([z / deviation, (z * z - 1) / deviation * raw.sigmoid()], dim=1)
-        products = torch.mul(slope[:, :, None], self.x, out=self.products).view(chains, -1, points)
-        m = (products @ active.sign_().mT).view(chains, 2, columns, hidden)
-        of_a, of_w = (m * w[:, :, None]).sum(dim=1), (m * a.mT[:, None]).sum(dim=2)
-        parts = (of_a[:, :-1].mT.flatten(1), of_a[:, -1], of_w.flatten(1), slope.sum(dim=2))
-        return values, torch.cat(parts, dim=1)
+        numbers = torch.arange(weights.numel(), device=weights.device).view(chains, -1)
+        w1, b1, *last = torch.split(numbers, [hidden * (columns - 1), hidden, 2 * hidden, 2], dim=1)
+        a = torch.cat([w1.view(chains, hidden, -1), b1[:, :, None]], dim=2)
+        self.order = torch.cat([part.flatten() for part in (a, *last)])
+        self.back = torch.cat([part.flatten() for part in (a.mT, *last)]).argsort()
+
+        def parts(flat: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
+            sizes = [math.prod(shape) for shape in shapes]
+            return [p.view(shape) for p, shape in zip(torch.split(flat, sizes), shapes, strict=True)]
+
+        of_output, of_bias = (chains, 2, hidden), (chains, 2, 1)
+        self.flat, self.gradient = weights.new_empty(2, weights.numel()).unbind()
+        self.a, self.w, self.b = parts(self.flat, (chains, hidden, columns), of_output, of_bias)
+        self.of_a, self.of_w, self.of_b = parts(self.gradient, (chains, columns, hidden), of_output, of_bias)
+        self.active = weights.new_empty(chains, hidden, points)
+        self.a_rows, self.active_rows = self.a.flatten(0, 1), self.active.flatten(0, 1)
+        self.a_columns, self.active_columns = self.a.mT[:, None], self.active.mT
+        self.outputs, self.slope = weights.new_empty(2, chains, 2, points).unbind()
+        self.mean, self.raw = self.outputs.unbind(dim=1)
+        self.slope_of_mean, self.slope_of_raw = self.slope.unbind(dim=1)
+        self.slope_of_all = self.slope[:, :, None]
+        self.z, self.energy = weights.new_empty(2, chains, points).unbind()
+        self.products, self.m = (weights.new_empty(chains, 2, columns, size) for size in (points, hidden))
+        self.products_rows, self.m_rows = self.products.flatten(1, 2), self.m.flatten(1, 2)
+        self.m_of_mean, self.m_of_raw = self.m.unbind(dim=1)
+        self.w_of_mean, self.w_of_raw = self.w[:, :1], self.w[:, 1:]
 
 
 class Together(NamedTuple):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 LogLikelihood = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""(K, P) weights -> the log-likelihood (K,) and its gradient (K, P)."""
+"""(K, P) weights -> the log-likelihood (K,) and its gradient (K, P), both new: the weights change in place afterwards."""
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,14 @@ def leapfrog(
     steps: int,
 ) -> tuple[State, Tensor]:
     """Follow Hamilton's equations for `steps` steps: the state at the end and its momentum (K, P)."""
-    weights, gradient = state.weights, state.gradient
+    weights, value, gradient = state.weights.clone(), state.value, state.gradient
     momentum = momentum + (step / 2) * (gradient - weights / prior_variance)
-    value = state.value
     for number in range(steps):
-        weights = weights + step * momentum
+        weights.add_(momentum, alpha=step)
         value, gradient = log_likelihood(weights)
         # Two half steps of the momentum meet between positions; the last one stays half.
         size = step if number < steps - 1 else step / 2
-        momentum = momentum + size * (gradient - weights / prior_variance)
+        momentum.add_(gradient, alpha=size).sub_(weights, alpha=size / prior_variance)
     return State(weights, value, gradient), momentum
 
 
