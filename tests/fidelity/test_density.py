@@ -43,6 +43,7 @@ def test_values_gradients_and_predictions_are_those_of_a_plain_loop(monkeypatch,
     generator = torch.Generator().manual_seed(1)
     weights = 0.2 * torch.randn(3, density.target.parameters, generator=generator, dtype=torch.float64)
     values, gradients = density(weights)
+    assert torch.equal(density.gradient(weights), gradients)
     true_values, true_gradients, true_predictions = plain(density, weights)
     # Sums of a few hundred terms of order 1 to 100 in another order: 1e-12 relative to the largest.
     assert torch.allclose(values, true_values, rtol=1e-12, atol=0)

@@ -16,7 +16,7 @@ from torch.func import functional_call, vmap
 from retinabench.fidelity.data import Data, labels, standardised
 from retinabench.fidelity.networks import build_network
 from retinabench.fidelity.targets import Target
-from retinabench.fidelity.together import BY_HAND, TOGETHER, Together
+from retinabench.fidelity.together import BY_HAND, TOGETHER, MLPGaussian, Together
 from retinabench.methods.hmc import LogLikelihood
 from retinabench.methods.likelihood import negative_log_likelihood, predictive, regression
 
@@ -92,6 +92,12 @@ class Density:
             return self._recorded(weights)
         return self.compute(weights)
 
+    def gradient(self, weights: Tensor) -> Tensor:
+        """(K, P) -> the gradients alone (K, P); cheaper where they are written by hand."""
+        if self._by_hand and not weights.is_cuda:
+            return self._by_hand.gradient(weights)
+        return self(weights)[1]
+
     def compute(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Do what a call does, without the recorded graph."""
         if self._by_hand:
@@ -151,7 +157,7 @@ class Density:
         return Together(together, 1024 if self.test.is_cuda else 1, 4096)
 
     @cached_property
-    def _by_hand(self) -> LogLikelihood | None:
+    def _by_hand(self) -> MLPGaussian | None:
         made = BY_HAND.get((self.target.network, self.target.likelihood))
         return made(*self.train, self.target.floor) if made else None
 

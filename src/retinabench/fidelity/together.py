@@ -14,8 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, linear, silu, softplus
 
-from retinabench.methods.hmc import LogLikelihood
-
 Weights = Mapping[str, Tensor]
 
 
@@ -77,16 +75,22 @@ class MLPGaussian:
 
     def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """(K, P) -> values (K,), gradients (K, P)."""
+        gradient = self.gradient(weights)
+        k = self.kept
+        assert k is not None
+        energy = torch.log(k.deviation, out=k.energy).addcmul_(k.z, k.z, value=0.5)
+        return torch.sub(self.constant, energy.sum(dim=1)), gradient
+
+    def gradient(self, weights: Tensor) -> Tensor:
+        """(K, P) -> (K, P)."""
         if self.kept is None or self.kept.shape != weights.shape:
             self.kept = _Kept(weights, self.x)
         k = self.kept
         torch.index_select(weights.reshape(-1), 0, k.order, out=k.flat)
         torch.mm(k.a_rows, self.x, out=k.active_rows).relu_()
         torch.bmm(k.w, k.active, out=k.outputs).add_(k.b)
-        deviation = softplus(k.raw).add_(self.floor)
+        k.deviation = deviation = softplus(k.raw).add_(self.floor)
         z = torch.sub(self.truth, k.mean, out=k.z).div_(deviation)
-        energy = torch.log(deviation, out=k.energy).addcmul_(z, z, value=0.5)
-        values = torch.sub(self.constant, energy.sum(dim=1))
         torch.div(z, deviation, out=k.slope_of_mean)
         torch.mul(z, z, out=k.slope_of_raw).sub_(1).div_(deviation).mul_(k.raw.sigmoid_())
         torch.mul(k.slope_of_all, self.x, out=k.products)
@@ -95,7 +99,7 @@ class MLPGaussian:
         torch.mul(k.m_of_mean, k.w_of_mean, out=k.of_a).addcmul_(k.m_of_raw, k.w_of_raw)
         torch.sum(k.m.mul_(k.a_columns), dim=2, out=k.of_w)
         torch.sum(k.slope, dim=2, keepdim=True, out=k.of_b)
-        return values, k.gradient.index_select(0, k.back).view(k.shape)
+        return k.gradient.index_select(0, k.back).view(k.shape)
 
 
 class _Kept:
@@ -130,7 +134,7 @@ class _Kept:
         self.mean, self.raw = self.outputs.unbind(dim=1)
         self.slope_of_mean, self.slope_of_raw = self.slope.unbind(dim=1)
         self.slope_of_all = self.slope[:, :, None]
-        self.z, self.energy = weights.new_empty(2, chains, points).unbind()
+        self.z, self.energy, self.deviation = weights.new_empty(3, chains, points).unbind()
         self.products, self.m = (weights.new_empty(chains, 2, columns, size) for size in (points, hidden))
         self.products_rows, self.m_rows = self.products.flatten(1, 2), self.m.flatten(1, 2)
         self.m_of_mean, self.m_of_raw = self.m.unbind(dim=1)
@@ -148,6 +152,6 @@ class Together(NamedTuple):
 TOGETHER = {"lenet-smooth": Together(lenet_smooth, 2, 250), "mlp-8-50-2": Together(mlp, 64, 4096)}
 
 # Log-likelihoods with a gradient by hand, by network and likelihood: made from the training points.
-BY_HAND: dict[tuple[str, str], Callable[[Tensor, Tensor, float], LogLikelihood]] = {
+BY_HAND: dict[tuple[str, str], Callable[[Tensor, Tensor, float], MLPGaussian]] = {
     ("mlp-8-50-2", "gaussian"): MLPGaussian
 }

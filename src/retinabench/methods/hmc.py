@@ -19,7 +19,10 @@ import torch
 from torch import Tensor
 
 LogLikelihood = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""(K, P) weights -> the log-likelihood (K,) and its gradient (K, P), both new: the weights change in place afterwards."""
+"""(K, P) weights -> the log-likelihood (K,) and its gradient (K, P), both new: the weights change in place afterwards.
+
+One that has a method `gradient`, (K, P) -> (K, P), is asked for nothing else within a trajectory.
+"""
 
 
 @dataclass(frozen=True)
@@ -98,14 +101,16 @@ def leapfrog(
     steps: int,
 ) -> tuple[State, Tensor]:
     """Follow Hamilton's equations for `steps` steps: the state at the end and its momentum (K, P)."""
-    weights, value, gradient = state.weights.clone(), state.value, state.gradient
-    momentum = momentum + (step / 2) * (gradient - weights / prior_variance)
-    for number in range(steps):
+    weights = state.weights.clone()
+    momentum = momentum + (step / 2) * (state.gradient - weights / prior_variance)
+    inner = getattr(log_likelihood, "gradient", lambda weights: log_likelihood(weights)[1])
+    for _ in range(steps - 1):
         weights.add_(momentum, alpha=step)
-        value, gradient = log_likelihood(weights)
-        # Two half steps of the momentum meet between positions; the last one stays half.
-        size = step if number < steps - 1 else step / 2
-        momentum.add_(gradient, alpha=size).sub_(weights, alpha=size / prior_variance)
+        # Two half steps of the momentum meet between positions.
+        momentum.add_(inner(weights), alpha=step).sub_(weights, alpha=step / prior_variance)
+    weights.add_(momentum, alpha=step)
+    value, gradient = log_likelihood(weights)
+    momentum.add_(gradient, alpha=step / 2).sub_(weights, alpha=step / 2 / prior_variance)
     return State(weights, value, gradient), momentum
 
 
