@@ -76,13 +76,19 @@ def exam_run(
     }  # fmt: skip
     tree: dict[str, Any] = {
         "data": target.name, "task": "fidelity", "seed": seed,
-        "method": entry.method | changes.get("method", {}),
+        "method": _merged(entry.method, changes.get("method", {})),
         "optimizer": posterior | entry.optimizer | changes.get("optimizer", {}),
     }  # fmt: skip
     for word in overrides:
         override(tree, word)
     run = load_run(**_of_target(tree, target))
     return run if "epochs" in tree["optimizer"] else within(run, entry.share * budget)
+
+
+def _merged(table: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the table with the changes, those of a member's table in their place."""
+    inner = {k: _merged(table[k], v) for k, v in changes.items() if isinstance(v, dict) and k in table}
+    return table | changes | inner
 
 
 def _of_target(value: Any, target: Target) -> Any:
