@@ -92,7 +92,7 @@ def read_reference(target: Target, data_sha256: str, path: str | Path | None = N
         if not shipped.is_file():
             raise InputError(
                 f"no reference of '{target.name}' comes with the package",
-                cure=f"Make one: retinabench fidelity reference {target.name} --out {target.name}.npz",
+                cure=f"Make one, and name it: retinabench fidelity reference {target.name} --out {target.name}.npz",
             )
         with shipped.open("rb") as stream:
             reference = _read(cast(BinaryIO, stream), name)
