@@ -12,7 +12,6 @@ from retinabench.errors import InputError
 from retinabench.fidelity import data as data_module
 from retinabench.fidelity import distances, regenerate, verdict
 from retinabench.fidelity.chains import Chains
-from retinabench.fidelity.data import load
 from retinabench.fidelity.reference import Reference, read_reference, write_reference
 from retinabench.fidelity.targets import target
 from retinabench.methods import hmc
@@ -90,9 +89,9 @@ def test_a_file_of_other_data_task_or_definition_is_refused(made, tmp_path):
     cut.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(InputError, match="is no reference file"):
         read_reference(chosen, small.sha256, cut)
-    idrid = target("idrid")
-    with pytest.raises(InputError, match="fidelity reference idrid"):
-        read_reference(idrid, small.sha256)
+    retinamnist = target("retinamnist")
+    with pytest.raises(InputError, match="fidelity reference retinamnist"):
+        read_reference(retinamnist, small.sha256)
 
 
 def test_a_reference_that_failed_says_why(made, tmp_path):
