@@ -119,3 +119,14 @@ def test_every_entry_targets_the_stated_posterior_within_the_budget(name):
             assert run.method.prior_precision == pytest.approx(1 / one.prior_variance)
         if "prior_stddev" in type(run.method).model_fields:
             assert run.method.prior_stddev**2 == pytest.approx(one.prior_variance)
+
+
+def test_a_member_s_settings_may_differ_by_likelihood():
+    chosen = Entry(
+        name="two", title="two",
+        method={"name": "ensemble", "members": 2, "member": {"name": "sghmc", "samples": 5, "lr_factor": 0.1}},
+        gaussian={"method": {"members": 3, "member": {"lr_factor": 0.2}}},
+    )  # fmt: skip
+    one, other = (exam_run(chosen, targets()[task], 50, 30, 0).method for task in ("fundus", "energy-gap"))
+    assert (one.members, one.member.samples, one.member.lr_factor) == (2, 5, 0.1)
+    assert (other.members, other.member.samples, other.member.lr_factor) == (3, 5, 0.2)
