@@ -57,7 +57,7 @@ def test_the_loss_is_the_negative_log_posterior_over_n(monkeypatch):
                    "optimizer.name=sgd", "optimizer.lr=1.0", "optimizer.momentum=0", "optimizer.schedule=constant"])  # fmt: skip
     network = build_network(target, 0)
     before = torch.cat([p.detach().flatten() for p in network.parameters()])
-    with regression():
+    with regression(floor=target.floor):
         map_method.fit(network, PointBatches(data, TRAIN, 0, torch.device("cpu")), run, Journal())
     step = before - torch.cat([p.detach().flatten() for p in network.parameters()])
     _, gradient = Density.of(target, data)(before[None])
