@@ -19,16 +19,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from retinabench.scores.auroc_variance import auroc_error
-from retinabench.scores.cases import Cases
-from retinabench.scores.intervals import (
+from retinabench.metrics.inference.auroc_variance import auroc_error
+from retinabench.metrics.inference.bootstrap import (
     bca_interval,
     cluster_bootstrap,
     cluster_jackknife,
     percentile_interval,
 )
-from retinabench.scores.proportions import clustered_proportion, wilson
-from retinabench.scores.table import SCORES
+from retinabench.metrics.inference.proportions import clustered_proportion, wilson
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.sorted_images import Cases
 
 NAMES = ("accuracy", "auroc", "nll", "referral_accuracy_area", "referral_auroc_area")
 PATIENTS = 500

@@ -24,13 +24,13 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.config import load_run
-from retinabench.data.images import Recipe
-from retinabench.data.prepare import prepare
-from retinabench.progress import QUIET
-from retinabench.tune.engine import make_engine
-from retinabench.tune.jobs import Job
-from retinabench.tune.schedule import Attempt, compute
+from retinabench.core.progress import QUIET
+from retinabench.data.ingest.prepare import prepare
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.experiments.config import load_run
+from retinabench.experiments.engines.engine import make_engine
+from retinabench.experiments.engines.jobs import Job
+from retinabench.experiments.engines.scheduler import Attempt, compute
 
 NODES, PER_NODE, AHEAD = 1000, 4, 2
 
@@ -115,7 +115,7 @@ def crowd(given):
     """What the driver asks of Ray with thousands of tasks in flight: they wait for a resource that nobody has."""
     import ray
 
-    from retinabench.tune.cluster import connect
+    from retinabench.experiments.engines.ray_cluster import connect
 
     connect(ray, None)
     began = time.perf_counter()

@@ -20,10 +20,12 @@ import time
 
 import numpy as np
 
-from retinabench.concepts import SYNTHETIC, Answers, Bank, examine
-from retinabench.concepts.claims import Claim
-from retinabench.concepts.comparison import COMPARED
-from retinabench.concepts.performance import CENTRES, GRID, PUBLISHED, Performance, bin_of
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.examinees.examinees import SYNTHETIC, Answers
+from retinabench.concepts.inference.claims import Claim
+from retinabench.concepts.inference.gaussian_process import CENTRES, GRID, PUBLISHED, Performance, bin_of
+from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.strategy_comparison import COMPARED
 
 
 def drawn_bank(samples, shares, seed=0):

@@ -13,13 +13,13 @@ import time
 
 import numpy as np
 
-from retinabench.fidelity import distances
-from retinabench.fidelity.answers import Answers
-from retinabench.fidelity.data import Data
-from retinabench.fidelity.grading import Examiner
-from retinabench.fidelity.points import Points
-from retinabench.fidelity.reference import Reference
-from retinabench.fidelity.targets import target
+from retinabench.fidelity.exam.submission import Answers
+from retinabench.fidelity.reference.reference_file import Reference
+from retinabench.fidelity.scoring import distances
+from retinabench.fidelity.scoring.grading import Examiner
+from retinabench.fidelity.targets.data import Data
+from retinabench.fidelity.targets.points import Points
+from retinabench.fidelity.targets.targets import target
 
 CLASSES, SAMPLES, CHAINS, REPLICATES = 10, 100, 4, 1000
 

@@ -26,12 +26,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retinabench.fidelity.data import Data, load
-from retinabench.fidelity.density import Density, Recorded
-from retinabench.fidelity.points import Points
-from retinabench.fidelity.regenerate import make_reference
-from retinabench.fidelity.targets import Target, target
-from retinabench.methods import hmc
+from retinabench.fidelity.reference.make_reference import make_reference
+from retinabench.fidelity.targets.data import Data, load
+from retinabench.fidelity.targets.density import Density, Recorded
+from retinabench.fidelity.targets.points import Points
+from retinabench.fidelity.targets.targets import Target, target
+from retinabench.methods.mcmc import hmc
 
 CHAINS = {"energy-gap": (8, 64, 512), "fundus": (4, 16)}
 STEPS = {"energy-gap": 200, "fundus": 20}

@@ -33,14 +33,15 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from retinabench.config import Run, load_run
-from retinabench.methods import METHODS, distributed
+from retinabench.core.atomic_files import write_json
+from retinabench.experiments.config import Run, load_run
+from retinabench.experiments.run import Engine
 from retinabench.methods.base import precision
-from retinabench.methods.journal import Journal
-from retinabench.models import build_model
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training import distributed
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.models.registry import build_model
 from retinabench.models.stochastic.drawing import Drawing
-from retinabench.run import Engine
-from retinabench.store import write_json
 
 SAMPLES = 5
 
@@ -166,7 +167,7 @@ def measure(run: Run, options: SimpleNamespace, device: torch.device, *, compile
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     clock = Clock(device)
-    posterior = METHODS[run.method.name].fit(model, batches, run, Journal(progress=clock))
+    posterior = METHODS[run.method.name].fit(model, batches, run, Checkpoint(progress=clock))
     training = options.batch * options.steps / clock.seconds(options.warm, options.warm + options.steps)
     memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else None
     answers = Clock(device)

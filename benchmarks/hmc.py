@@ -31,8 +31,8 @@ GOAL = {"fundus": 3.0, "energy-gap": 1.0}
 def measures():
     import numpy as np
 
-    from retinabench.fidelity.diagnostics import rank_rhat, split_rhat
-    from retinabench.fidelity.distances import wasserstein
+    from retinabench.fidelity.reference.diagnostics import rank_rhat, split_rhat
+    from retinabench.fidelity.scoring.distances import wasserstein
 
     random = np.random.default_rng(0)
     draws = random.normal(size=(10_000, 1000)).astype(np.float32)
@@ -71,7 +71,7 @@ def rounds(samplers, chains, steps, count):
 def ours(density, weights, step, steps):
     import torch
 
-    from retinabench.methods import hmc
+    from retinabench.methods.mcmc import hmc
 
     state = hmc.start(density, weights)
     generator = torch.Generator().manual_seed(0)
@@ -194,9 +194,9 @@ def main():
 
     import torch
 
-    from retinabench.fidelity.data import load
-    from retinabench.fidelity.density import Density
-    from retinabench.fidelity.targets import target
+    from retinabench.fidelity.targets.data import load
+    from retinabench.fidelity.targets.density import Density
+    from retinabench.fidelity.targets.targets import target
 
     torch.set_num_threads(1)
     task, step, steps = options.what, STEP[options.what], options.steps or STEPS[options.what]

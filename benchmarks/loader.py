@@ -19,14 +19,14 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from retinabench.config import load_run
 from retinabench.data import synthetic
-from retinabench.data.drawn import records
+from retinabench.data.datasets.synthetic import records
 from retinabench.data.loader import Batches
-from retinabench.data.records import Prepared, write_shard
-from retinabench.methods.losses import cross_entropy
-from retinabench.methods.training import make_optimizer
-from retinabench.models import build_model
+from retinabench.data.prepared import Prepared, write_shard
+from retinabench.experiments.config import load_run
+from retinabench.methods.training.loop import make_optimizer
+from retinabench.methods.training.losses import cross_entropy
+from retinabench.models.registry import build_model
 
 BATCH, SHARD = 64, 128
 DISTINCT = 32  # drawing is slow and reading does not care: the pictures repeat

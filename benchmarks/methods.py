@@ -23,15 +23,15 @@ from pathlib import Path
 
 import torch
 
-from retinabench.config import Run, load_run
-from retinabench.data.images import Recipe
-from retinabench.data.prepare import prepare
+from retinabench.data.ingest.prepare import prepare
+from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import load_task
-from retinabench.methods import METHODS
-from retinabench.methods.journal import Journal
-from retinabench.methods.swag import SwagPosterior
-from retinabench.models import build_model
-from retinabench.run import PREDICT_BATCH, make_batches
+from retinabench.experiments.config import Run, load_run
+from retinabench.experiments.run import PREDICT_BATCH, make_batches
+from retinabench.methods.ensembles.swag import SwagPosterior
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.models.registry import build_model
 
 SAMPLES = 5
 BATCH = 32
@@ -62,7 +62,7 @@ def step_time(run: Run) -> float:
     """Median seconds of one training step, the first one left out."""
     watch = Stopwatch()
     batches = make_batches(run, load_task(run.data, run.task), CPU)
-    METHODS[run.method.name].fit(build_model(run.model, run.seed), batches, run, Journal(progress=watch))
+    METHODS[run.method.name].fit(build_model(run.model, run.seed), batches, run, Checkpoint(progress=watch))
     return watch.median()
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.formats import write_predictions
-from retinabench.papers.collect import collect
-from retinabench.papers.write import table_files, tables_of, write
-from retinabench.predictions import Predictions
-from retinabench.progress import QUIET
+from retinabench.core.progress import QUIET
+from retinabench.predictions.io import write_predictions
+from retinabench.predictions.table import Predictions
+from retinabench.reports.papers.collect import collect
+from retinabench.reports.papers.write import table_files, tables_of, write
 
 
 def imagined(method: int, seed: int, images: int, shifted: int) -> Predictions:

@@ -29,8 +29,8 @@ import numpy as np
 from PIL import Image
 
 from retinabench.data import synthetic
-from retinabench.data.graham import working_side
-from retinabench.data.images import Recipe, picture
+from retinabench.data.preprocessing.graham import working_side
+from retinabench.data.preprocessing.preprocess import Recipe, picture
 
 EYEPACS = 88_702  # photographs
 

@@ -35,14 +35,14 @@ from typing import Any
 import numpy as np
 
 import retinabench as rb
-from retinabench.config import Run, load_run, presets
-from retinabench.data.images import Recipe
-from retinabench.data.prepare import prepare
-from retinabench.data.records import Records, open_prepared
-from retinabench.demo import IMAGES, SEEDS, SIZE
-from retinabench.errors import WorkError
-from retinabench.predictions import Predictions
-from retinabench.store import write_bytes, write_json
+from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.errors import WorkError
+from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepared import Records, open_prepared
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.experiments.config import Run, load_run, presets
+from retinabench.experiments.demo import IMAGES, SEEDS, SIZE
+from retinabench.predictions.table import Predictions
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
 BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
@@ -68,7 +68,7 @@ def run_of(method: str, seed: int, data: Path, words: Sequence[str]) -> Run:
 
 def composed_of(single: Run, name: str, **options: Any) -> Run:
     """Return the run of a composed method, such as an ensemble, whose members are like `single`."""
-    from retinabench.methods import METHODS
+    from retinabench.methods.registry import METHODS
 
     method = METHODS[name].Config(member=single.method, **options)
     return single.model_copy(update={"method": method})
@@ -78,7 +78,7 @@ def work(run: Run, out: Path) -> tuple[Path | None, str, float]:
     """Compute one run; return its folder, or why there is none, and the seconds it took."""
     import torch
 
-    from retinabench.run import Engine, execute
+    from retinabench.experiments.run import Engine, execute
 
     torch.set_num_threads(1)
     began = time.perf_counter()
@@ -170,7 +170,7 @@ def compute(runs: Sequence[Run], out: Path, workers: int) -> dict[str, tuple[Pat
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    from retinabench.methods import METHODS
+    from retinabench.methods.registry import METHODS
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("words", nargs="*", help="key=value for every run, such as optimizer.epochs=1")
@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 def title(run: Run) -> str:
-    from retinabench.run import title as title_of
+    from retinabench.experiments.run import title as title_of
 
     return title_of(run.method)
 

@@ -15,13 +15,13 @@ import time
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from retinabench.predictions import Predictions
-from retinabench.scores.cases import Cases
-from retinabench.scores.classification import accuracy_of, auroc_of
-from retinabench.scores.evaluation import score
-from retinabench.scores.intervals import cluster_bootstrap, percentile_interval
-from retinabench.scores.referral import area_of, referral_curve
-from retinabench.scores.uncertainty import decompose
+from retinabench.metrics.classification import accuracy_of, auroc_of
+from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
+from retinabench.metrics.score import score
+from retinabench.metrics.selective.referral_curves import area_of, referral_curve
+from retinabench.metrics.sorted_images import Cases
+from retinabench.metrics.uncertainty import decompose
+from retinabench.predictions.table import Predictions
 
 
 def eyepacs_like(images: int, samples: int = 5) -> Predictions:

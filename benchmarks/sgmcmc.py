@@ -33,15 +33,16 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from retinabench.config import Run, load_run
-from retinabench.fidelity.batches import PointBatches
-from retinabench.fidelity.data import Data, load
-from retinabench.fidelity.networks import build_network
-from retinabench.fidelity.points import Points
-from retinabench.fidelity.targets import Target, target
-from retinabench.methods import METHODS, swag
-from retinabench.methods.journal import Journal
-from retinabench.methods.likelihood import negative_log_likelihood, regression
+from retinabench.experiments.config import Run, load_run
+from retinabench.fidelity.targets.batches import PointBatches
+from retinabench.fidelity.targets.data import Data, load
+from retinabench.fidelity.targets.networks import build_network
+from retinabench.fidelity.targets.points import Points
+from retinabench.fidelity.targets.targets import Target, target
+from retinabench.methods.ensembles import swag
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import negative_log_likelihood, regression
 
 CPU = torch.device("cpu")
 FIRST, EACH, MEMBERS = 50, 2, 11  # epochs of the first member and of the others; members
@@ -74,7 +75,7 @@ def ours(of: Target, data: Data, run: Run) -> float:
     network = build_network(of, 0)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
-        METHODS[run.method.name].fit(network, batches, run, Journal(Path(folder), interval=20))
+        METHODS[run.method.name].fit(network, batches, run, Checkpoint(Path(folder), interval=20))
         return time.perf_counter() - begin
 
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.concepts.bank import Bank
-from retinabench.concepts.comparison import compare_strategies, mean_interval
-from retinabench.concepts.examinees import SYNTHETIC, Examinee
-from retinabench.concepts.files import read_answers, read_bank
-from retinabench.concepts.lesions import drawn
-from retinabench.concepts.questioning import examine
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.banks.lesion_images import drawn
+from retinabench.concepts.banks.table_files import read_answers, read_bank
+from retinabench.concepts.examinees.examinees import SYNTHETIC, Examinee
+from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.strategy_comparison import compare_strategies, mean_interval
 
 REPETITIONS = 10
 PUBLISHED = ("biased-1", "biased-2", "unbiased")

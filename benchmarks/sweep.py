@@ -27,10 +27,10 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.config import load_run
-from retinabench.formats import write_predictions
-from retinabench.predictions import Predictions
-from retinabench.tune.results import Result, Writer, rank, read_results, run_folders, valid
+from retinabench.experiments.config import load_run
+from retinabench.experiments.search.results import Result, Writer, rank, read_results, run_folders, valid
+from retinabench.predictions.io import write_predictions
+from retinabench.predictions.table import Predictions
 
 IDENTITY = {"version": "1.0", "protocol": 1, "fingerprint": "f" * 64}
 SCORE = "in_domain_auroc/corrected"
@@ -169,8 +169,8 @@ def without_table(folder: Path, _: int = 0) -> list[tuple[float, str]]:
 
 def prepared(folder: Path) -> Path:
     """A prepared folder of blank pictures, whose labels alone matter here."""
-    from retinabench.data.images import Recipe
-    from retinabench.data.prepare import prepare
+    from retinabench.data.ingest.prepare import prepare
+    from retinabench.data.preprocessing.preprocess import Recipe
 
     prepare("synthetic", folder, recipe=Recipe(16), images=64, workers=1)
     return folder
@@ -184,8 +184,8 @@ class AtOnce:
 
     def compute(self, jobs: Sequence[object]) -> Iterator[object]:
         from retinabench.data.tasks import load_task
-        from retinabench.run import run_folder
-        from retinabench.tune.jobs import Outcome
+        from retinabench.experiments.engines.jobs import Outcome
+        from retinabench.experiments.run import run_folder
 
         task = load_task(jobs[0].run.data, jobs[0].run.task)
         for job in jobs:
@@ -215,8 +215,8 @@ def base(data: Path) -> object:
 
 
 def run_search(data: Path, out: Path, trials: int) -> object:
-    from retinabench.tune.search import search
-    from retinabench.tune.space import read_space
+    from retinabench.experiments.search.search import search
+    from retinabench.experiments.search.space import read_space
 
     engine = AtOnce(template(data.parent))
     return search(base(data), read_space("demo/dropout"), trials=trials, out=out, engine=engine)
@@ -224,11 +224,11 @@ def run_search(data: Path, out: Path, trials: int) -> object:
 
 def begin_known(data: Path, out: Path, trials: int) -> None:
     """Write what a finished search of all trials leaves, without their predictions."""
-    from retinabench.data.records import open_prepared
-    from retinabench.run import describe
-    from retinabench.tune import sweep
-    from retinabench.tune.space import read_space
-    from retinabench.tune.trials import trial_runs
+    from retinabench.data.prepared import open_prepared
+    from retinabench.experiments.run import describe
+    from retinabench.experiments.search import sweep
+    from retinabench.experiments.search.space import read_space
+    from retinabench.experiments.search.trials import trial_runs
 
     fingerprint = open_prepared(data).fingerprint
     (data.parent / "trials").write_text(str(trials))

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
-    from retinabench.formats import read_predictions, write_predictions
-    from retinabench.predictions import Predictions
-    from retinabench.scores.clinic_report import clinic
-    from retinabench.scores.compare import compare
-    from retinabench.scores.evaluate import evaluate
-    from retinabench.scores.evaluation import Scores, score
-    from retinabench.scores.leaderboard import rank
-    from retinabench.scores.referral import referral_curve
-    from retinabench.scores.transfer import transfer
+    from retinabench.metrics.clinical.screening_report import clinic
+    from retinabench.metrics.clinical.threshold_transfer import transfer
+    from retinabench.metrics.estimator import evaluate
+    from retinabench.metrics.inference.compare import compare
+    from retinabench.metrics.inference.ranking import rank
+    from retinabench.metrics.score import Scores, score
+    from retinabench.metrics.selective.referral_curves import referral_curve
+    from retinabench.predictions.io import read_predictions, write_predictions
+    from retinabench.predictions.table import Predictions
 
 __version__ = "0.1.0"
 __all__ = [
@@ -42,18 +42,18 @@ __all__ = [
 ]
 
 _HOME = {
-    "Predictions": "retinabench.predictions",
-    "Scores": "retinabench.scores.evaluation",
-    "clinic": "retinabench.scores.clinic_report",
-    "compare": "retinabench.scores.compare",
-    "evaluate": "retinabench.scores.evaluate",
-    "load_task": "retinabench.data.tasks",
-    "rank": "retinabench.scores.leaderboard",
-    "read_predictions": "retinabench.formats",
-    "referral_curve": "retinabench.scores.referral",
-    "score": "retinabench.scores.evaluation",
-    "transfer": "retinabench.scores.transfer",
-    "write_predictions": "retinabench.formats",
+    "Predictions": "retinabench.predictions.table",
+    "Scores": "retinabench.metrics.score",
+    "clinic": "retinabench.metrics.clinical.screening_report",
+    "compare": "retinabench.metrics.inference.compare",
+    "evaluate": "retinabench.metrics.estimator",
+    "load_task": "retinabench.data.registry.tasks",
+    "rank": "retinabench.metrics.inference.ranking",
+    "read_predictions": "retinabench.predictions.io",
+    "referral_curve": "retinabench.metrics.selective.referral_curves",
+    "score": "retinabench.metrics.score",
+    "transfer": "retinabench.metrics.clinical.threshold_transfer",
+    "write_predictions": "retinabench.predictions.io",
 }
 
 

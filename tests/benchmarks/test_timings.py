@@ -15,9 +15,9 @@ import gpu_methods
 import sgmcmc
 
 import methods
-from retinabench.config import load_run
-from retinabench.fidelity.targets import target
-from retinabench.methods.likelihood import regression
+from retinabench.experiments.config import load_run
+from retinabench.fidelity.targets.targets import target
+from retinabench.methods.training.likelihood import regression
 
 TOY = "--device cpu --size 64 --width 8 --batch 4 --steps 2 --warm 1 --methods"
 
@@ -44,10 +44,10 @@ def test_the_gpu_benchmark_goes_on_after_what_fails(tmp_path, capsys, monkeypatc
     def broken(model):
         raise RuntimeError("no compiler\nhere")
 
-    def too_large(model, batches, run, journal):
+    def too_large(model, batches, run, checkpoint):
         raise torch.OutOfMemoryError("96 GB")
 
-    def endless(model, batches, run, journal):
+    def endless(model, batches, run, checkpoint):
         while True:
             pass
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from concept_banks import make_bank
 
-from retinabench.concepts import Bank, bank
-from retinabench.errors import InputError
+from support.concept_banks import make_bank
+from retinabench.concepts.banks import bank
+from retinabench.concepts.banks.bank import Bank
+from retinabench.core.errors import InputError
 
 
 def random_truth(n, c=3, seed=0):

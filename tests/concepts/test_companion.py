@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from retinabench.concepts import SYNTHETIC, Answers, Bank, companion, examine
-from retinabench.concepts.companion import accuracy, moments, rate
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.examinees.examinees import SYNTHETIC, Answers
+from retinabench.concepts.inference import beta_binomial
+from retinabench.concepts.inference.beta_binomial import accuracy, moments, rate
+from retinabench.concepts.questioning.loop import examine
 
 
 @pytest.mark.parametrize(("right", "asked", "of"), [(0, 1, 1), (3, 5, 40), (40, 40, 41), (7, 9, 300)])
@@ -40,7 +43,7 @@ def test_what_is_not_known_is_said():
 
 def test_a_large_cell_has_the_limits_of_the_beta_binomial(monkeypatch):
     exact = rate(90, 120, 20_000)
-    monkeypatch.setattr(companion, "EXACT", 10)
+    monkeypatch.setattr(beta_binomial, "EXACT", 10)
     near = rate(90, 120, 20_000)
     assert [near["low"], near["high"]] == pytest.approx([exact["low"], exact["high"]], abs=2e-4)
 

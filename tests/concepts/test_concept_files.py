@@ -1,4 +1,4 @@
-"""Truth and answers from CSV and Parquet; every wrong file is told by file, row, column and cure."""
+"""Truth and answers from CSV and Parquet; every wrong file is told by file, row, column and hint."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from retinabench.concepts import read_answers, read_bank
-from retinabench.errors import InputError
+from retinabench.concepts.banks.table_files import read_answers, read_bank
+from retinabench.core.errors import InputError
 
 TRUTH = "image_id,haemorrhage,hard exudate\na,0,1\nb,1,\nc,0,0\n"
 ANSWERS = "image_id,hard exudate,camera,haemorrhage\nc,0.1,X,0.2\nextra,0.9,X,0.9\na,0.3,Y,0.4\nb,,Y,0.5\n"

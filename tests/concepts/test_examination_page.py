@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from report.reading import Reader
-from retinabench.concepts import report_texts, report_words
-from retinabench.concepts.bank import Bank
-from retinabench.concepts.comparison import compare_strategies
-from retinabench.concepts.overlap import together
-from retinabench.concepts.questioning import examine
-from retinabench.concepts.report import render, write_report
-from retinabench.concepts.report_rates import (
+from support.reading_pages import Reader
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.strategy_comparison import compare_strategies
+from retinabench.concepts.report import texts, words
+from retinabench.concepts.report.overlap import together
+from retinabench.concepts.report.page import render, write_report
+from retinabench.concepts.report.rates import (
     Rate,
     jeffreys,
     needed,
@@ -25,7 +25,7 @@ from retinabench.concepts.report_rates import (
     rates,
     recognition,
 )
-from retinabench.concepts.snapshot import snapshot
+from retinabench.concepts.report.snapshot import snapshot
 
 CONCEPTS = ("common", "twin", "rare", "absent")
 EVIL = "<script>alert('x')</script>\"&$\\frac{"
@@ -86,7 +86,7 @@ def test_the_page_needs_nothing_but_itself_and_is_well_formed(html):
     assert len(ids) == len(set(ids))
     wanted = {a or b for a, b in re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", html)}
     assert wanted <= set(ids)
-    assert {anchor for anchor, _ in report_texts.CONTENTS} <= set(ids)
+    assert {anchor for anchor, _ in texts.CONTENTS} <= set(ids)
     figures = [a for tag, a in reader.elements if tag == "svg" and a.get("role") == "img"]
     assert len(figures) == 1 + 4 + 1 + 2 * 2  # rates, concepts, progress, two concepts by two strategies
     assert all("scope" in a for tag, a in reader.elements if tag == "th")
@@ -129,12 +129,10 @@ def test_numbers_that_went_through_json_give_the_same_page(found, comparison, ht
 
 
 def test_the_verdict_keeps_model_and_data_apart(found):
-    assert "recognises common and twin." in report_words.answer(found)
-    assert "nothing better than guessing is shown for rare." in report_words.answer(found)
-    assert "Nothing can be said about absent: no sample with it, or none without" in report_words.answer(
-        found
-    )
-    model = {str(f.lead): str(f.text) for f in report_words.model_findings(found)}
+    assert "recognises common and twin." in words.answer(found)
+    assert "nothing better than guessing is shown for rare." in words.answer(found)
+    assert "Nothing can be said about absent: no sample with it, or none without" in words.answer(found)
+    model = {str(f.lead): str(f.text) for f in words.model_findings(found)}
     assert "rare:" in model
     # The third claim was decided, and the questions ended, before all three positives had been asked.
     asked = found["concepts"]["rare"]["sensitivity"]["asked"]
@@ -142,7 +140,7 @@ def test_the_verdict_keeps_model_and_data_apart(found):
     assert f"asked about {asked} of 3 samples with it, the model was right about 0" in model["rare:"]
     assert "answered no to every question" in model["rare:"]
     assert "another cut" not in model["rare:"]  # two samples above a few others may be chance
-    data = {str(f.lead): str(f.text) for f in report_words.data_findings(found)}
+    data = {str(f.lead): str(f.text) for f in words.data_findings(found)}
     assert "rare (3 of 120) and absent (0 of 120)" in data["Too few samples with"]
     assert "common and twin; pairs of them differ in at most 1 in the 120" in data["Mostly together:"]
     assert "Too few samples without" not in data
@@ -153,14 +151,14 @@ def test_one_goal_met_is_neither_failure_nor_adequacy():
     bank = {"samples": 49, "positives": {"x": 40}, "negatives": {"x": 9}}
     found = {"bank": bank, "concepts": {"x": {"counts": counts}}}
     assert [rate.standing for rate in rates(found)[0]] == ["met", "open"]
-    [only] = report_words.model_findings(found)
+    [only] = words.model_findings(found)
     assert "No failure is shown:" in only.lead
     assert "sensitivity of at least 85 % and a specificity of at least 80 % both shown" in only.text
 
 
 def test_another_cut_is_advised_where_the_ranking_is_no_chance(bank):
     everything = examine(bank, examinee(bank)).to_dict()
-    model = {str(f.lead): str(f.text) for f in report_words.model_findings(everything)}
+    model = {str(f.lead): str(f.text) for f in words.model_findings(everything)}
     assert "asked about all 3 samples with it, the model was right about 0" in model["rare:"]
     assert "AUROC 1.00): another cut of P(yes) than one half would serve better" in model["rare:"]
 
@@ -184,7 +182,7 @@ def test_ranking_rightly_is_mann_and_whitneys_test(without, having, rightly):
 
 
 def test_claims_are_put_into_words(found, html):
-    verdicts = [str(report_words.claim_verdict(claim)) for claim in found["claims"]]
+    verdicts = [str(words.claim_verdict(claim)) for claim in found["claims"]]
     assert verdicts[0].startswith("Holds, decided at question ")
     assert verdicts[1].startswith("Does not hold, decided at question ")
     decided = {claim["decided"] for claim in found["claims"]}
@@ -197,10 +195,10 @@ def test_the_page_says_where_answers_decided_when_to_stop(bank):
     who = examinee(bank)
     for options in ({"claim": "sensitivity of common >= 0.5"}, {"patience": 5}, {"tolerance": 1.9}):
         found = examine(bank, who, strategy="precision", **options).to_dict()
-        assert "The answers decided when to stop" in report_texts.caution(found)
+        assert "The answers decided when to stop" in texts.caution(found)
         assert any(note.startswith("The answers decided when to stop") for note in found["notes"])
     found = examine(bank, who, strategy="precision", questions=20).to_dict()
-    assert "The answers decided when to stop" not in report_texts.caution(found)
+    assert "The answers decided when to stop" not in texts.caution(found)
 
 
 def test_a_biasing_strategy_is_called_so(bank):
@@ -221,7 +219,7 @@ def test_one_question_is_a_page_without_the_other_sections(bank):
 
 def test_what_was_not_asked_is_said(bank):
     asked = examine(bank, examinee(bank), questions=1, strategy="random").to_dict()
-    leads = [str(f.lead) for f in report_words.open_findings(asked)]
+    leads = [str(f.lead) for f in words.open_findings(asked)]
     # Only cells that can still settle something: with 3 and 0 positives two of them cannot.
     assert leads.count("common:") == 2
     assert leads.count("rare:") == 1
@@ -232,8 +230,8 @@ def test_what_was_not_asked_is_said(bank):
     counts |= {"tp": round(0.85 * positives), "fn": positives - round(0.85 * positives)}
     assert rates(everything)[0][0].standing == "open"
     rest = everything | {"asked": everything["asked"] - 1}
-    assert [str(f.lead) for f in report_words.open_findings(rest)] == ["Enough was asked:"]
-    assert [str(f.lead) for f in report_words.open_findings(everything)] == ["Everything was asked:"]
+    assert [str(f.lead) for f in words.open_findings(rest)] == ["Enough was asked:"]
+    assert [str(f.lead) for f in words.open_findings(everything)] == ["Everything was asked:"]
 
 
 def test_jeffreys_intervals_cover_on_average():

@@ -9,8 +9,8 @@ import sys
 
 import numpy as np
 import pytest
-from concept_banks import LESIONS, make_answers, make_bank
 
+from support.concept_banks import LESIONS, make_answers, make_bank
 from retinabench.cli import run
 
 

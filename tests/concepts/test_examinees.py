@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from concept_banks import LESIONS, make_bank
 
-from retinabench.concepts import SYNTHETIC, Answers, Bank, examine
-from retinabench.errors import InputError
+from support.concept_banks import LESIONS, make_bank
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.examinees.examinees import SYNTHETIC, Answers
+from retinabench.concepts.questioning.loop import examine
+from retinabench.core.errors import InputError
 
 # Commonest concept first: microaneurysm, with 70 % positives.
 STATED = {

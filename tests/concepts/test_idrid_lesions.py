@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.concepts import idrid_lesions, lesions
-from retinabench.errors import InputError
+from retinabench.concepts.banks import idrid_lesions, lesion_images
+from retinabench.core.errors import InputError
 
 
 def test_the_143_images_of_the_published_experiment(shared):
@@ -16,7 +16,7 @@ def test_the_143_images_of_the_published_experiment(shared):
     assert dict(zip(images.concepts, images.truth.sum(axis=0), strict=True)) == {
         "microaneurysm": 54, "haemorrhage": 53, "hard_exudate": 54, "soft_exudate": 26,
     }  # fmt: skip
-    trained, questioned = lesions.split(images, seed=0)
+    trained, questioned = lesion_images.split(images, seed=0)
     assert (len(trained), len(questioned)) == (100, 43)
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from retinabench import cli
-from retinabench.concepts import lesions, trained
-from retinabench.concepts.network import answer, network_examinee, train_network
-from retinabench.config import Model, Optimizer
-from retinabench.errors import InputError, WorkError
-from retinabench.scores.classification import auroc
+from retinabench.concepts.banks import lesion_images
+from retinabench.concepts.examinees import trained_network
+from retinabench.concepts.examinees.network import answer, network_examinee, train_network
+from retinabench.core.errors import InputError, WorkError
+from retinabench.experiments.config import Model, Optimizer
+from retinabench.metrics.classification import auroc
 
 MODEL = Model(width=4, stem="small")
 
@@ -70,8 +71,8 @@ def test_a_loss_that_explodes_is_said():
 
 
 def test_a_lazy_examinee_answers_as_the_table_does(tmp_path):
-    images = lesions.drawn(12, seed=5, population="shifted", mask_size=32)
-    samples = lesions.gather(images, np.arange(12), size=16, grid=2)
+    images = lesion_images.drawn(12, seed=5, population="shifted", mask_size=32)
+    samples = lesion_images.gather(images, np.arange(12), size=16, grid=2)
     network = train_network(samples.pictures, samples.truth, model=MODEL, optimizer=optimizer(1), seed=0)
     table = answer(network, samples.pictures)
     lazy = network_examinee(network, images, size=16, grid=2)
@@ -101,7 +102,7 @@ def test_the_command_trains_answers_and_examines(tmp_path, capsys):
         trained_on = {row["image_id"] for row in csv.DictReader(handle)}
     assert not trained_on & set(questioned)
     assert len(trained_on) + len(questioned) == 40
-    images = lesions.drawn(40)
+    images = lesion_images.drawn(40)
     for name, row in questioned.items():
         truth = images.truth[images.sample_id == name][0]
         assert [row[c] == "1" for c in images.concepts] == truth.tolist()
@@ -112,9 +113,9 @@ def test_the_command_trains_answers_and_examines(tmp_path, capsys):
 
 
 def test_a_second_network_is_not_given_the_answers_of_the_first(tmp_path):
-    images = lesions.drawn(40)
+    images = lesion_images.drawn(40)
     for epochs in (1, 2):
-        trained.examine_network("synthetic", tmp_path, images=40, size=32, epochs=epochs)
+        trained_network.examine_network("synthetic", tmp_path, images=40, size=32, epochs=epochs)
         with open(tmp_path / "answers.csv", newline="") as handle:
             said = [[float(row[c]) for c in images.concepts] for row in csv.DictReader(handle)]
         found = json.loads((tmp_path / "examination.json").read_text())
@@ -152,12 +153,14 @@ def test_wrong_options_are_one_line(words, message, tmp_path, capsys):
 
 
 def test_auroc_is_none_where_a_class_is_missing():
-    one = lesions.Samples(np.array(["a", "b"]), np.array([[True], [True]]), np.zeros((2, 4, 4, 3), np.uint8))
-    assert trained._learnt(("x",), one, one, np.array([[0.2], [0.4]])) == {
+    one = lesion_images.Samples(
+        np.array(["a", "b"]), np.array([[True], [True]]), np.zeros((2, 4, 4, 3), np.uint8)
+    )
+    assert trained_network._learnt(("x",), one, one, np.array([[0.2], [0.4]])) == {
         "x": {"trained_positives": 2, "questioned_positives": 2, "auroc": None}
     }
 
 
 def test_unknown_names_get_a_cure():
     with pytest.raises(InputError, match="Did you mean 'synthetic'"):
-        trained.lesion_images("synthetics", None, None, 0)
+        trained_network.lesion_images("synthetics", None, None, 0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinabench.concepts.performance import (
+from retinabench.concepts.inference.gaussian_process import (
     CENTRES,
     GRID,
     PUBLISHED,

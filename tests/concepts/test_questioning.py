@@ -6,11 +6,14 @@ import json
 
 import numpy as np
 import pytest
-from concept_banks import LESIONS, Lowest, make_answers, make_bank
 
-from retinabench.concepts import STRATEGIES, Answers, Bank, examine
-from retinabench.concepts.performance import bin_of
-from retinabench.errors import InputError, WorkError
+from support.concept_banks import LESIONS, Lowest, make_answers, make_bank
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.examinees.examinees import Answers
+from retinabench.concepts.inference.gaussian_process import bin_of
+from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.strategies import STRATEGIES
+from retinabench.core.errors import InputError, WorkError
 
 
 @pytest.mark.parametrize("reading", ["variance", "std"])

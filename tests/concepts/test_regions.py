@@ -3,9 +3,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from retinabench.concepts import lesions, regions
-from retinabench.concepts.lesions import LesionImages
-from retinabench.concepts.questioning import examine
+from retinabench.concepts.banks import lesion_images, regions
+from retinabench.concepts.banks.lesion_images import LesionImages
+from retinabench.concepts.questioning.loop import examine
 
 
 def images_of(masks: np.ndarray) -> LesionImages:
@@ -41,8 +41,8 @@ def test_pictures_and_names_follow_the_same_order():
 
 
 def test_the_regions_of_drawn_pictures_add_up_to_them():
-    images = lesions.drawn(20, seed=5, population="shifted", mask_size=64)
-    found = lesions.gather(images, np.arange(20), size=32, grid=4)
+    images = lesion_images.drawn(20, seed=5, population="shifted", mask_size=64)
+    found = lesion_images.gather(images, np.arange(20), size=32, grid=4)
     assert found.pictures.shape == (320, 32, 32, 3)
     assert np.array_equal(found.truth.reshape(20, 16, 5).any(axis=1), images.truth)
     assert 0 < found.truth.mean() < images.truth.mean()  # a region has less than its image

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from concept_banks import make_answers, make_bank
 from scipy import stats
 
-from retinabench.concepts import STRATEGIES, Answers, Bank, examine
-from retinabench.concepts.companion import moments
-from retinabench.concepts.strategies import AtRandom, State, least_precise, most_uncertain
-from retinabench.errors import InputError
+from support.concept_banks import make_answers, make_bank
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.examinees.examinees import Answers
+from retinabench.concepts.inference.beta_binomial import moments
+from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.strategies import (
+    STRATEGIES,
+    AtRandom,
+    State,
+    least_precise,
+    most_uncertain,
+)
+from retinabench.core.errors import InputError
 
 ALL = [name for name in STRATEGIES if name != "claims"]
 

@@ -6,13 +6,18 @@ import json
 
 import numpy as np
 import pytest
-from concept_banks import make_answers, make_bank
 from scipy import stats
 
-from retinabench.concepts import SYNTHETIC, compare_strategies, examine
-from retinabench.concepts.comparison import mean_interval, questions_to
-from retinabench.errors import InputError
-from retinabench.seeds import derive
+from support.concept_banks import make_answers, make_bank
+from retinabench.concepts.examinees.examinees import SYNTHETIC
+from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.strategy_comparison import (
+    compare_strategies,
+    mean_interval,
+    questions_to,
+)
+from retinabench.core.errors import InputError
+from retinabench.core.random_streams import derive
 
 
 def test_courses_and_intervals_by_hand():

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from concept_banks import make_answers, make_bank
 
-from retinabench.concepts import STRATEGIES, examine
-from retinabench.errors import InputError
+from support.concept_banks import make_answers, make_bank
+from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.strategies import STRATEGIES
+from retinabench.core.errors import InputError
 
 ALL = [name for name in STRATEGIES if name != "claims"]
 
@@ -134,7 +135,7 @@ def test_a_changed_answer_is_refused(tmp_path, answer):
 
 SLOW = """
 import sys, time
-from concept_banks import make_answers, make_bank
+from support.concept_banks import make_answers, make_bank
 from retinabench.concepts import examine
 bank = make_bank()
 answers = make_answers(bank)

@@ -6,10 +6,10 @@ import json
 
 import numpy as np
 import pytest
-from concept_banks import make_bank
 
-from retinabench.concepts import Bank
-from retinabench.concepts.unpredictability import Unpredictable
+from support.concept_banks import make_bank
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.inference.unpredictability import Unpredictable
 
 
 def by_hand(truth, sample, concept, asked):

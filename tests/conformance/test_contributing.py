@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import TINY, make_prepared
-from retinabench.config import load_run
+from support.helpers import TINY, make_prepared
 from retinabench.data.tasks import load_task
-from retinabench.formats import read_predictions
-from retinabench.methods import METHODS
-from retinabench.run import Engine, execute, load_posterior, make_batches
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import Engine, execute, load_posterior, make_batches
+from retinabench.methods.registry import METHODS
+from retinabench.predictions.io import read_predictions
 
 GUIDE = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
 

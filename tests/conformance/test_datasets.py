@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from conftest import shared_path
-from kaggle_layout import write_aptos, write_eyepacs, write_pictures
-from retinabench.data import DATASETS, find_dataset
-from retinabench.data.images import Recipe
-from retinabench.errors import InputError
+from support.kaggle_layout import write_aptos, write_eyepacs, write_pictures
+from retinabench.core.errors import InputError
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.registry import DATASETS, find_dataset
 
 MANY = 64  # images, so that every task finds enough
 

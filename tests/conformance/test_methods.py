@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import TINY, make_prepared
-from retinabench.config import load_run
+from support.helpers import TINY, make_prepared
 from retinabench.data.tasks import load_task
-from retinabench.formats import read_predictions
-from retinabench.methods import METHODS, ensemble
-from retinabench.run import Engine, execute, is_composed, load_posterior, make_batches, predict
-from retinabench.scores.classification import auroc
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import Engine, execute, is_composed, load_posterior, make_batches, predict
+from retinabench.methods.ensembles import ensemble
+from retinabench.methods.registry import METHODS
+from retinabench.metrics.classification import auroc
+from retinabench.predictions.io import read_predictions
 
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
 ENGINE = Engine("cpu")

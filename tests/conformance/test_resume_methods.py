@@ -7,14 +7,14 @@ import filecmp
 import pytest
 import torch
 
-from helpers import TINY, make_prepared
-from retinabench import run as running
-from retinabench.config import load_run
+from support.helpers import TINY, make_prepared
+from retinabench.core.errors import WorkError
 from retinabench.data.tasks import load_task
-from retinabench.errors import WorkError
-from retinabench.methods import METHODS
-from retinabench.methods.journal import Journal
-from retinabench.run import Engine, execute, is_composed, load_posterior, make_batches
+from retinabench.experiments import run as running
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import Engine, execute, is_composed, load_posterior, make_batches
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import Checkpoint
 
 ENGINE = Engine("cpu")
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
@@ -48,14 +48,14 @@ def method_run(name, prepared):
 
 
 def stop_after_the_second_epoch(monkeypatch):
-    checkpoint = Journal.checkpoint
+    checkpoint = Checkpoint.checkpoint
 
     def checkpoint_and_stop(self, state):
         checkpoint(self, state)
         if state["epoch"] == 2:
             raise StoppedError
 
-    monkeypatch.setattr(Journal, "checkpoint", checkpoint_and_stop)
+    monkeypatch.setattr(Checkpoint, "checkpoint", checkpoint_and_stop)
 
 
 def stop_before_the_posterior_is_saved(monkeypatch):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from retinabench.scores.cases import Cases
-from retinabench.scores.table import SCORES
-from scores.shared_inputs import images
+from support.shared_inputs import images
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.sorted_images import Cases
 
 
 def same(a, b):

@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 
 from retinabench.cli import run
-from retinabench.data.images import Recipe
-from retinabench.data.prepare import prepare
-from retinabench.data.records import open_prepared
-from retinabench.errors import InputError
-from retinabench.progress import Quiet
+from retinabench.core.errors import InputError
+from retinabench.core.progress import Quiet
+from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepared import open_prepared
+from retinabench.data.preprocessing.preprocess import Recipe
 
 COUNT = 300  # three shards
 
@@ -150,7 +150,8 @@ def test_nothing_but_bad_files_is_never_a_data_set(source, tmp_path):
 
 
 def test_missing_files_and_folders_in_their_place_are_bad_files_too(source, tmp_path, monkeypatch):
-    from retinabench.data import DATASETS, Dataset, idrid
+    from retinabench.data.datasets import idrid
+    from retinabench.data.registry import DATASETS, Dataset
 
     records = idrid.records(source)  # the loader itself would name the missing one
     monkeypatch.setitem(DATASETS, "idrid", Dataset(lambda *_, **__: records, "by hand"))

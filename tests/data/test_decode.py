@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.data import decode as decoding
-from retinabench.data.decode import decode
-from retinabench.errors import InputError
+from retinabench.core.errors import InputError
+from retinabench.data.preprocessing import decode as decoding
+from retinabench.data.preprocessing.decode import decode
 
 
 @pytest.fixture

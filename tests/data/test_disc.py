@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.data.disc import find_disc
+from retinabench.data.preprocessing.field_of_view import find_disc
 
 
 def photograph(height, width, x, y, radius, surround=3, noise=3, seed=0):

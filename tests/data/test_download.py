@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from retinabench.data.download import AGENT, Remote, fetch
-from retinabench.errors import InputError, WorkError
+from retinabench.core.errors import InputError, WorkError
+from retinabench.data.ingest.download import AGENT, Remote, fetch
 
 BODY = os.urandom(900_000)
 MD5 = hashlib.md5(BODY).hexdigest()

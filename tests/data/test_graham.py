@@ -5,10 +5,10 @@ import pytest
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 
-from retinabench.data.disc import Disc, find_disc
-from retinabench.data.graham import graham
-from retinabench.data.images import Recipe, picture
-from retinabench.errors import InputError
+from retinabench.core.errors import InputError
+from retinabench.data.preprocessing.field_of_view import Disc, find_disc
+from retinabench.data.preprocessing.graham import graham
+from retinabench.data.preprocessing.preprocess import Recipe, picture
 
 
 def retina(side=900, seed=0):

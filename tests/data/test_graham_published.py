@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from retinabench.data import graham_published as published
-from retinabench.data.images import Recipe, picture
+from retinabench.data.preprocessing import graham_published as published
+from retinabench.data.preprocessing.preprocess import Recipe, picture
 
 BLURS = (3, 5, 10, 20, 30)
 

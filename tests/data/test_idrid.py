@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.data import idrid
-from retinabench.data.divisions import in_domain
-from retinabench.data.images import Recipe
-from retinabench.data.prepare import prepare
-from retinabench.errors import InputError
+from retinabench.core.errors import InputError
+from retinabench.data.datasets import idrid
+from retinabench.data.ingest.prepare import prepare
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.splits import in_domain
 
 TRAIN, TEST = (134, 20, 136, 74, 49), (34, 5, 32, 19, 13)
 

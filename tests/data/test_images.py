@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.data import drawn
-from retinabench.data.disc import field_of_view
-from retinabench.data.images import Original, Recipe, originals, picture
-from retinabench.errors import InputError
+from retinabench.core.errors import InputError
+from retinabench.data.datasets import synthetic
+from retinabench.data.preprocessing.field_of_view import field_of_view
+from retinabench.data.preprocessing.preprocess import Original, Recipe, originals, picture
 
 
 def read_square(path, size):
@@ -83,7 +83,9 @@ def test_a_recipe_that_means_nothing_is_refused(fields, problem):
 
 def test_drawn_retinas_take_every_preprocessing():
     source = "0:in_domain:3"
-    crop, none, graham = (drawn.read(source, None, Recipe(64, kind)) for kind in ("crop", "none", "graham"))
+    crop, none, graham = (
+        synthetic.read(source, None, Recipe(64, kind)) for kind in ("crop", "none", "graham")
+    )
     assert np.array_equal(crop, none)
     assert graham.shape == (64, 64, 3)
     assert graham[0, 0].tolist() == [128, 128, 128]

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers import TINY, make_prepared
-from retinabench.config import load_run
-from retinabench.data.joining import open_data
-from retinabench.data.records import open_prepared
+from support.helpers import TINY, make_prepared
+from retinabench.core.errors import InputError
+from retinabench.data.merge import open_data
+from retinabench.data.prepared import open_prepared
 from retinabench.data.tasks import load_task
-from retinabench.errors import InputError
-from retinabench.formats import read_predictions
-from retinabench.run import Engine, execute
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import Engine, execute
+from retinabench.predictions.io import read_predictions
 
 OURS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32))
 THEIRS = (("in_domain", "validation", 20), ("in_domain", "test", 26), ("in_domain", "train", 10))

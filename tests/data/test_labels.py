@@ -2,10 +2,10 @@
 
 import pytest
 
-from retinabench.data import aptos, eyepacs
-from retinabench.data.archives import open_files
-from retinabench.data.labels import grade_of, ids_of, read_table
-from retinabench.errors import InputError
+from retinabench.core.errors import InputError
+from retinabench.data.datasets import aptos, eyepacs
+from retinabench.data.ingest.archives import open_files
+from retinabench.data.ingest.labels import grade_of, ids_of, read_table
 
 GOOD = "image,level\n1_left,0\n1_right,3\n"
 ROWS = [(1, {"image": "1_left", "level": "0"}), (2, {"image": "1_right", "level": "3"})]

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kaggle_layout import drawn, write_aptos, write_eyepacs
+from support.kaggle_layout import drawn, write_aptos, write_eyepacs
 from retinabench.cli import run
-from retinabench.data import aptos, eyepacs, find_dataset, folder, messidor
-from retinabench.data.images import Recipe
-from retinabench.data.records import fields, open_prepared
-from retinabench.data.survey import Survey
-from retinabench.errors import InputError
+from retinabench.core.errors import InputError
+from retinabench.data.datasets import aptos, eyepacs, folder, messidor
+from retinabench.data.ingest.label_matching import Survey
+from retinabench.data.prepared import fields, open_prepared
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.registry import find_dataset
 
 SHARE = 0.001  # of EyePACS's patients: 18 + 5 + 21
 

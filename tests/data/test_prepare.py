@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from helpers import hear_interrupts
-from retinabench.data import find_dataset
-from retinabench.data.images import Recipe
-from retinabench.data.prepare import prepare
-from retinabench.data.records import open_prepared
-from retinabench.data.shards import plan
-from retinabench.errors import InputError
+from support.helpers import hear_interrupts
+from retinabench.core.errors import InputError
+from retinabench.data.ingest.prepare import prepare
+from retinabench.data.ingest.shards import plan
+from retinabench.data.prepared import open_prepared
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.registry import find_dataset
 
 SETTINGS = {"recipe": Recipe(24), "images": 160, "workers": 1}
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.data.images import Recipe
-from retinabench.data.prepare import prepare
+from retinabench.data.ingest.prepare import prepare
+from retinabench.data.preprocessing.preprocess import Recipe
 
 
 def command(source, out, *more, workers=2):

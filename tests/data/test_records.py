@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from retinabench.data.records import Prepared, Records
-from retinabench.errors import InputError
+from retinabench.core.errors import InputError
+from retinabench.data.prepared import Prepared, Records
 
 
 def make_records(n=200, domain="in_domain", split="train", prefix="p", seed=0):

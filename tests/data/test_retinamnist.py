@@ -6,10 +6,11 @@ import os
 import numpy as np
 import pytest
 
-from retinabench.data import find_dataset, retinamnist
-from retinabench.data.images import Recipe
-from retinabench.data.survey import Survey
-from retinabench.errors import InputError
+from retinabench.core.errors import InputError
+from retinabench.data.datasets import retinamnist
+from retinabench.data.ingest.label_matching import Survey
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.registry import find_dataset
 
 COUNTS = {"train": 10, "val": 4, "test": 6}
 

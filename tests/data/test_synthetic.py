@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from retinabench.core.errors import InputError
 from retinabench.data.synthetic import (
     CONFUSION,
     FELLOW_EYE_CORRELATION,
@@ -25,7 +26,6 @@ from retinabench.data.synthetic.anatomy import grow_eye
 from retinabench.data.synthetic.camera import visible
 from retinabench.data.synthetic.placing import place
 from retinabench.data.synthetic.streams import stream
-from retinabench.errors import InputError
 
 Find = Callable[..., list[int]]
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import TINY, make_prepared
-from kaggle_layout import FELLOWS, GRADES, write_aptos, write_eyepacs
-from retinabench.config import load_run, presets
-from retinabench.data import aptos, eyepacs
-from retinabench.data.archives import open_files
-from retinabench.data.divisions import TASKS, hold_out
-from retinabench.data.records import join
-from retinabench.data.survey import make_records as from_lists
+from support.helpers import TINY, make_prepared
+from support.kaggle_layout import FELLOWS, GRADES, write_aptos, write_eyepacs
+from retinabench.core.errors import InputError
+from retinabench.data.datasets import aptos, eyepacs
+from retinabench.data.ingest.archives import open_files
+from retinabench.data.ingest.label_matching import make_records as from_lists
+from retinabench.data.prepared import join
+from retinabench.data.splits import TASKS, hold_out
 from retinabench.data.tasks import SPLITS, load_task
-from retinabench.errors import InputError
-from retinabench.run import make_batches
+from retinabench.experiments.config import load_run, presets
+from retinabench.experiments.run import make_batches
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from fake_reference import softmax
 
-from retinabench.errors import InputError
-from retinabench.fidelity.answers import Answers, read_answers, write_answers
-from retinabench.fidelity.targets import target
+from support.fake_reference import softmax
+from retinabench.core.errors import InputError
+from retinabench.fidelity.exam.submission import Answers, read_answers, write_answers
+from retinabench.fidelity.targets.targets import target
 
 N = 12
 FUNDUS, ENERGY = target("fundus"), target("energy-gap")

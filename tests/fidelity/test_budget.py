@@ -1,13 +1,13 @@
 import pytest
 import torch
-from tiny_target import TRAIN, regression_target
 from torch import nn
 from torch.func import functional_call, grad, jacrev, vmap
 
-from retinabench.errors import InputError, WorkError
-from retinabench.fidelity.budget import EXAMPLES, Meter, check_plan, planned, within
-from retinabench.fidelity.entries import Entry, entries, entry, exam_run
-from retinabench.fidelity.targets import targets
+from support.tiny_target import TRAIN, regression_target
+from retinabench.core.errors import InputError, WorkError
+from retinabench.fidelity.exam.budget import EXAMPLES, Meter, check_plan, planned, within
+from retinabench.fidelity.exam.entries import Entry, entries, entry, exam_run
+from retinabench.fidelity.targets.targets import targets
 
 
 def network():

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from retinabench.errors import InputError, WorkError
-from retinabench.fidelity import chains, together
-from retinabench.fidelity.chains import Plan, sample
-from retinabench.fidelity.density import Density
-from retinabench.fidelity.targets import target
-from small_targets import small_data
+from retinabench.core.errors import InputError, WorkError
+from retinabench.fidelity.reference import chains
+from retinabench.fidelity.reference.chains import Plan, sample
+from retinabench.fidelity.targets import batched_networks
+from retinabench.fidelity.targets.density import Density
+from retinabench.fidelity.targets.targets import target
+from support.small_targets import small_data
 
 PLAN = Plan(chains=2, burn_in=6, keep=10, seed=4, first=0.02)
 
@@ -123,7 +124,7 @@ def test_other_settings_are_refused(whole, plan, identity, named):
 def test_a_chain_that_becomes_nan_stops_and_what_was_kept_stays(whole, tmp_path, monkeypatch):
     _, kept = whole
     # Transition 12 ends with a likelihood that any other accepts and that is no finite number.
-    move, by_hand = chains._Run.move, together.MLPGaussian.__call__
+    move, by_hand = chains._Run.move, batched_networks.MLPGaussian.__call__
 
     def infinite(self, weights):
         values, gradient = by_hand(self, weights)
@@ -131,7 +132,7 @@ def test_a_chain_that_becomes_nan_stops_and_what_was_kept_stays(whole, tmp_path,
 
     def moving(run):
         if run.done == 12:
-            monkeypatch.setattr(together.MLPGaussian, "__call__", infinite)
+            monkeypatch.setattr(batched_networks.MLPGaussian, "__call__", infinite)
         move(run)
 
     monkeypatch.setattr(chains._Run, "move", moving)

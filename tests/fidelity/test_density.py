@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from retinabench.fidelity import together
-from retinabench.fidelity.density import Density
-from retinabench.fidelity.targets import target
-from retinabench.methods.likelihood import negative_log_likelihood, predictive, regression
-from small_targets import small_data
+from retinabench.fidelity.targets import batched_networks
+from retinabench.fidelity.targets.density import Density
+from retinabench.fidelity.targets.targets import target
+from retinabench.methods.training.likelihood import negative_log_likelihood, predictive, regression
+from support.small_targets import small_data
 
 
 def plain(density, weights):
@@ -36,9 +36,9 @@ def plain(density, weights):
 @pytest.mark.parametrize("fast", [True, False])
 def test_values_gradients_and_predictions_are_those_of_a_plain_loop(monkeypatch, task, points, fast):
     if not fast:
-        monkeypatch.setattr(together, "TOGETHER", together.TOGETHER)
-        monkeypatch.delitem(together.TOGETHER, target(task).network)
-        monkeypatch.setattr("retinabench.fidelity.density.BY_HAND", {})
+        monkeypatch.setattr(batched_networks, "TOGETHER", batched_networks.TOGETHER)
+        monkeypatch.delitem(batched_networks.TOGETHER, target(task).network)
+        monkeypatch.setattr("retinabench.fidelity.targets.density.BY_HAND", {})
     density = Density.of(target(task), small_data(task, points), dtype=torch.float64)
     generator = torch.Generator().manual_seed(1)
     weights = 0.2 * torch.randn(3, density.target.parameters, generator=generator, dtype=torch.float64)

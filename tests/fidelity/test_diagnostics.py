@@ -2,7 +2,14 @@ import arviz as az
 import numpy as np
 import pytest
 
-from retinabench.fidelity.diagnostics import ess_bulk, ess_mean, ess_tail, mcse, rank_rhat, split_rhat
+from retinabench.fidelity.reference.diagnostics import (
+    ess_bulk,
+    ess_mean,
+    ess_tail,
+    mcse,
+    rank_rhat,
+    split_rhat,
+)
 
 
 def chains(seed=0, chains=4, draws=200, persistence=(0.0, 0.5, 0.95, -0.6), offset=0.0):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import wasserstein_distance
 
-from retinabench.errors import InputError
-from retinabench.fidelity import distances as d
+from retinabench.core.errors import InputError
+from retinabench.fidelity.scoring import distances as d
 
 
 @pytest.fixture

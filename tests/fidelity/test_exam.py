@@ -3,20 +3,20 @@ import json
 import numpy as np
 import pytest
 import torch
-from tiny_target import TEST, TRAIN, classification_target, regression_target
 
-from retinabench.errors import InputError
-from retinabench.fidelity import direct, exam, infinite_width
-from retinabench.fidelity.answers import read_answers
-from retinabench.fidelity.batches import PointBatches
-from retinabench.fidelity.data import labels, load
-from retinabench.fidelity.density import Density
-from retinabench.fidelity.entries import entry, exam_run
-from retinabench.fidelity.exam import run_exam, y_draws
-from retinabench.fidelity.networks import build_network
+from support.tiny_target import TEST, TRAIN, classification_target, regression_target
+from retinabench.core.errors import InputError
+from retinabench.fidelity.exam import gp_baseline, infinite_width, runner
+from retinabench.fidelity.exam.entries import entry, exam_run
+from retinabench.fidelity.exam.runner import run_exam, y_draws
+from retinabench.fidelity.exam.submission import read_answers
+from retinabench.fidelity.targets.batches import PointBatches
+from retinabench.fidelity.targets.data import labels, load
+from retinabench.fidelity.targets.density import Density
+from retinabench.fidelity.targets.networks import build_network
 from retinabench.methods import map as map_method
-from retinabench.methods.journal import Journal
-from retinabench.methods.likelihood import regression
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import regression
 
 
 def answers_of(file, target):
@@ -58,7 +58,7 @@ def test_the_loss_is_the_negative_log_posterior_over_n(monkeypatch):
     network = build_network(target, 0)
     before = torch.cat([p.detach().flatten() for p in network.parameters()])
     with regression(floor=target.floor):
-        map_method.fit(network, PointBatches(data, TRAIN, 0, torch.device("cpu")), run, Journal())
+        map_method.fit(network, PointBatches(data, TRAIN, 0, torch.device("cpu")), run, Checkpoint())
     step = before - torch.cat([p.detach().flatten() for p in network.parameters()])
     _, gradient = Density.of(target, data)(before[None])
     expected = -(gradient[0] - before / target.prior_variance) / TRAIN
@@ -68,7 +68,7 @@ def test_the_loss_is_the_negative_log_posterior_over_n(monkeypatch):
 def test_a_killed_run_goes_on_to_the_same_answers_and_the_same_count(monkeypatch, tmp_path):
     target = regression_target(monkeypatch)
     whole = answers_of(run_exam("swag", target, budget=8, out=tmp_path / "whole"), target)
-    monkeypatch.setattr(exam, "SAVED_EVERY", 0.0)
+    monkeypatch.setattr(runner, "SAVED_EVERY", 0.0)
     epoch = PointBatches.epoch
 
     def killed(self, number, *more):
@@ -142,11 +142,11 @@ def test_the_infinite_width_limit_sits_the_exam_without_a_training(monkeypatch, 
     # The line of the tiny target, noise 0.1 of a deviation of 1, is learnt.
     truth = standardised_truth(target)
     assert np.abs(answers.draws.mean(axis=1) - truth).mean() < 0.5 * np.abs(truth).mean()
-    monkeypatch.setitem(direct.DIRECT, "nngp", None)  # nothing is computed twice
+    monkeypatch.setitem(gp_baseline.DIRECT, "nngp", None)  # nothing is computed twice
     assert run_exam("nngp", target, budget=5, out=tmp_path) == file
     with pytest.raises(InputError, match="has no settings"):
         run_exam("nngp", target, budget=5, out=tmp_path, overrides=["optimizer.lr=1"])
-    monkeypatch.setitem(direct.DIRECT, "nngp", infinite_width.sample)
+    monkeypatch.setitem(gp_baseline.DIRECT, "nngp", infinite_width.sample)
     pictures = classification_target(monkeypatch)
     with pytest.raises(InputError, match="no regression"):
         run_exam("nngp", pictures, budget=5, out=tmp_path)

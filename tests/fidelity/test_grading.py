@@ -2,20 +2,20 @@ import json
 
 import numpy as np
 import pytest
-from fake_reference import classified, regressed, softmax
 from scipy.stats import spearmanr
 
-from retinabench.fidelity import distances
-from retinabench.fidelity.answers import Answers
-from retinabench.fidelity.baselines import baselines
-from retinabench.fidelity.data import Data
-from retinabench.fidelity.decisions import MISSED, NEEDLESS, costs
-from retinabench.fidelity.grading import Examiner
-from retinabench.fidelity.points import Points
-from retinabench.fidelity.records import entry_record, examiner_record
-from retinabench.fidelity.resampling import Resampling, groups_of
-from retinabench.fidelity.targets import target
-from retinabench.fidelity.utility import crps
+from support.fake_reference import classified, regressed, softmax
+from retinabench.fidelity.exam.submission import Answers
+from retinabench.fidelity.scoring import distances
+from retinabench.fidelity.scoring.baselines import baselines
+from retinabench.fidelity.scoring.decisions import MISSED, NEEDLESS, costs
+from retinabench.fidelity.scoring.grading import Examiner
+from retinabench.fidelity.scoring.resampling import Resampling, groups_of
+from retinabench.fidelity.scoring.serialise import entry_record, examiner_record
+from retinabench.fidelity.scoring.utility import crps
+from retinabench.fidelity.targets.data import Data
+from retinabench.fidelity.targets.points import Points
+from retinabench.fidelity.targets.targets import target
 
 FUNDUS, ENERGY = target("fundus"), target("energy-gap")
 GROUP = np.array(["in_domain"] * 60 + ["shifted"] * 40 + [f"corrupted-noise-{1 + k % 5}" for k in range(50)])

@@ -12,10 +12,9 @@ from torch import nn
 from torch.func import functional_call, vmap
 from torch.nn.functional import softplus
 
-from retinabench.errors import InputError, WorkError
-from retinabench.fidelity import infinite_width
-from retinabench.fidelity.data import Data, load
-from retinabench.fidelity.infinite_width import (
+from retinabench.core.errors import InputError, WorkError
+from retinabench.fidelity.exam import infinite_width
+from retinabench.fidelity.exam.infinite_width import (
     NoiseLikelihood,
     Prior,
     conditioned,
@@ -23,7 +22,8 @@ from retinabench.fidelity.infinite_width import (
     relu_covariance,
     square_root,
 )
-from retinabench.fidelity.targets import target
+from retinabench.fidelity.targets.data import Data, load
+from retinabench.fidelity.targets.targets import target
 from retinabench.models.mlp import MLP
 
 VARIANCE = 1 / 30

@@ -8,14 +8,15 @@ import pytest
 import torch
 
 from retinabench.cli import fidelity_reference
-from retinabench.errors import InputError
-from retinabench.fidelity import data as data_module
-from retinabench.fidelity import distances, regenerate, verdict
-from retinabench.fidelity.chains import Chains
-from retinabench.fidelity.reference import Reference, read_reference, write_reference
-from retinabench.fidelity.targets import target
-from retinabench.methods import hmc
-from small_targets import small_data
+from retinabench.core.errors import InputError
+from retinabench.fidelity.reference import convergence, make_reference
+from retinabench.fidelity.reference.chains import Chains
+from retinabench.fidelity.reference.reference_file import Reference, read_reference, write_reference
+from retinabench.fidelity.scoring import distances
+from retinabench.fidelity.targets import data as data_module
+from retinabench.fidelity.targets.targets import target
+from retinabench.methods.mcmc import hmc
+from support.small_targets import small_data
 
 SHIPPED = ["fundus", "fundus-small", "energy-gap", "idrid"]
 
@@ -61,7 +62,7 @@ def test_the_command_makes_a_file_that_is_read_back(made):
 
 def test_the_same_command_reads_its_chains_and_writes_the_same_numbers(made, tmp_path):
     path, small = made
-    again = regenerate.make_reference(
+    again = make_reference.make_reference(
         target("energy-gap"), small, path.with_name("small.npz.chains"),
         chains=4, burn_in=25, keep=60, step=0.02, seed=1,
     )  # fmt: skip
@@ -110,10 +111,10 @@ def test_the_mean_counts_every_kept_state_as_the_published_average_does(shared):
     golden = np.load(shared("golden", "fidelity", "golden_bnn_hmc_utils.npz"))
     members, running = golden["cls_members"], golden["cls_running"]
     for count in range(2, len(members) + 1):
-        arrays = regenerate._classes(kept_part(members[:count, None]), 0)
+        arrays = make_reference._classes(kept_part(members[:count, None]), 0)
         assert arrays["chain_probs"][0] == pytest.approx(running[count - 1], abs=1e-12)
     repeats = [1, 3, 1, 2, 1, 1]
-    counted = regenerate._classes(kept_part(np.repeat(members, repeats, axis=0)[:, None]), 0)
+    counted = make_reference._classes(kept_part(np.repeat(members, repeats, axis=0)[:, None]), 0)
     truth = np.average(members, axis=0, weights=repeats)
     assert counted["chain_probs"][0] == pytest.approx(truth, abs=1e-12)
     assert np.abs(counted["chain_probs"][0] - running[-1]).max() > 0.01
@@ -124,7 +125,7 @@ def test_the_draws_have_the_moments_of_the_published_average(shared):
     members = golden["reg_members"]  # mean and deviation of six states, 40 points
     mean, deviation = golden["reg_running"][-1].T
     kept = kept_part(np.tile(members[:, None], (200, 1, 1, 1)))
-    draws = regenerate._draws(kept, 5)["chain_draws"][0]
+    draws = make_reference._draws(kept, 5)["chain_draws"][0]
     assert draws.shape == (40, 1000)
     # Standard errors of the mean and the variance of 1,000 draws, some of them of one state: 4.5 of them over 40 points.
     assert (np.abs(draws.mean(axis=1) - mean) < 4.5 * deviation / np.sqrt(1000)).all()
@@ -134,8 +135,8 @@ def test_the_draws_have_the_moments_of_the_published_average(shared):
 def test_information_measures_are_those_of_all_states_whatever_the_blocks(monkeypatch):
     random = np.random.default_rng(3)
     probs = random.dirichlet(np.ones(5), (12, 4, 23)).astype(np.float32)
-    monkeypatch.setattr(regenerate, "BLOCK", 10)
-    arrays = regenerate._classes(kept_part(probs), 0)
+    monkeypatch.setattr(make_reference, "BLOCK", 10)
+    arrays = make_reference._classes(kept_part(probs), 0)
     states = probs.reshape(48, 23, 5).astype(np.float64)
     assert arrays["epistemic"] == pytest.approx(distances.epistemic(states), abs=1e-6)
     assert float(arrays["pairwise_disagreement"]) == pytest.approx(
@@ -150,7 +151,7 @@ def test_the_ceiling_is_each_chain_against_all_others():
     random = np.random.default_rng(4)
     probs = random.dirichlet(np.ones(3), (4, 10))
     group = np.array(["in_domain"] * 6 + ["corrupted-noise-1"] * 4)
-    found = regenerate.ceiling({"chain_probs": probs}, group)
+    found = make_reference.ceiling({"chain_probs": probs}, group)
     others = probs[[0, 1, 3]].mean(axis=0)
     truth = distances.total_variation(probs[2], others)
     assert found["in_domain"]["total_variation"][2] == pytest.approx(truth[:6].mean())
@@ -168,8 +169,8 @@ def test_what_is_shipped_passes_its_own_diagnostics(task):
     found = read_reference(chosen, data)
     assert found.passed, found.why
     assert found.chains >= 4
-    assert found.meta["thresholds"] == json.loads(json.dumps(verdict.THRESHOLDS))
-    assert verdict.share_below(found.rhat, 1.05) >= 0.95
+    assert found.meta["thresholds"] == json.loads(json.dumps(convergence.THRESHOLDS))
+    assert convergence.share_below(found.rhat, 1.05) >= 0.95
     assert f"fidelity reference {task}" in found.meta["command"]
     if chosen.likelihood == "categorical":
         assert found.probs.shape == (len(found.rhat), chosen.outputs)
@@ -182,7 +183,7 @@ def test_what_is_shipped_passes_its_own_diagnostics(task):
 
 
 def test_without_a_first_step_one_is_found(tmp_path):
-    found = regenerate.make_reference(
+    found = make_reference.make_reference(
         target("energy-gap"), small_data("energy-gap", 20), tmp_path, chains=2, burn_in=15, keep=20, seed=2
     )
     # Whatever it began with, burn-in ends where most proposals are accepted.

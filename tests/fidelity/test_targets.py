@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from retinabench.errors import InputError
-from retinabench.fidelity import cifar10, fundus, imdb
-from retinabench.fidelity.data import Data, labels, load, standardised
-from retinabench.fidelity.density import Density
-from retinabench.fidelity.networks import build_network
-from retinabench.fidelity.targets import target, targets
+from retinabench.core.errors import InputError
+from retinabench.fidelity.targets import cifar10, fundus, imdb
+from retinabench.fidelity.targets.data import Data, labels, load, standardised
+from retinabench.fidelity.targets.density import Density
+from retinabench.fidelity.targets.networks import build_network
+from retinabench.fidelity.targets.targets import target, targets
 
 GENERATOR = np.random.default_rng(0)
 
@@ -227,8 +227,8 @@ def test_reviews_become_the_numbers_of_frequent_words(tmp_path):
 
 
 def test_idrid_photographs_become_the_same_kind_of_picture(shared, tmp_path):
-    from retinabench.data.images import Recipe
-    from retinabench.data.prepare import prepare
+    from retinabench.data.ingest.prepare import prepare
+    from retinabench.data.preprocessing.preprocess import Recipe
 
     source = tmp_path / "few"
     (source / "images").mkdir(parents=True)
@@ -296,7 +296,7 @@ def test_filter_response_norm_is_its_formula():
 
 
 def test_density_sums_over_parts_of_the_points(monkeypatch):
-    from retinabench.fidelity import density as module
+    from retinabench.fidelity.targets import density as module
 
     task = target("fundus")
     data = load(task)

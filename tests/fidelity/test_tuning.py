@@ -1,14 +1,14 @@
 import json
 
 import pytest
-from fake_reference import classified, regressed
-from tiny_target import classification_target, regression_target
 
-from retinabench.config import load_run
-from retinabench.errors import InputError
-from retinabench.fidelity import tuning
-from retinabench.fidelity.entries import entries, entry, exam_run
-from retinabench.fidelity.targets import target
+from support.fake_reference import classified, regressed
+from support.tiny_target import classification_target, regression_target
+from retinabench.core.errors import InputError
+from retinabench.experiments.config import load_run
+from retinabench.fidelity.exam import tuning
+from retinabench.fidelity.exam.entries import entries, entry, exam_run
+from retinabench.fidelity.targets.targets import target
 
 
 def search(monkeypatch, tmp_path, reference, chosen, name="map", trials=3, **space):
@@ -72,7 +72,7 @@ def test_a_search_without_any_answers_says_so(monkeypatch, tmp_path):
 def test_an_entry_without_a_space_is_refused_by_name():
     with pytest.raises(InputError, match="nothing is searched for 'sgdl'") as caught:
         tuning.search_space("sgdl", target("fundus-small"))
-    assert "sgld" in caught.value.cure
+    assert "sgld" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", list(tuning.searches()))

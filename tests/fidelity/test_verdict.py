@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from retinabench.fidelity import diagnostics, verdict
+from retinabench.fidelity.reference import convergence, diagnostics
 
 T, K, N, C = 150, 4, 40, 5
 
@@ -28,13 +28,13 @@ def history(seed=0, transitions=T, sd=0.7, shift=0.0):
 def judge(chain_predictions=None, errors=None, half=None, after=None, chains=K, acceptance=None):
     kept = predictions() if chain_predictions is None else chain_predictions
     before = history() if errors is None else errors
-    found = verdict.diagnose(kept)
-    halved = verdict.half_step(
+    found = convergence.diagnose(kept)
+    halved = convergence.half_step(
         kept, before,
         predictions(1, 20) if half is None else half, history(1, 20, sd=0.2) if after is None else after, found.mcse,
     )  # fmt: skip
     rates = before[:, 0].mean(axis=0) if acceptance is None else acceptance
-    return verdict.verdict("categorical", chains, found, rates, verdict.energy(before), halved)
+    return convergence.verdict("categorical", chains, found, rates, convergence.energy(before), halved)
 
 
 def test_a_good_reference_passes():
@@ -67,7 +67,7 @@ def test_every_threshold_can_be_missed(what, reason):
 
 def test_diagnoses_are_those_of_each_output():
     kept = predictions()
-    found = verdict.diagnose(kept)
+    found = convergence.diagnose(kept)
     one = kept[:, :, 3, 2].T[:, :, None]
     assert found.rhat.shape == (N, C)
     for name, value in (("rank_rhat", found.rhat), ("ess_bulk", found.ess_bulk), ("mcse", found.mcse)):
@@ -77,7 +77,7 @@ def test_diagnoses_are_those_of_each_output():
 def test_energy_errors_that_are_no_numbers_count_as_refused():
     errors = history()
     errors[0, 2] = [np.nan, np.inf, 1e5, -0.1]
-    found = verdict.energy(errors)
+    found = convergence.energy(errors)
     assert found["diverged"] == pytest.approx(3 / (T * K))
     assert found["gap"] < 4
     assert np.isfinite(list(found.values())).all()
@@ -85,11 +85,13 @@ def test_energy_errors_that_are_no_numbers_count_as_refused():
 
 def test_z_of_the_half_step_is_standard_normal_where_nothing_changed():
     kept, half = predictions(2, 600), predictions(3, 60)
-    found = verdict.half_step(kept, history(2, 600), half, history(3, 60), verdict.diagnose(kept).mcse)
+    found = convergence.half_step(
+        kept, history(2, 600), half, history(3, 60), convergence.diagnose(kept).mcse
+    )
     # The median of |z| is 0.674; of 200 outputs, not all independent, its standard error is about 0.06.
     assert found["median_z"] == pytest.approx(0.674, abs=0.2)
     assert found["beyond"] < 0.02
 
 
 def test_an_output_that_no_chain_moves_counts_as_converged():
-    assert verdict.share_below(np.array([np.nan, 1.0, 1.2, np.inf]), 1.05) == 0.5
+    assert convergence.share_below(np.array([np.nan, 1.0, 1.2, np.inf]), 1.05) == 0.5

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from conftest import shared_path
-from retinabench.data.images import Recipe
-from retinabench.data.prepare import prepare
+from retinabench.data.ingest.prepare import prepare
+from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.inspection.duplicates import SIMILAR, equal_pairs, similar_pairs
 from retinabench.inspection.examine import examine
 from retinabench.inspection.pixels import look

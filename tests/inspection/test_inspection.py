@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from helpers import make_prepared, make_retinas, write_files
+from support.helpers import make_prepared, make_retinas, write_files
 from retinabench.cli import run
 from retinabench.data import synthetic
-from retinabench.data.records import Records, open_prepared
+from retinabench.data.prepared import Records, open_prepared
 from retinabench.inspection.sheets import Cell, sheet
 
 N, SIDE = 48, 64

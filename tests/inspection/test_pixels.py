@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from helpers import make_retinas
-from retinabench.data import drawn, synthetic
-from retinabench.data.records import open_prepared
+from support.helpers import make_retinas
+from retinabench.data import synthetic
+from retinabench.data.datasets import synthetic as synthetic_dataset
+from retinabench.data.prepared import open_prepared
 from retinabench.inspection.duplicates import SAME_DETAIL, SIMILAR
 from retinabench.inspection.pixels import detail, look
 
@@ -32,7 +33,7 @@ def pictures():
 
 
 def seen(tmp_path, pictures):
-    records = drawn.records(None, images=max(len(pictures), 32)).take(np.arange(len(pictures)))
+    records = synthetic_dataset.records(None, images=max(len(pictures), 32)).take(np.arange(len(pictures)))
     return look(open_prepared(make_retinas(tmp_path / "data", records, pictures)))
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from linear_gaussian import FEATURES, NOISE, PRIOR, LinearGaussian, fitted, make_run, truth, weights
 
-from retinabench.config import load_run
-from retinabench.errors import InputError
-from retinabench.methods import METHODS, sequential_anchored
-from retinabench.methods.anchors import Anchors, drawn_labels
-from retinabench.methods.likelihood import regression
-from retinabench.seeds import torch_generator
+from support.linear_gaussian import FEATURES, NOISE, PRIOR, LinearGaussian, fitted, make_run, truth, weights
+from retinabench.core.errors import InputError
+from retinabench.core.random_streams import torch_generator
+from retinabench.experiments.config import load_run
+from retinabench.methods.ensembles import sequential_anchored
+from retinabench.methods.ensembles.anchors import Anchors, drawn_labels
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.likelihood import regression
 
 LR = "optimizer.lr=0.8"  # the mean loss has curvatures near 1: 20 steps of plain gradient descent arrive; an epoch has as many
 

@@ -15,14 +15,17 @@ from scipy.special import expit
 from torch import nn
 from torch.nn.functional import softplus
 
-from retinabench.config import load_run
-from retinabench.fidelity.batches import PointBatches
-from retinabench.fidelity.data import Data
-from retinabench.fidelity.points import Points
-from retinabench.methods import METHODS, ensemble, hmc, laplace
-from retinabench.methods.journal import Journal
-from retinabench.methods.likelihood import regression
+from retinabench.experiments.config import load_run
+from retinabench.fidelity.targets.batches import PointBatches
+from retinabench.fidelity.targets.data import Data
+from retinabench.fidelity.targets.points import Points
+from retinabench.methods.ensembles import ensemble
 from retinabench.methods.map import PointPosterior
+from retinabench.methods.mcmc import hmc
+from retinabench.methods.posthoc import laplace
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import regression
 from retinabench.models.last_layer import SplitNetwork
 
 NOISE, PRIOR = 0.5, 0.25  # deviation of the targets, prior variance
@@ -72,7 +75,7 @@ class Problem:
         run = self.run(*words, seed=seed)
         start = torch.randn(self.x.shape[1], generator=torch.Generator().manual_seed(seed))
         with regression(self.gaussian):
-            return METHODS[run.method.name].fit(self.network(start), self.batches, run, Journal())
+            return METHODS[run.method.name].fit(self.network(start), self.batches, run, Checkpoint())
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from retinabench import config
-from retinabench.methods import METHODS
+from retinabench.experiments import config
+from retinabench.methods.registry import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ["Idea", "Knobs", "Cost", "When it fails", "Source"]

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import make_prepared
-from retinabench.config import load_run
-from retinabench.formats import read_predictions
-from retinabench.methods import METHODS
-from retinabench.methods.distributed import Ranks, current
-from retinabench.methods.journal import load_tensors
-from retinabench.run import Engine, execute, is_composed
-from retinabench.store import write_bytes
+from support.helpers import make_prepared
+from retinabench.core.atomic_files import write_bytes
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import Engine, execute, is_composed
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import load_tensors
+from retinabench.methods.training.distributed import Ranks, current
+from retinabench.predictions.io import read_predictions
 
 WORDS = ["optimizer.epochs=3", "optimizer.batch_size=24", "optimizer.lr=0.05", "optimizer.augment=false",
          "optimizer.select=last"]  # fmt: skip
@@ -31,14 +31,14 @@ import torch
 from retinabench import cli
 from retinabench.methods import distributed, map, training
 
-def fit(model, batches, run, journal):
+def fit(model, batches, run, checkpoint):
     posterior = map.build(model, run)
     likelihood = training.likelihood_only(model, batches, run)
     def objective(images, labels, step):
         if step == 1:
             model.fc.bias.data += 0.01 * distributed.current().rank
         return likelihood(images, labels, step)
-    return training.train(posterior, batches, run, journal, objective=objective)
+    return training.train(posterior, batches, run, checkpoint, objective=objective)
 
 map.fit = fit
 sys.exit(cli.run(sys.argv[1:]))

@@ -8,16 +8,16 @@ import torch
 from torch import nn
 from torch.func import functional_call, jacrev
 
-from helpers import TINY, make_prepared
-from retinabench.config import load_run
+from support.helpers import TINY, make_prepared
+from retinabench.core.random_streams import torch_generator
 from retinabench.data.tasks import load_task
-from retinabench.methods import fsvi
-from retinabench.methods.journal import Journal
-from retinabench.methods.training import _backward
-from retinabench.models import build_model
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import make_batches
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.loop import _backward
+from retinabench.methods.variational import fsvi
+from retinabench.models.registry import build_model
 from retinabench.models.resnet import resnet18
-from retinabench.run import make_batches
-from retinabench.seeds import torch_generator
 
 
 def generator(seed=0):
@@ -175,7 +175,7 @@ def test_the_released_variance_stays_where_it_started(batches):
     spread = {}
     for rate, start in ((1, -19), (100, -5)):
         words = (f"method.variance_rate={rate}", f"method.log_variance={start}", "optimizer.select=last")
-        posterior = fsvi.fit(build_model(run.model, 0), data, tiny_run(*words, data=run.data), Journal())
+        posterior = fsvi.fit(build_model(run.model, 0), data, tiny_run(*words, data=run.data), Checkpoint())
         fresh = fsvi.build(build_model(run.model, 0), tiny_run(*words, data=run.data))
         spread[rate] = (posterior.head.log_variance - fresh.head.log_variance).abs().max().item()
     assert spread[1] < 0.1 < spread[100]

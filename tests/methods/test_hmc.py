@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from retinabench.fidelity.diagnostics import ess_mean, mcse, split_rhat
-from retinabench.methods import hmc
+from retinabench.fidelity.reference.diagnostics import ess_mean, mcse, split_rhat
+from retinabench.methods.mcmc import hmc
 
 N, P, NOISE, PRIOR = 30, 4, 0.25, 1.0
 

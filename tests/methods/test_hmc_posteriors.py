@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from retinabench.fidelity.diagnostics import mcse, rank_rhat
-from retinabench.methods import hmc
+from retinabench.fidelity.reference.diagnostics import mcse, rank_rhat
+from retinabench.methods.mcmc import hmc
 
 POINTS, PRIOR = 60, 1.5
 # Mean and deviation of the three weights: NUTS of numpyro 0.22.0, float64, 4 chains of 25,000 draws after 1,000.

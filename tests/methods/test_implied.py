@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from retinabench.config import load_run
-from retinabench.methods import METHODS
-from retinabench.methods.implied import OTHERS, implied
+from retinabench.experiments.config import load_run
+from retinabench.methods.registry import METHODS
+from retinabench.methods.target_posterior import OTHERS, implied
 
 POINTS, VARIANCE = 512, 1 / 30
 STATED = ["optimizer.l2_on=everything", "optimizer.reweight=none", "optimizer.augment=none"]

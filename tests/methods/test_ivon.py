@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from helpers import TINY, make_prepared
-from retinabench.config import load_run
+from support.helpers import TINY, make_prepared
+from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
-from retinabench.errors import InputError
-from retinabench.methods import ivon
-from retinabench.methods.ivon_optimizer import Ivon, next_hessian, next_mean
-from retinabench.methods.journal import Journal
-from retinabench.models import build_model
-from retinabench.run import make_batches
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import make_batches
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.variational import ivon
+from retinabench.methods.variational.ivon_optimizer import Ivon, next_hessian, next_mean
+from retinabench.models.registry import build_model
 
 
 def test_25_steps_on_a_quadratic_are_the_recorded_ones(shared, monkeypatch):
@@ -102,7 +102,7 @@ def test_the_posterior_has_the_optimiser_s_width_and_a_colder_one_is_narrower(tm
         words = ["method.name=ivon", f"method.temperature={temperature}", "method.beta2=0.9"]
         run = load_run(None, [*TINY, *words], data=prepared)
         data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
-        posterior = ivon.fit(build_model(run.model, 0), data, run, Journal())
+        posterior = ivon.fit(build_model(run.model, 0), data, run, Checkpoint())
         widths[temperature] = posterior.deviations["conv1.weight"]
         images = next(data.held_out())[0][:2]
         probs = posterior.predict(images, 3, torch.Generator().manual_seed(0))

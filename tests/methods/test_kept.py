@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from retinabench.config import load_run
-from retinabench.methods import METHODS, kept
-from retinabench.methods.kept import Kept
-from retinabench.models import build_model
+from retinabench.experiments.config import load_run
+from retinabench.methods.registry import METHODS
+from retinabench.methods.variational import sample_cache
+from retinabench.methods.variational.sample_cache import Kept
+from retinabench.models.registry import build_model
 
 OVER_WEIGHTS = ["mfvi", "radial", "rank1", "ivon", "swag"]
 TINY = ["model.name=resnet18", "model.width=4", "model.stem=small"]
@@ -83,7 +84,7 @@ def test_nothing_stale_is_kept(name):
 def test_more_than_the_memory_allows_is_drawn_anew_to_the_same_bits(name, normals, monkeypatch):
     subject, images = posterior(name), pictures()
     expected = subject.predict(images, 3, generator(1))
-    monkeypatch.setattr(kept, "KEPT_VALUES", 10)
+    monkeypatch.setattr(sample_cache, "KEPT_VALUES", 10)
     normals.clear()
     assert torch.equal(subject.predict(images, 3, generator(1)), expected)
     assert normals

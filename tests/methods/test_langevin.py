@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.methods.langevin import Langevin
+from retinabench.methods.mcmc.langevin import Langevin
 
 COPIES, IMAGES = 10_000, 50
 PRECISIONS = torch.tensor([1.0, 4.0, 20.0])  # of U

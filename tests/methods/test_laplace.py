@@ -10,24 +10,24 @@ from scipy.stats import multivariate_normal
 from torch import nn
 from torch.func import functional_call, jacrev
 
-from helpers import TINY, make_prepared
-from retinabench.config import load_run
+from support.helpers import TINY, make_prepared
+from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
-from retinabench.errors import InputError
-from retinabench.methods import laplace
-from retinabench.methods.journal import Journal
-from retinabench.methods.laplace_curvature import (
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import make_batches
+from retinabench.methods.posthoc import laplace
+from retinabench.methods.posthoc.laplace_curvature import (
     diagonal_curvature,
     evidence_precision,
     linear_curvature,
     logit_hessian,
 )
-from retinabench.methods.laplace_posterior import DiagonalPosterior, LastLayerPosterior
-from retinabench.methods.likelihood import negative_log_likelihood, regression
-from retinabench.models import build_model
+from retinabench.methods.posthoc.laplace_posterior import DiagonalPosterior, LastLayerPosterior
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import negative_log_likelihood, regression
 from retinabench.models.last_layer import split_last_layer, with_bias
+from retinabench.models.registry import build_model
 from retinabench.models.resnet import resnet18
-from retinabench.run import make_batches
 
 
 def hessian(function):
@@ -197,7 +197,7 @@ def test_the_validation_split_s_precision_predicts_it_better(opened):
     nlls = {}
     for choice in ("evidence", "validation"):
         run, data = opened("method.weights=diagonal", f"method.prior_precision={choice}")
-        posterior = laplace.fit(build_model(run.model, 0), data, run, Journal())
+        posterior = laplace.fit(build_model(run.model, 0), data, run, Checkpoint())
         assert isinstance(posterior, DiagonalPosterior)
         nlls[choice] = laplace.validation_scores(posterior, data, run, 0)["nll"]
     assert nlls["validation"] < nlls["evidence"]
@@ -205,7 +205,7 @@ def test_the_validation_split_s_precision_predicts_it_better(opened):
 
 def test_a_given_precision_is_taken_and_a_wrong_one_refused(opened):
     run, data = opened("method.prior_precision=1e6")
-    posterior = laplace.fit(build_model(run.model, 0), data, run, Journal())
+    posterior = laplace.fit(build_model(run.model, 0), data, run, Checkpoint())
     assert isinstance(posterior, LastLayerPosterior)
     # The prior decides: the covariance is I / δ.
     size = len(posterior.factor)

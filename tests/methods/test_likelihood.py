@@ -9,14 +9,21 @@ from scipy.stats import norm
 from torch import nn
 from torch.nn.functional import softplus
 
-from retinabench.config import load_run
-from retinabench.errors import InputError
-from retinabench.fidelity.batches import PointBatches
-from retinabench.fidelity.data import Data
-from retinabench.fidelity.points import Points
-from retinabench.methods import METHODS, ensemble, ivon
-from retinabench.methods.journal import Journal
-from retinabench.methods.likelihood import is_regression, negative_log_likelihood, predictive, regression
+from retinabench.core.errors import InputError
+from retinabench.experiments.config import load_run
+from retinabench.fidelity.targets.batches import PointBatches
+from retinabench.fidelity.targets.data import Data
+from retinabench.fidelity.targets.points import Points
+from retinabench.methods.ensembles import ensemble
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import (
+    is_regression,
+    negative_log_likelihood,
+    predictive,
+    regression,
+)
+from retinabench.methods.variational import ivon
 from retinabench.models.mlp import MLP
 from retinabench.models.resnet import initialise
 
@@ -109,7 +116,7 @@ def fit(name, data, gaussian, *words, epochs=30):
     for member in runs:
         network = MLP(4, 10, 2 if gaussian else 5, nn.ReLU)
         initialise(network, generator(member.seed))
-        posteriors.append(METHODS[member.method.name].fit(network, data, member, Journal()))
+        posteriors.append(METHODS[member.method.name].fit(network, data, member, Checkpoint()))
     return posteriors
 
 

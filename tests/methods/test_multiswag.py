@@ -7,17 +7,17 @@ import math
 import numpy as np
 import pytest
 import torch
-from linear_gaussian import fitted, make_run, truth
 from torch import nn
 
-from helpers import TINY, make_prepared
-from retinabench.config import load_run
+from support.helpers import TINY, make_prepared
+from support.linear_gaussian import fitted, make_run, truth
+from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
-from retinabench.errors import InputError
-from retinabench.methods import multiswag, swag
-from retinabench.methods.journal import Journal
-from retinabench.models import build_model
-from retinabench.run import make_batches
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import make_batches
+from retinabench.methods.ensembles import multiswag, swag
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.models.registry import build_model
 
 DRAWS = 8_000
 
@@ -125,7 +125,7 @@ def test_components_are_stretches_of_the_path(tmp_path, monkeypatch):
     monkeypatch.setattr(
         swag.Moments, "collect", lambda self, w: (seen.append((id(self), w.clone())), collect(self, w))[1]
     )
-    posterior = multiswag.fit(build_model(run.model, 0), data, run, Journal())
+    posterior = multiswag.fit(build_model(run.model, 0), data, run, Checkpoint())
     # 12 steps, collected from the fifth on: 8 iterates, 4 for each component.
     assert [seen[0][0] == owner for owner, _ in seen] == [True] * 4 + [False] * 4
     table = torch.stack([weights for _, weights in seen]).double()

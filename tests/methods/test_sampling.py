@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.config import load_run
-from retinabench.methods import METHODS
+from retinabench.experiments.config import load_run
 from retinabench.methods.base import precision
-from retinabench.methods.sampling import predict_samples
-from retinabench.models import build_model
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.sampling import predict_samples
+from retinabench.models.registry import build_model
 from retinabench.models.stochastic import use_generator
 from retinabench.models.stochastic.drawing import Drawing
 

@@ -9,16 +9,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from linear_gaussian import fitted, make_run, truth, weights
 
-from helpers import TINY, make_prepared
-from retinabench.config import load_run
-from retinabench.errors import InputError
-from retinabench.methods.collected import SAMPLES, CollectedPosterior, before_steps, evenly, evenly_spaced
-from retinabench.methods.journal import Journal
-from retinabench.methods.sgmcmc import constant_after_burn_in, cyclical
-from retinabench.models import build_model
-from retinabench.run import Engine, execute, load_posterior
+from support.helpers import TINY, make_prepared
+from support.linear_gaussian import fitted, make_run, truth, weights
+from retinabench.core.errors import InputError
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import Engine, execute, load_posterior
+from retinabench.methods.mcmc.sgmcmc import constant_after_burn_in, cyclical
+from retinabench.methods.mcmc.weight_samples import (
+    SAMPLES,
+    CollectedPosterior,
+    before_steps,
+    evenly,
+    evenly_spaced,
+)
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.models.registry import build_model
 
 LR = 0.1
 
@@ -80,9 +86,9 @@ def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, mon
         None, [*TINY, "method.name=sghmc", "method.samples=3"], data=str(make_prepared(tmp_path / "data"))
     )
     seen = []
-    checkpoint = Journal.checkpoint
+    checkpoint = Checkpoint.checkpoint
     monkeypatch.setattr(
-        Journal,
+        Checkpoint,
         "checkpoint",
         lambda self, state: (
             seen.append(sorted(file.name for file in (self.folder / SAMPLES).glob("*"))),
@@ -111,7 +117,7 @@ def test_samples_are_mapped_from_their_files_not_read(tmp_path):
     if not (maps := Path("/proc/self/maps")).exists():
         pytest.skip("needs a system that lists what is mapped")
     run = make_run("sgld", "method.samples=3", "optimizer.lr=0.1")
-    posterior, _ = fitted(run, Journal(tmp_path, interval=1e9))
+    posterior, _ = fitted(run, Checkpoint(tmp_path, interval=1e9))
     assert len(posterior.samples) == 3
     for number in range(3):
         assert str(tmp_path / SAMPLES / f"0000{number}.pt") in maps.read_text()
@@ -136,7 +142,7 @@ def test_every_variant_continues_where_it_was_stopped(tmp_path, monkeypatch, wor
     """The default settings do in `conformance/test_resume_methods.py`. Samples of a repeated epoch are written again."""
     run = load_run(None, [*TINY, *words], data=str(make_prepared(tmp_path / "data")))
     whole = execute(run, tmp_path / "whole", Engine("cpu"))
-    checkpoint = Journal.checkpoint
+    checkpoint = Checkpoint.checkpoint
 
     def stop_before_saving(self, state):
         if state["epoch"] == epoch + 1:
@@ -144,7 +150,7 @@ def test_every_variant_continues_where_it_was_stopped(tmp_path, monkeypatch, wor
         checkpoint(self, state)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "checkpoint", stop_before_saving)
+        patch.setattr(Checkpoint, "checkpoint", stop_before_saving)
         with pytest.raises(StoppedError):
             execute(run, tmp_path / "again", Engine("cpu"))
     again = execute(run, tmp_path / "again", Engine("cpu"))

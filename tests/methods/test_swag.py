@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import TINY, make_prepared
-from retinabench.config import load_run
+from support.helpers import TINY, make_prepared
 from retinabench.data.tasks import load_task
-from retinabench.methods import swag
-from retinabench.methods.journal import Journal
-from retinabench.models import build_model
-from retinabench.run import make_batches
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import make_batches
+from retinabench.methods.ensembles import swag
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.models.registry import build_model
 
 
 def generator(seed=0):
@@ -91,8 +91,8 @@ def test_it_fits_the_iterates_of_its_own_training(tmp_path, monkeypatch):
     monkeypatch.setattr(
         swag.Moments, "collect", lambda self, w: (seen.append(w.clone()), collect(self, w))[1]
     )
-    journal = Journal()
-    posterior = swag.fit(build_model(run.model, 0), data, run, journal)
+    checkpoint = Checkpoint()
+    posterior = swag.fit(build_model(run.model, 0), data, run, checkpoint)
     # 3 epochs of 4 steps, from step 6 on: the weights after steps 7 to 12.
     assert len(seen) == 6
     table = torch.stack(seen).double().numpy()
@@ -100,7 +100,7 @@ def test_it_fits_the_iterates_of_its_own_training(tmp_path, monkeypatch):
     assert np.allclose(posterior.variance, table.var(axis=0), rtol=1e-3, atol=1e-10)
     assert posterior.deviations.shape == (6, table.shape[1])
     # The last phase has a constant rate.
-    assert journal.history[-1]["lr"] == pytest.approx(0.1 * run.optimizer.lr)
+    assert checkpoint.history[-1]["lr"] == pytest.approx(0.1 * run.optimizer.lr)
     # Batch norm belongs to the mean weights, not to those that SGD passed through.
     sums = torch.stack(
         [posterior.model.conv1(images).mean(dim=(0, 2, 3)) for images, _ in data.epoch(run.optimizer.epochs)]
@@ -115,7 +115,7 @@ def test_a_step_in_parts_is_collected_once(tmp_path):
         words = ["method.name=swag", "method.start=0.5", f"optimizer.accumulate={parts}"]
         run = load_run(None, [*TINY, *words], data=prepared)
         data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
-        found.append(swag.fit(build_model(run.model, 0), data, run, Journal()))
+        found.append(swag.fit(build_model(run.model, 0), data, run, Checkpoint()))
     assert found[0].deviations.shape == found[1].deviations.shape == (6, len(found[0].variance))
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from helpers import TINY, make_prepared
-from retinabench.config import load_run
-from retinabench.errors import InputError
-from retinabench.formats import read_predictions
-from retinabench.methods import temperature
-from retinabench.predictions import Predictions
-from retinabench.run import Engine, execute
-from retinabench.scores.classification import nll
+from support.helpers import TINY, make_prepared
+from retinabench.core.errors import InputError
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import Engine, execute
+from retinabench.methods.posthoc import temperature
+from retinabench.metrics.classification import nll
+from retinabench.predictions.io import read_predictions
+from retinabench.predictions.table import Predictions
 
 
 def test_it_finds_the_temperature_that_made_the_labels():

@@ -7,17 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from helpers import make_prepared
-from retinabench.config import load_run
+from support.helpers import make_prepared
+from retinabench.core.errors import InputError, WorkError
 from retinabench.data.tasks import load_task
-from retinabench.errors import InputError, WorkError
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import Engine, execute, make_batches
 from retinabench.methods import map as map_method
 from retinabench.methods.base import precision
-from retinabench.methods.journal import Journal
-from retinabench.methods.losses import class_weights, cross_entropy, whole_batch
-from retinabench.methods.training import likelihood_only, train
-from retinabench.models import build_model
-from retinabench.run import Engine, execute, make_batches
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.loop import likelihood_only, train
+from retinabench.methods.training.losses import class_weights, cross_entropy, whole_batch
+from retinabench.models.registry import build_model
 
 LENET = ["model.name=lenet", "optimizer.epochs=2", "optimizer.batch_size=16", "optimizer.lr=0.05",
          "optimizer.warmup=0.5", "optimizer.augment=false"]  # fmt: skip
@@ -39,9 +39,9 @@ def trained(prepared, *words, penalty=None):
     def penalised(images, labels, step):
         return likelihood(images, labels, step) | {"penalty": penalty(posterior.model, step)}
 
-    journal = Journal()
-    train(posterior, batches, run, journal, objective=penalised if penalty else likelihood)
-    return journal.history, posterior.state()
+    checkpoint = Checkpoint()
+    train(posterior, batches, run, checkpoint, objective=penalised if penalty else likelihood)
+    return checkpoint.history, posterior.state()
 
 
 def ridge(model, step):
@@ -148,11 +148,11 @@ def test_predictions_that_are_no_numbers_end_the_training(prepared):
     batches = make_batches(run, load_task(run.data, run.task), CPU)
     posterior = map_method.build(Overflow(build_model(run.model, run.seed)), run)
     with pytest.raises(WorkError, match="after epoch 1 the network predicts values that are no numbers"):
-        train(posterior, batches, run, Journal())
+        train(posterior, batches, run, Checkpoint())
 
 
 def test_an_auroc_that_is_undefined_cannot_choose(prepared, monkeypatch):
-    monkeypatch.setattr("retinabench.methods.training.auroc", lambda label, prob: float("nan"))
+    monkeypatch.setattr("retinabench.methods.training.loop.auroc", lambda label, prob: float("nan"))
     with pytest.raises(InputError, match=r"one class only.*optimizer\.select=nll"):
         trained(prepared)
     history, _ = trained(prepared, "optimizer.select=nll")

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.config import Optimizer
-from retinabench.methods.losses import class_weights, cross_entropy
-from retinabench.methods.schedules import learning_rate
-from retinabench.methods.training import make_optimizer
+from retinabench.experiments.config import Optimizer
+from retinabench.methods.training.loop import make_optimizer
+from retinabench.methods.training.losses import class_weights, cross_entropy
+from retinabench.methods.training.schedules import learning_rate
 
 
 @pytest.mark.parametrize("case", ["mixed", "no_pos", "all_pos", "one_pos"])

@@ -9,11 +9,11 @@ import torch
 from scipy import optimize
 from torch import nn
 
-from retinabench.config import load_run
-from retinabench.errors import InputError
-from retinabench.methods import radial, rank1, vi
-from retinabench.methods.training import make_optimizer
-from retinabench.methods.variational import elbo
+from retinabench.core.errors import InputError
+from retinabench.experiments.config import load_run
+from retinabench.methods.training.loop import make_optimizer
+from retinabench.methods.variational import mfvi, radial, rank1
+from retinabench.methods.variational.elbo import elbo
 from retinabench.models.resnet import resnet18
 from retinabench.models.stochastic import Draw, Prior, Variational, kl, use_draws, use_generator
 from retinabench.models.stochastic.families import FAMILIES, Family
@@ -126,7 +126,7 @@ def test_logistic_regression_reaches_the_oracle_s_optimum():
 
     settings = run("mfvi", "method.prior_mean=zero", "method.prior_stddev=1.0", "method.annealing=none",
                    "method.train_samples=4", "method.stddev_mean_init=0.2", "optimizer.reweight=none")  # fmt: skip
-    model = vi.build(nn.Linear(2, 1, bias=False), settings).model
+    model = mfvi.build(nn.Linear(2, 1, bias=False), settings).model
     use_generator(model, generator(1))
     objective = elbo(model, batches(80), settings, settings.method)
     images, labels = torch.from_numpy(x).float(), torch.from_numpy(y).float()
@@ -149,7 +149,7 @@ def test_the_objective_is_the_bound_term_by_term():
     settings = run(
         "mfvi", "method.kl_temperature=0.3", "method.annealing=linear_released", "method.train_samples=3"
     )
-    model = vi.build(nn.Sequential(nn.Flatten(), nn.Linear(12, 1)), settings).model
+    model = mfvi.build(nn.Sequential(nn.Flatten(), nn.Linear(12, 1)), settings).model
     use_generator(model, generator())
     images, labels = torch.randn(5, 3, 2, 2, generator=generator(1)), torch.tensor([1.0, 0, 0, 1, 0])
     terms = elbo(model, batches(700), settings, settings.method)(images, labels, 49)
@@ -171,7 +171,7 @@ def test_the_objective_is_the_bound_term_by_term():
 
 
 @pytest.mark.parametrize(("prior", "decayed"), [("tied", {"weight"}), ("zero", set())])
-@pytest.mark.parametrize("module", [vi, radial])
+@pytest.mark.parametrize("module", [mfvi, radial])
 def test_l2_acts_on_means_that_no_kl_acts_on(module, prior, decayed):
     name = module.__name__.rpartition(".")[2].replace("vi", "mfvi")
     settings = run(name, f"method.prior_mean={prior}")

@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch import nn
 
-from helpers import TINY, make_prepared
-from retinabench.config import load_run
+from support.helpers import TINY, make_prepared
 from retinabench.data.tasks import load_task
-from retinabench.methods import vogn
-from retinabench.methods.journal import Journal
-from retinabench.methods.likelihood import negative_log_likelihood, regression
-from retinabench.methods.losses import class_weights, cross_entropy
-from retinabench.methods.vogn import Vogn, single_gradients
-from retinabench.models import build_model
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import make_batches
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import negative_log_likelihood, regression
+from retinabench.methods.training.losses import class_weights, cross_entropy
+from retinabench.methods.variational import vogn
+from retinabench.methods.variational.vogn import Vogn, single_gradients
 from retinabench.models.mlp import MLP
-from retinabench.run import make_batches
+from retinabench.models.registry import build_model
 
 SHORT = TINY[3:]  # without the network
 RESNET = TINY[:3]
@@ -81,7 +81,7 @@ def test_a_batch_in_parts_is_the_whole_batch(opened, reweight):
     for parts in (1, 3):
         run, data = opened("model.name=lenet", f"optimizer.accumulate={parts}", f"optimizer.reweight={reweight}",
                            "method.beta2=0.9")  # fmt: skip
-        found.append(vogn.fit(build_model(run.model, 0), data, run, Journal()))
+        found.append(vogn.fit(build_model(run.model, 0), data, run, Checkpoint()))
     for name, deviation in found[0].deviations.items():
         assert torch.allclose(deviation, found[1].deviations[name], rtol=1e-4), name
         assert (deviation - 0.005).abs().max() > 1e-5, name
@@ -147,6 +147,6 @@ def test_a_colder_posterior_is_narrower(opened):
     ]
     for temperature in (1.0, 0.25):
         run, data = opened(*words, f"method.temperature={temperature}")
-        posterior = vogn.fit(build_model(run.model, 0), data, run, Journal())
+        posterior = vogn.fit(build_model(run.model, 0), data, run, Checkpoint())
         widths = torch.cat([d.flatten() for d in posterior.deviations.values()])
         assert float(widths.median()) == pytest.approx((64 / temperature) ** -0.5, rel=0.02)

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.config import Model, load_run
-from retinabench.errors import InputError
-from retinabench.models import MODELS, build_model
+from retinabench.core.errors import InputError
+from retinabench.experiments.config import Model, load_run
 from retinabench.models.lenet import lenet
 from retinabench.models.mlp import MLP, mlp
+from retinabench.models.registry import MODELS, build_model
 from retinabench.models.stochastic import dropout_sites
 from retinabench.models.vgg import vgg
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import typer
 
 from retinabench.cli import benchmarking, data, examining, fidelity, scoring, tracking, training, tuning, uci
-from retinabench.errors import InputError, WorkError
+from retinabench.core.errors import InputError, WorkError
 
 SHELL_INTERRUPTED = 130  # what newer versions of typer turn Ctrl-C into
 

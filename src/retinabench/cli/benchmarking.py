@@ -22,7 +22,7 @@ from retinabench.cli.options import (
 from retinabench.cli.output import progress_of
 
 if TYPE_CHECKING:
-    from retinabench.tune.jobs import JobEngine
+    from retinabench.experiments.engines.jobs import JobEngine
 
 
 def benchmark(
@@ -63,8 +63,8 @@ def benchmark(
     """Tune, train with several seeds, ensemble, score and tabulate several methods; the same command continues."""
     from rich.console import Console
 
-    from retinabench.protocol import console
-    from retinabench.protocol.definition import read_study
+    from retinabench.experiments.study import console
+    from retinabench.experiments.study.definition import read_study
 
     words = [*(overrides or ()), *([] if seed is None else [f"seed={seed}"])]
     definition = read_study(study, words)
@@ -72,14 +72,14 @@ def benchmark(
     progress = progress_of(quiet)
     screen = Console()
     if status:
-        from retinabench.protocol.status import read_status
+        from retinabench.experiments.study.status import read_status
 
         found = read_status(definition, folder)
         screen.print(console.status_table(found))
         for line in console.status_lines(found):
             print(line)
         return
-    from retinabench.tune.engine import make_engine
+    from retinabench.experiments.engines.engine import make_engine
 
     def begin() -> JobEngine:
         return make_engine(
@@ -95,9 +95,9 @@ def benchmark(
         )
 
     if plan:
-        from retinabench.protocol.plan import make_plan
-        from retinabench.run import Engine
-        from retinabench.tune.local import LocalEngine
+        from retinabench.experiments.engines.local import LocalEngine
+        from retinabench.experiments.run import Engine
+        from retinabench.experiments.study.cost_plan import make_plan
 
         computes = begin() if engine == "local" else None
         places = computes.places if isinstance(computes, LocalEngine) else parallel
@@ -106,7 +106,7 @@ def benchmark(
         for line in console.plan_lines(planned):
             print(line)
         return
-    from retinabench.protocol.benchmark import benchmark as run_benchmark
+    from retinabench.experiments.study.benchmark import benchmark as run_benchmark
 
     summary = run_benchmark(definition, folder, begin(), progress)
     for table in console.summary_tables(summary):

@@ -61,9 +61,9 @@ def prepare(
     quiet: Silent = False,
 ) -> None:
     """Read or draw a data set once, into a folder from which training is fast."""
-    from retinabench.data.images import Recipe
-    from retinabench.data.options import dataset_options, download_source
-    from retinabench.data.prepare import prepare as prepare_data
+    from retinabench.data.ingest.options import dataset_options, download_source
+    from retinabench.data.ingest.prepare import prepare as prepare_data
+    from retinabench.data.preprocessing.preprocess import Recipe
 
     options = dataset_options(
         dataset, source, images=images, seed=seed, split=split, labels=labels, column=column
@@ -101,7 +101,7 @@ def inspect(
     quiet: Silent = False,
 ) -> None:
     """Say what a file or folder holds; of a data set also copies, conflicting grades, leaks and outliers."""
-    from retinabench.inspection import inspect_lines
+    from retinabench.inspection.lines import inspect_lines
 
     for line in inspect_lines(path, out, seed, progress_of(quiet)):
         print(line)

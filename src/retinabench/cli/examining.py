@@ -110,7 +110,7 @@ def lesions(
 ) -> None:
     """Train a small network to name lesions, then examine it on the images that it has not seen."""
     from retinabench.concepts.command import summary_lines
-    from retinabench.concepts.trained import examine_network
+    from retinabench.concepts.examinees.trained_network import examine_network
 
     found = examine_network(
         dataset, out, source, images=images, size=size, grid=grid, epochs=epochs, seed=seed,

@@ -28,8 +28,8 @@ def tasks(
     from rich.console import Console
     from rich.table import Table
 
-    from retinabench.fidelity.entries import WITHOUT_TRAINING, entries
-    from retinabench.fidelity.targets import targets
+    from retinabench.fidelity.exam.entries import WITHOUT_TRAINING, entries
+    from retinabench.fidelity.targets.targets import targets
 
     if json:
         print(text.dumps({name: one.model_dump(mode="json") for name, one in targets().items()}, indent=2))
@@ -67,9 +67,9 @@ def run(
     quiet: Silent = False,
 ) -> None:
     """Approximate a task's posterior under a counted budget and answer its test points; a killed run continues."""
-    from retinabench.fidelity.exam import run_exam
-    from retinabench.fidelity.targets import target
-    from retinabench.run import Engine
+    from retinabench.experiments.run import Engine
+    from retinabench.fidelity.exam.runner import run_exam
+    from retinabench.fidelity.targets.targets import target
 
     print(
         run_exam(
@@ -102,8 +102,8 @@ def score(
     """Score anyone's answers against the reference: no training, no PyTorch."""
     from rich.console import Console
 
-    from retinabench.fidelity.command import score_files
-    from retinabench.fidelity.tables import console, shown_groups, task_grid
+    from retinabench.fidelity.leaderboard.command import score_files
+    from retinabench.fidelity.leaderboard.tables import console, shown_groups, task_grid
 
     found = score_files(files, task, data, reference, bootstrap, seed, json, keep, title)
     (graded,) = found["tasks"]
@@ -129,9 +129,9 @@ def board(
     """Rank all answers in some folders, with intervals, budget and usefulness beside them, as page and tables."""
     from rich.console import Console
 
-    from retinabench.fidelity.board_page import write_board
-    from retinabench.fidelity.command import board_of
-    from retinabench.fidelity.tables import console, ranking_grid, task_grid
+    from retinabench.fidelity.leaderboard.board_page import write_board
+    from retinabench.fidelity.leaderboard.command import board_of
+    from retinabench.fidelity.leaderboard.tables import console, ranking_grid, task_grid
 
     sheets = board_of(folders, data or (), reference or (), bootstrap, seed, progress_of(quiet))
     found, page = write_board(sheets, out)

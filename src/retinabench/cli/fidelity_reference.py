@@ -11,7 +11,7 @@ import typer
 
 from retinabench.cli.options import Device, Seed, Silent
 from retinabench.cli.output import progress_of
-from retinabench.errors import InputError
+from retinabench.core.errors import InputError
 
 
 def reference(
@@ -41,14 +41,14 @@ def reference(
     The chains are in OUT.chains: a killed run goes on where it stopped when the command is repeated, and a longer --keep
     continues them. A reference that misses its thresholds is written and marked; it gives no ranking.
     """
-    from retinabench.fidelity.data import load
-    from retinabench.fidelity.reference import write_reference
-    from retinabench.fidelity.regenerate import make_reference
-    from retinabench.fidelity.targets import target
-    from retinabench.run import Engine
+    from retinabench.experiments.run import Engine
+    from retinabench.fidelity.reference.make_reference import make_reference
+    from retinabench.fidelity.reference.reference_file import write_reference
+    from retinabench.fidelity.targets.data import load
+    from retinabench.fidelity.targets.targets import target
 
     if out.is_dir():
-        raise InputError("is a folder", file=out, cure="Name the file to write, such as fundus.npz.")
+        raise InputError("is a folder", file=out, hint="Name the file to write, such as fundus.npz.")
     chosen = target(task)
     found = make_reference(
         chosen,

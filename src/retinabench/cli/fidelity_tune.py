@@ -33,10 +33,10 @@ def tune(
     quiet: Silent = False,
 ) -> None:
     """Search the settings that come closest to a development target's reference; a killed search continues."""
-    from retinabench.fidelity.exam import CPU
-    from retinabench.fidelity.targets import target
-    from retinabench.fidelity.tuning import tune as search
-    from retinabench.run import Engine
+    from retinabench.experiments.run import Engine
+    from retinabench.fidelity.exam.runner import CPU
+    from retinabench.fidelity.exam.tuning import tune as search
+    from retinabench.fidelity.targets.targets import target
 
     found = search(
         method, target(task), data, reference, trials=trials, budget=budget, seed=seed, out=out,

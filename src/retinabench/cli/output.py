@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from retinabench.progress import QUIET, Bars, Progress
+from retinabench.core.progress import QUIET, Bars, Progress
 
 
 def progress_of(quiet: bool) -> Progress:

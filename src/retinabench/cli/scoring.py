@@ -9,7 +9,7 @@ import typer
 
 from retinabench.cli.options import Bootstrap, Json, Out, Rules, Seed, Silent, Uncertainty, Workers
 from retinabench.cli.output import print_notes, progress_of
-from retinabench.errors import InputError
+from retinabench.core.errors import InputError
 
 
 def score(
@@ -25,8 +25,8 @@ def score(
     """Score predictions of any model from any framework: no training, no PyTorch."""
     from rich.console import Console
 
-    from retinabench.commands import score_files
-    from retinabench.report.console import console_table
+    from retinabench.reports.commands import score_files
+    from retinabench.reports.evaluation.console import console_table
 
     found = score_files(files, rules, bootstrap, uncertainty, seed, json, csv, progress_of(quiet))
     Console().print(console_table(found))
@@ -46,8 +46,8 @@ def compare(
     """Compare two models on the same images: paired differences with patient-clustered intervals."""
     from rich.console import Console
 
-    from retinabench.commands import compare_files
-    from retinabench.report.console_pairs import comparison_table
+    from retinabench.reports.commands import compare_files
+    from retinabench.reports.evaluation.console_pairs import comparison_table
 
     found = compare_files(a, b, rules, bootstrap, uncertainty, seed, json, progress_of(quiet))
     Console().print(comparison_table(found))
@@ -75,8 +75,8 @@ def transfer(
     """Choose a referral threshold on the validation split, freeze it, and see what it does on the test sets."""
     from rich.console import Console
 
-    from retinabench.commands import transfer_file
-    from retinabench.report.console_pairs import transfer_table
+    from retinabench.reports.commands import transfer_file
+    from retinabench.reports.evaluation.console_pairs import transfer_table
 
     found = transfer_file(
         file, target, goal, confidence, bootstrap, uncertainty, seed, json, progress_of(quiet)
@@ -114,7 +114,7 @@ def report(
     quiet: Silent = False,
 ) -> None:
     """Write one self-contained page about one or more models, or the tables and figures of the papers."""
-    from retinabench.commands import report_files, table_files
+    from retinabench.reports.commands import report_files, table_files
 
     if tables:
         print(
@@ -134,5 +134,5 @@ def report(
         )
         return
     if any(given is not None for given in (labels, photographs, workers)):
-        raise InputError("--labels, --photographs and --workers belong to --tables", cure="Add --tables.")
+        raise InputError("--labels, --photographs and --workers belong to --tables", hint="Add --tables.")
     print(report_files(files, out, data, title, rules, bootstrap, seed, progress_of(quiet), shifted))

@@ -22,7 +22,7 @@ def track(
     quiet: Silent = False,
 ) -> None:
     """Show settings, curves and scores of runs in TensorBoard or Weights & Biases; repeat it to add what is new."""
-    from retinabench.tracking.export import track_runs
+    from retinabench.integrations.export import track_runs
 
     for line in track_runs(folders, to, out, project=project, rules=rules, progress=progress_of(quiet)):
         print(line)

@@ -15,7 +15,7 @@ def demo(
     out: Out = Path("retinabench-demo"), seed: Seed = 0, workers: Workers = None, quiet: Silent = False
 ) -> None:
     """Draw retinas, train MAP, MC dropout and a deep ensemble, score them under camera shift, write a report."""
-    from retinabench.demo import run_demo
+    from retinabench.experiments.demo import run_demo
 
     run_demo(out, seed=seed, workers=workers, progress=progress_of(quiet))
 
@@ -55,9 +55,9 @@ def train(
     quiet: Silent = False,
 ) -> None:
     """Train one run and write its predictions; the same command continues a killed one."""
-    from retinabench.config import load_run
-    from retinabench.methods.distributed import current
-    from retinabench.run import Engine, execute
+    from retinabench.experiments.config import load_run
+    from retinabench.experiments.run import Engine, execute
+    from retinabench.methods.training.distributed import current
 
     words = list(overrides or ())
     if method is not None:
@@ -79,7 +79,7 @@ def predict(
     quiet: Silent = False,
 ) -> None:
     """Test a trained run on another data set, without training again."""
-    from retinabench.elsewhere import predict_elsewhere
-    from retinabench.run import Engine
+    from retinabench.experiments.predict import predict_elsewhere
+    from retinabench.experiments.run import Engine
 
     print(predict_elsewhere(folder, data, out, Engine(device, workers, progress_of(quiet))))

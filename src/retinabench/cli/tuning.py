@@ -75,13 +75,13 @@ def tune(
     """
     from rich.console import Console
 
-    from retinabench.config import load_run
-    from retinabench.tune.console import ranking_table
-    from retinabench.tune.engine import make_engine
-    from retinabench.tune.plots import write_figures
-    from retinabench.tune.ranking import write_ranking
-    from retinabench.tune.search import search
-    from retinabench.tune.space import read_space
+    from retinabench.experiments.config import load_run
+    from retinabench.experiments.engines.engine import make_engine
+    from retinabench.experiments.search.console import ranking_table
+    from retinabench.experiments.search.plots import write_figures
+    from retinabench.experiments.search.ranking import write_ranking
+    from retinabench.experiments.search.search import search
+    from retinabench.experiments.search.space import read_space
 
     words = list(overrides or ())
     if method is not None:

@@ -29,7 +29,7 @@ def uci(
     quiet: Silent = False,
 ) -> None:
     """Compare MC dropout, mean-field VI and deep ensembles on the UCI regression sets, beside the published table."""
-    from retinabench.uci.comparison import compare_methods
+    from retinabench.experiments.uci.comparison import compare_methods
 
     names = [name.strip() for name in sets.split(",")] if sets is not None else []
     for file in compare_methods(source, names, out, epochs=epochs, seed=seed, progress=progress_of(quiet)):

@@ -30,23 +30,3 @@ not asked, value is None and the interval is [0, 1].
 
 Source of the method: Fountoukidou and Sznitman, Concept-Centric Visual Turing Tests for Method Validation, MICCAI 2019.
 """
-
-from retinabench.concepts.bank import Bank
-from retinabench.concepts.comparison import compare_strategies
-from retinabench.concepts.examination import Examination
-from retinabench.concepts.examinees import SYNTHETIC, Answers
-from retinabench.concepts.files import read_answers, read_bank
-from retinabench.concepts.questioning import examine
-from retinabench.concepts.strategies import STRATEGIES
-
-__all__ = [
-    "STRATEGIES",
-    "SYNTHETIC",
-    "Answers",
-    "Bank",
-    "Examination",
-    "compare_strategies",
-    "examine",
-    "read_answers",
-    "read_bank",
-]

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from retinabench.concepts.comparison import compare_strategies
-from retinabench.concepts.files import read_answers, read_bank
-from retinabench.concepts.overlap import together
-from retinabench.concepts.performance import Reading
-from retinabench.concepts.questioning import examine
-from retinabench.concepts.report import write_report
-from retinabench.concepts.snapshot import snapshot
-from retinabench.errors import InputError
-from retinabench.progress import QUIET, Progress
-from retinabench.store import write_json
+from retinabench.concepts.banks.table_files import read_answers, read_bank
+from retinabench.concepts.inference.gaussian_process import Reading
+from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.strategy_comparison import compare_strategies
+from retinabench.concepts.report.overlap import together
+from retinabench.concepts.report.page import write_report
+from retinabench.concepts.report.snapshot import snapshot
+from retinabench.core.atomic_files import write_json
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET, Progress
 
 LONGEST = 5000  # questions of one repetition of the comparison, where none were asked for: the paper's largest bank has 2,200
 
@@ -45,8 +45,8 @@ def examine_files(
     is what `compare_strategies` returns, with a `snapshot` of the strategies under `state`.
     """
     if repetitions == 1:
-        cure = "At least 2, or 0 to leave the comparison out."
-        raise InputError("--repetitions 1 gives no interval", cure=cure)
+        hint = "At least 2, or 0 to leave the comparison out."
+        raise InputError("--repetitions 1 gives no interval", hint=hint)
     bank = read_bank(truth, concepts)
     examinee = read_answers(answers, bank)
     found = examine(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
-from retinabench.seeds import torch_generator
+from retinabench.core.random_streams import torch_generator
 
 ROTATION = math.pi  # to either side: every angle
 SHIFT = 25 / 512  # of the side, along each axis

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from retinabench.core.random_streams import numpy_generator
 from retinabench.data.augment import Augment, augmentation, unchanged
-from retinabench.data.records import Prepared
-from retinabench.seeds import numpy_generator
+from retinabench.data.prepared import Prepared
 
 STATISTICS_PICTURES = 512
 

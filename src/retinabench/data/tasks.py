@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.data.divisions import TASKS, Division, Rows, Splits
-from retinabench.data.joining import open_data
-from retinabench.data.records import Prepared, Records
-from retinabench.errors import InputError, nearest
+from retinabench.core.errors import InputError, nearest
+from retinabench.data.merge import open_data
+from retinabench.data.prepared import Prepared, Records
+from retinabench.data.splits import TASKS, Division, Rows, Splits
 
 SPLITS = ("train", "validation", "shifted_validation", "test", "shifted_test")
 
@@ -68,7 +68,7 @@ class Task:
         for name in names:
             if name not in self.splits:
                 raise InputError(
-                    f"the task '{self.name}' has no split '{name}'", cure=nearest(name, self.splits)
+                    f"the task '{self.name}' has no split '{name}'", hint=nearest(name, self.splits)
                 )
         # The task's split, not the data set's own: a held-out validation split comes from training rows.
         of_row = np.repeat(names, [len(self.splits[name]) for name in names])
@@ -87,7 +87,7 @@ def load_task(folder: str | Path, name: str = "country_shift", shifted: str | Pa
     `shifted`.
     """
     if name not in TASKS:
-        raise InputError(f"unknown task '{name}'", cure=nearest(name, TASKS))
+        raise InputError(f"unknown task '{name}'", hint=nearest(name, TASKS))
     division = TASKS[name]
     data = replace(open_data(folder, shifted), referable_from=division.referable_from)
     if division.by_grade and not data.graded:
@@ -109,7 +109,7 @@ def _check(name: str, data: Prepared, splits: Splits, folder: str | Path, shifte
         raise InputError(
             f"the task '{name}' uses none of its images",
             file=shifted,
-            cure="Leave --shifted out, or use the task 'country_shift'; it takes splits 'validation' and 'test'.",
+            hint="Leave --shifted out, or use the task 'country_shift'; it takes splits 'validation' and 'test'.",
         )
 
 

@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from retinabench import __version__
-from retinabench.data import DATASETS
+from retinabench.data.registry import DATASETS
 from retinabench.inspection.card_tables import tables
 from retinabench.inspection.examine import Inspection, findings
 from retinabench.inspection.sheets import Cell, data_uri
@@ -30,7 +30,7 @@ class Shown:
 
 def page(found: Inspection, shown: Sequence[Shown]) -> str:
     """Return the data card as HTML: no script, nothing from the network, every text escaped."""
-    templates = files("retinabench.report") / "templates"
+    templates = files("retinabench.reports.toolkit") / "templates"
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     template = environment.from_string((templates / "inspection.html.j2").read_text("utf-8"))
     groups = [

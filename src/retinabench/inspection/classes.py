@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.data.records import Prepared
+from retinabench.data.prepared import Prepared
 
 GRADES = ("no retinopathy", "mild", "moderate", "severe", "proliferative")
 LABELS = ("not referable", "referable")

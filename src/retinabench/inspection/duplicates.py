@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from retinabench.data.records import Prepared
+from retinabench.data.prepared import Prepared
 from retinabench.inspection.pixels import Floats, Pixels, detail
 
 Pairs = NDArray[np.intp]

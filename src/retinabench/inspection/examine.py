@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retinabench.data.records import Prepared
+from retinabench.core.progress import QUIET, Progress
+from retinabench.data.prepared import Prepared
 from retinabench.inspection.classes import Classes, classes_of
 from retinabench.inspection.duplicates import Group, duplicate_groups
 from retinabench.inspection.files import Files, original_files
@@ -22,7 +23,6 @@ from retinabench.inspection.tables import (
     split_names,
     split_rows,
 )
-from retinabench.progress import QUIET, Progress
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from retinabench.data.records import Prepared
-from retinabench.errors import InputError
+from retinabench.core.errors import InputError
+from retinabench.data.prepared import Prepared
 
 NAME = "files.parquet"
 
@@ -53,7 +53,7 @@ def original_files(data: Prepared) -> Files | None:
         known = {name: table[name].to_pylist() for name in ("sha256", "width", "height", "bytes")}
     except (OSError, KeyError, pa.ArrowException) as error:
         raise InputError(
-            f"is damaged ({error})", file=path, cure="Delete the folder and prepare it again."
+            f"is damaged ({error})", file=path, hint="Delete the folder and prepare it again."
         ) from None
     rows = {image: row for row, image in enumerate(columns["image_id"])}
     order = [rows.get(image, -1) for image in data.records.image_id.tolist()]

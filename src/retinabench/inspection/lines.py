@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.data.records import open_prepared
-from retinabench.errors import InputError
-from retinabench.formats import read_predictions
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET, Progress
+from retinabench.data.prepared import open_prepared
 from retinabench.inspection.examine import Inspection, examine, findings
 from retinabench.inspection.write import write_inspection
-from retinabench.progress import QUIET, Progress
+from retinabench.predictions.io import read_predictions
 
 
 def inspect_lines(
@@ -34,7 +34,7 @@ def inspect_lines(
             page or "copies among the pictures, outliers, contact sheets and a data card: add --out DIR"
         )
     elif out is not None:
-        raise InputError("is no prepared data set; --out is for those", file=path, cure="Leave --out out.")
+        raise InputError("is no prepared data set; --out is for those", file=path, hint="Leave --out out.")
     elif (path / "run.json").is_file():
         yield from _run(path)
     elif path.is_dir():

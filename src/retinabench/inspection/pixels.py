@@ -17,8 +17,8 @@ from PIL import Image
 from scipy.fft import dctn
 from scipy.ndimage import gaussian_filter
 
-from retinabench.data.records import Prepared
-from retinabench.progress import QUIET, Progress
+from retinabench.core.progress import QUIET, Progress
+from retinabench.data.prepared import Prepared
 
 Floats = NDArray[np.float32]
 MARGIN = 0.15  # of the side: leaves the square inside the disc, half the diameter times the root of 2

@@ -7,15 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from retinabench import __version__, store
+from retinabench import __version__
+from retinabench.core import atomic_files
+from retinabench.core.progress import QUIET, Progress
 from retinabench.inspection.card import Shown, markdown, page
 from retinabench.inspection.duplicates import Group
 from retinabench.inspection.examine import Inspection, counted
 from retinabench.inspection.outliers import Outlier
 from retinabench.inspection.sheets import COLUMNS, ROWS, Cell, chosen_of_class, sheet
 from retinabench.inspection.tables import split_names
-from retinabench.progress import QUIET, Progress
-from retinabench.report.marking import plain
+from retinabench.reports.toolkit.marking import plain
 
 SCHEMA = "retinabench.inspection/1"
 MOST_SHOWN = COLUMNS * ROWS
@@ -29,11 +30,11 @@ def write_inspection(found: Inspection, out: Path, *, seed: int = 0, progress: P
     shown = list(_shown(found, seed))
     with progress.track("Writing sheets and data card", len(shown) + 3, unit="files") as advance:
         for one in shown:
-            store.write_bytes(out / one.file, sheet(one.heading, one.cells))
+            atomic_files.write_bytes(out / one.file, sheet(one.heading, one.cells))
             advance(1)
-        store.write_json(out / "inspection.json", to_dict(found))
-        store.write_bytes(out / "card.md", markdown(found, shown).encode())
-        store.write_bytes(out / "index.html", page(found, shown).encode())
+        atomic_files.write_json(out / "inspection.json", to_dict(found))
+        atomic_files.write_bytes(out / "card.md", markdown(found, shown).encode())
+        atomic_files.write_bytes(out / "index.html", page(found, shown).encode())
         advance(3)
     return out / "index.html"
 

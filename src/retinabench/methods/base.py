@@ -4,7 +4,7 @@ A method is a module with three names:
 
     Config                                             its hyper-parameters, a frozen `config.Method`
     build(model, run) -> Posterior                     the posterior around a fresh network: layers swapped, untrained
-    fit(model, batches, run, journal) -> Posterior     build and train; continue from the journal where it left off
+    fit(model, batches, run, checkpoint) -> Posterior     build and train; continue from the checkpoint where it left off
 
 and one line in `METHODS`. A finished posterior comes back by `build` and `restore`. A method that trains nothing but
 composes the runs of others (`ensemble`, `temperature`) has instead of `build` and `fit`
@@ -28,10 +28,10 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from retinabench.config import Method as MethodConfig
-    from retinabench.config import Run
     from retinabench.data.loader import Batches
-    from retinabench.methods.journal import Journal
+    from retinabench.experiments.config import Method as MethodConfig
+    from retinabench.experiments.config import Run
+    from retinabench.methods.training.checkpoint import Checkpoint
 
 State = dict[str, Tensor]
 BESIDE = "beside/"  # no name of a parameter holds a slash
@@ -71,7 +71,7 @@ class Method(Protocol):
     def build(self, model: nn.Module, run: Run) -> Posterior:
         """Return the untrained posterior; `model` is changed in place."""
 
-    def fit(self, model: nn.Module, batches: Batches, run: Run, journal: Journal) -> Posterior:
+    def fit(self, model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> Posterior:
         """Build the posterior and train it on `batches`."""
 
 

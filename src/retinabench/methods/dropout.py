@@ -11,13 +11,13 @@ from typing import Literal
 from pydantic import Field
 from torch import nn
 
-from retinabench import config
-from retinabench.config import Run
 from retinabench.data.loader import Batches
+from retinabench.experiments import config
+from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config
-from retinabench.methods.journal import Journal
-from retinabench.methods.sampling import SampledPosterior
-from retinabench.methods.training import train
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.loop import train
+from retinabench.methods.training.sampling import SampledPosterior
 from retinabench.models.stochastic import add_dropout
 
 
@@ -36,6 +36,6 @@ def build(model: nn.Module, run: Run) -> SampledPosterior:
     return SampledPosterior(add_dropout(model, as_config(run, Config).rate), per_image=True)
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> SampledPosterior:
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> SampledPosterior:
     """Put dropout into the network and train it."""
-    return train(build(model, run), batches, run, journal)
+    return train(build(model, run), batches, run, checkpoint)

@@ -11,13 +11,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from retinabench import config
-from retinabench.config import Run
 from retinabench.data.loader import Batches
+from retinabench.experiments import config
+from retinabench.experiments.config import Run
 from retinabench.methods.base import State, network_state
-from retinabench.methods.journal import Journal
-from retinabench.methods.likelihood import predictive
-from retinabench.methods.training import train
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.training.loop import train
 
 
 class Config(config.Method):
@@ -55,6 +55,6 @@ def build(model: nn.Module, run: Run) -> PointPosterior:
     return PointPosterior(model)
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, journal: Journal) -> PointPosterior:
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> PointPosterior:
     """Train and return the network."""
-    return train(build(model, run), batches, run, journal)
+    return train(build(model, run), batches, run, checkpoint)

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from retinabench.config import TIMM
-from retinabench.errors import InputError
-from retinabench.seeds import derive
+from retinabench.core.errors import InputError
+from retinabench.core.random_streams import derive
+from retinabench.experiments.config import TIMM
 
 
 class TimmNetwork(nn.Module):
@@ -47,7 +47,7 @@ def timm_network(name: str, seed: int, outputs: int = 1) -> TimmNetwork:
             backbone = timm.create_model(name, pretrained=False, num_classes=0)
         except RuntimeError as error:
             raise InputError(
-                f"timm has no model '{name}': {error}", cure="timm.list_models() has them."
+                f"timm has no model '{name}': {error}", hint="timm.list_models() has them."
             ) from None
         # Where a convolution follows the pooling, the classifier reads more or fewer numbers than the last stage has.
         width = getattr(backbone, "head_hidden_size", None) or backbone.num_features
@@ -63,5 +63,5 @@ def _timm() -> Any:
     except ImportError as error:
         raise InputError(
             f"a model named '{TIMM}…' needs the package timm, which does not import here ({error})",
-            cure="Install it with: pip install timm",
+            hint="Install it with: pip install timm",
         ) from None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.errors import InputError
 from retinabench.data.synthetic.anatomy import Eye, disc_cover, grow_eye, paint_background
 from retinabench.data.synthetic.camera import expose, field_of_view
 from retinabench.data.synthetic.lesions import BLOOD, COLOURS, beading, draw_lesions
@@ -15,7 +16,6 @@ from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import stream
 from retinabench.data.synthetic.truth import LESIONS, Truth, truth
 from retinabench.data.synthetic.vessels import draw_branches
-from retinabench.errors import InputError
 
 SMALLEST, LARGEST = 16, 2048
 
@@ -41,7 +41,7 @@ def draw(
     facts = truth(index, seed=seed, population=population)
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not SMALLEST <= size <= LARGEST:
         raise InputError(
-            f"size is {size!r}", cure=f"Give the side in pixels, a whole number from {SMALLEST} to {LARGEST}."
+            f"size is {size!r}", hint=f"Give the side in pixels, a whole number from {SMALLEST} to {LARGEST}."
         )
     key = (int(seed), population, facts.index)
     raster = Raster(int(size), facts.eye, facts.camera)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from retinabench.core.errors import InputError, nearest
 from retinabench.data.synthetic.camera import take_settings
 from retinabench.data.synthetic.streams import POPULATIONS, Population, stream
-from retinabench.errors import InputError, nearest
 
 GRADE_MIX: dict[Population, NDArray[np.float64]] = {
     "in_domain": np.array([25810, 2443, 5292, 873, 708]) / 35126,
@@ -106,7 +106,7 @@ def truth(index: int, *, seed: int = 0, population: str = "in_domain") -> Truth:
     where = _population(population)
     for name, value in (("index", index), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-            raise InputError(f"{name} is {value!r}", cure=f"Give {name} as a whole number from 0 on.")
+            raise InputError(f"{name} is {value!r}", hint=f"Give {name} as a whole number from 0 on.")
     index, seed = int(index), int(seed)
     grade = _true_grade(index, seed, where)
     reader = stream("label", seed, where, index)
@@ -130,7 +130,7 @@ def _population(name: str) -> Population:
     for known in POPULATIONS:
         if name == known:
             return known
-    raise InputError(f"unknown population '{name}'", cure=nearest(str(name), POPULATIONS))
+    raise InputError(f"unknown population '{name}'", hint=nearest(str(name), POPULATIONS))
 
 
 def _true_grade(index: int, seed: int, population: Population) -> int:

@@ -1,0 +1,135 @@
+"""Images whose lesions are known: what is in which of them, and in which of their regions.
+
+A `LesionImages` knows N images, the truth of C concepts about each, their pictures and their masks. Pictures and
+masks are made when they are asked for, so that a collection may be far larger than memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.concepts.banks.regions import region_ids, region_pictures, region_truth
+from retinabench.core.errors import InputError
+from retinabench.core.progress import Advance
+from retinabench.core.random_streams import numpy_generator
+from retinabench.data import synthetic
+
+DRAWN: dict[str, tuple[str, ...]] = {
+    "microaneurysm": ("microaneurysm",),
+    "haemorrhage": (
+        "blot_haemorrhage",
+        "flame_haemorrhage",
+        "preretinal_haemorrhage",
+        "vitreous_haemorrhage",
+    ),
+    "hard_exudate": ("hard_exudate",),
+    "soft_exudate": ("cotton_wool_spot",),
+    "new_vessels": ("new_vessels",),
+}
+"""Concepts of the synthetic retinas, and the kinds of `synthetic.LESIONS` that each of them covers."""
+
+HELD_OUT = 0.3
+"""Share of the images that are questioned rather than trained on: 43 of the 143 of the published experiment."""
+
+
+@dataclass(frozen=True, eq=False)
+class LesionImages:
+    """N images and the truth of C concepts about each.
+
+    sample_id: (N,) text; concepts: C names; truth: (N, C), whether the concept is in the image; patient_id: (N,), so
+    that no patient is both trained on and questioned. picture(i, size): (size, size, 3) uint8, the retina filling the
+    square; masks(i): (C, H, W) bool on the same square, at a resolution of the source's own.
+    """
+
+    sample_id: NDArray[np.str_]
+    concepts: tuple[str, ...]
+    truth: NDArray[np.bool_]
+    patient_id: NDArray[np.str_]
+    picture: Callable[[int, int], NDArray[np.uint8]]
+    masks: Callable[[int], NDArray[np.bool_]]
+
+    def __len__(self) -> int:
+        return len(self.sample_id)
+
+
+def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_size: int = 256) -> LesionImages:
+    """Return the first `images` synthetic retinas of a population; nothing is drawn yet.
+
+    The truth of an image is its lesion counts (`synthetic.truth`), that of a region the mask drawn at `mask_size`.
+    Raises `InputError` where there are fewer than ten images.
+    """
+    if images < 10:
+        raise InputError(f"{images} images are too few to train and question on", hint="Use --images 100.")
+    facts = [synthetic.truth(index, seed=seed, population=population) for index in range(images)]
+
+    def masks(row: int) -> NDArray[np.bool_]:
+        found = synthetic.draw(row, size=mask_size, seed=seed, population=population).masks
+        nothing = np.zeros((mask_size, mask_size), np.bool_)
+        covered = [[found.get(kind, nothing) for kind in kinds] for kinds in DRAWN.values()]
+        return np.stack([np.logical_or.reduce(layers) for layers in covered])
+
+    return LesionImages(
+        sample_id=np.array([f"{population}-{index:06d}" for index in range(images)]),
+        concepts=tuple(DRAWN),
+        truth=np.array([[any(t.lesions[k] for k in kinds) for kinds in DRAWN.values()] for t in facts]),
+        patient_id=np.array([f"{population}-p{fact.patient:06d}" for fact in facts]),
+        picture=lambda row, size: (
+            synthetic.draw(row, size=size, seed=seed, population=population, masks=False).image
+        ),
+        masks=masks,
+    )
+
+
+def split(images: LesionImages, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows to train on and the rows to question, both sorted; whole patients, drawn by `seed`.
+
+    The second part holds `HELD_OUT` of the images, or up to a patient's images more.
+    """
+    patients = numpy_generator(seed, "lesions", "split").permutation(np.unique(images.patient_id))
+    place = {patient: number for number, patient in enumerate(patients)}
+    order = np.array([place[patient] for patient in images.patient_id])
+    wanted = round(HELD_OUT * len(images))
+    last = np.sort(order)[wanted - 1]
+    return np.flatnonzero(order > last), np.flatnonzero(order <= last)
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What is asked about: M images or regions with their truth (M, C) and pictures (M, size, size, 3)."""
+
+    sample_id: NDArray[np.str_]
+    truth: NDArray[np.bool_]
+    pictures: NDArray[np.uint8]
+
+
+def gather(
+    images: LesionImages,
+    rows: NDArray[np.intp],
+    *,
+    size: int,
+    grid: int = 1,
+    advance: Advance = lambda images: None,
+) -> Samples:
+    """Make the samples of the given rows: the images themselves, or with `grid` above 1 the regions of each."""
+    parts = []
+    for part in _parts(images, rows, size, grid):
+        parts.append(part)
+        advance(1)
+    names, truth, pictures = zip(*parts, strict=True)
+    return Samples(np.concatenate(names), np.concatenate(truth), np.concatenate(pictures))
+
+
+def _parts(
+    images: LesionImages, rows: NDArray[np.intp], size: int, grid: int
+) -> Iterator[tuple[NDArray[np.str_], NDArray[np.bool_], NDArray[np.uint8]]]:
+    for row in rows:
+        picture = images.picture(int(row), grid * size)
+        if grid == 1:
+            yield images.sample_id[[row]], images.truth[[row]], picture[None]
+        else:
+            names = np.array(region_ids(str(images.sample_id[row]), grid))
+            yield names, region_truth(images.masks(int(row)), grid), region_pictures(picture, grid)

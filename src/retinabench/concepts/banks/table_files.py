@@ -1,0 +1,160 @@
+"""Banks and answers from CSV or Parquet: image_id, and one column per concept (truth 0 or 1, or P(yes))."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from retinabench.concepts.banks.bank import UNKNOWN, Bank
+from retinabench.concepts.examinees.examinees import Answers
+from retinabench.core.errors import InputError
+from retinabench.predictions.csv_format import broken_csv, csv_header
+from retinabench.predictions.parquet_format import not_a_number
+from retinabench.predictions.validation import Check
+
+
+def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
+    """Read the truth: image_id and one column of 0, 1 or nothing (unknown) per concept, or only the columns `concepts`.
+
+    Raises `InputError` naming file, row, column and hint.
+    """
+    path = Path(path)
+    image_id, names, values = _read(path, concepts)
+    wrong = np.argwhere((values != 0) & (values != 1) & ~np.isnan(values))
+    if wrong.size:
+        row, column = wrong[0]
+        raise InputError(
+            f"is {values[row, column]:g}, not 0, 1 or empty",
+            file=path,
+            row=int(row) + 1,
+            column=names[column],
+            hint="Name the columns that are concepts with --concepts.",
+        )
+    truth = np.where(np.isnan(values), UNKNOWN, values).astype(np.int8)
+    return Bank(image_id, names, truth, source=str(path))
+
+
+def read_answers(path: str | Path, bank: Bank) -> Answers:
+    """Read P(yes) for every image and concept of a bank; other images and columns are left aside.
+
+    Raises `InputError` naming the file and the images or columns that are missing, or row and column of a bad value.
+    """
+    path = Path(path)
+    image_id, names, values = _read(path, bank.concepts)
+    Check(str(path)).unique("image_id", image_id)
+    wrong = np.argwhere((values < 0) | (values > 1))
+    if wrong.size:
+        row, column = wrong[0]
+        looks = "A probability lies between 0 and 1."
+        if np.nanmin(values) < 0:
+            looks = "These look like logits: apply the sigmoid."
+        elif np.nanmax(values) > 2:
+            looks = "These look like percentages: divide by 100."
+        problem = f"is {values[row, column]:g}, outside [0, 1]"
+        raise InputError(problem, file=path, row=int(row) + 1, column=names[column], hint=looks)
+    place = {name: row for row, name in enumerate(image_id.tolist())}
+    wanted = [bank.name(sample) for sample in range(bank.samples)]
+    missing = [name for name in wanted if name not in place]
+    if missing:
+        shown = ", ".join(f"'{name[:60]}'" for name in missing[:3])
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise InputError(
+            f"has no row for {shown}{more}", file=path, hint="Answer every image of the truth file."
+        )
+    return Answers(bank, values[[place[name] for name in wanted]], source=str(path))
+
+
+def _read(
+    path: Path, concepts: Sequence[str] | None
+) -> tuple[NDArray[np.str_], list[str], NDArray[np.float64]]:
+    """Image ids (n,), the names of the columns wanted, and their values (n, c), NaN where empty."""
+    try:
+        with open(path, "rb") as handle:
+            parquet = handle.read(4) == b"PAR1"
+        names = pa.parquet.read_schema(path).names if parquet else _csv_columns(path)[2]
+        wanted = _wanted(path, names, concepts)
+        table = pa.parquet.read_table(path, columns=["image_id", *wanted]) if parquet else _csv(path, wanted)
+    except FileNotFoundError:
+        raise InputError("does not exist", file=path) from None
+    except IsADirectoryError:
+        raise InputError("is a folder, needed is a CSV or Parquet file", file=path) from None
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {str(error).partition(chr(10))[0]}", file=path) from None
+    if table.num_rows == 0:
+        raise InputError("has no rows", file=path, hint="Write one row per image.")
+    image_id = Check(str(path)).text("image_id", np.asarray(table["image_id"].to_pylist(), object))
+    values = np.empty((table.num_rows, len(wanted)))
+    for place, name in enumerate(wanted):
+        column = table[name].combine_chunks()
+        try:
+            values[:, place] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise not_a_number(path, name, column) from None
+    infinite = np.argwhere(np.isinf(values))
+    if infinite.size:
+        row, place = infinite[0]
+        raise InputError("is infinite", file=path, row=int(row) + 1, column=wanted[place])
+    return image_id, wanted, values
+
+
+def _wanted(path: Path, names: list[str], concepts: Sequence[str] | None) -> list[str]:
+    missing = [name for name in ("image_id", *(concepts or ())) if name not in names]
+    if missing:
+        has = ", ".join(name[:40] for name in names[:12]) + (", …" if len(names) > 12 else "")
+        words = ", ".join(f"'{name}'" for name in missing)
+        hint = f"Rename or add it; the file has: {has}"
+        raise InputError(f"has no column {words}", file=path, hint=hint)
+    wanted = list(concepts) if concepts else [name for name in names if name != "image_id"]
+    for name in ("image_id", *wanted):
+        if names.count(name) > 1:
+            raise InputError("stands twice in the header", file=path, column=name)
+    if not wanted:
+        raise InputError("has no column beside image_id", file=path, hint="Add one per concept.")
+    return wanted
+
+
+def _csv_columns(path: Path) -> tuple[str, str, list[str]]:
+    """Encoding, delimiter and column names."""
+    encoding, header = csv_header(path)
+    delimiter = max(",;\t", key=header.count)
+    return encoding, delimiter, [name.strip().strip('"').strip() for name in header.split(delimiter)]
+
+
+def _csv(path: Path, wanted: list[str]) -> pa.Table:
+    encoding, delimiter, names = _csv_columns(path)
+
+    def load(text: bool, decimal: str) -> pa.Table:
+        return pa.csv.read_csv(
+            path,
+            read_options=pa.csv.ReadOptions(
+                encoding=encoding, column_names=names, skip_rows=1, use_threads=False
+            ),
+            parse_options=pa.csv.ParseOptions(delimiter=delimiter),
+            convert_options=pa.csv.ConvertOptions(
+                column_types={
+                    "image_id": pa.string(),
+                    **{name: pa.string() if text else pa.float64() for name in wanted},
+                },
+                include_columns=["image_id", *wanted],
+                decimal_point=decimal,
+                strings_can_be_null=True,
+                null_values=["", "nan", "NaN"],
+            ),
+        )
+
+    # A decimal comma, a word among the numbers or a broken line: a later try reads it, or tells which.
+    for text, decimal in ((False, "."), *(((False, ","),) if delimiter != "," else ())):
+        try:
+            return load(text, decimal)
+        except pa.ArrowInvalid:
+            continue
+    try:
+        return load(True, ".")
+    except pa.ArrowInvalid as error:
+        raise broken_csv(path, str(error)) from None

@@ -1,0 +1,1 @@
+"""Classifiers that answer questions."""

@@ -1,0 +1,125 @@
+"""Who is questioned: a table of probabilities, or one of the synthetic examinees whose performance is known.
+
+An examinee is any callable `answer(sample_index: int, concept: str) -> float`, P(yes). Where it has an attribute `hash`, a
+transcript of another examinee is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.concepts.banks.bank import CHUNK, Bank
+from retinabench.core.random_streams import numpy_generator
+from retinabench.predictions.validation import Check
+
+Examinee = Callable[[int, str], float]
+
+
+class Answers:
+    """A table of answers: probs (n, c), P(yes) of every sample and concept of a bank, an array or a memory map.
+
+    NaN is allowed where the bank's truth is unknown. Raises `InputError` naming row and column of the first bad value.
+    """
+
+    def __init__(self, bank: Bank, probs: NDArray[np.floating], source: str | None = None) -> None:
+        check = Check(source)
+        if probs.shape != bank.truth.shape:
+            raise check.fail(
+                "probs", None, f"the answers have shape {probs.shape}, the bank {bank.truth.shape}"
+            )
+        digest = hashlib.sha256()
+        for start in range(0, bank.samples, CHUNK):
+            rows = np.asarray(probs[start : start + CHUNK], np.float64)
+            needed = np.asarray(bank.truth[start : start + CHUNK]) >= 0
+            bad = np.argwhere(~((rows >= 0) & (rows <= 1)) & needed)
+            if bad.size:
+                row, column = bad[0]
+                value, name = rows[row, column], bank.name(start + int(row))
+                problem = (
+                    f"has no answer for image '{name}'"
+                    if np.isnan(value)
+                    else f"is {value:g}, outside [0, 1]"
+                )
+                hint = (
+                    "Give every image a probability."
+                    if np.isnan(value)
+                    else "A probability lies between 0 and 1."
+                )
+                raise check.fail(bank.concepts[column], None if source else start + row, problem, hint)
+            digest.update(rows.tobytes())
+        self._probs = probs
+        self._column = {name: place for place, name in enumerate(bank.concepts)}
+        self.hash = digest.hexdigest()
+
+    def __call__(self, sample: int, concept: str) -> float:
+        """P(yes)."""
+        return float(self._probs[sample, self._column[concept]])
+
+
+def synthetic(
+    bank: Bank, accuracy: NDArray[np.float64], seed: int, sure: tuple[float, float] = (0.5, 1.0)
+) -> Examinee:
+    """An examinee that is right with probability accuracy (c,), whatever the truth; a yes is P ~ U(sure), a no 1 - that.
+
+    Each answer is a function of seed, sample and concept: asked twice, or in another order, it is the same.
+    """
+    column = {name: place for place, name in enumerate(bank.concepts)}
+
+    def answer(sample: int, concept: str) -> float:
+        place = column[concept]
+        chance, sureness = numpy_generator(seed, "examinee", concept, sample).random(2)
+        says_yes = (chance < accuracy[place]) == bool(bank.truth[sample, place] == 1)
+        prob = sure[0] + (sure[1] - sure[0]) * sureness
+        return float(prob if says_yes else 1 - prob)
+
+    return answer
+
+
+def _commonest(bank: Bank, on: float, elsewhere: float) -> NDArray[np.float64]:
+    accuracy = np.full(len(bank.concepts), elsewhere)
+    accuracy[bank.cells[:, 1].argmax()] = on
+    return accuracy
+
+
+def biased_1(bank: Bank, seed: int) -> Examinee:
+    """Right in 90 % of the questions about the commonest concept, in 50 % of all others (published)."""
+    return synthetic(bank, _commonest(bank, 0.9, 0.5), seed)
+
+
+def biased_2(bank: Bank, seed: int) -> Examinee:
+    """Right in 50 % of the questions about the commonest concept, in 90 % of all others (published)."""
+    return synthetic(bank, _commonest(bank, 0.5, 0.9), seed)
+
+
+def unbiased(bank: Bank, seed: int) -> Examinee:
+    """Right in 70 % of all questions (published)."""
+    return synthetic(bank, _commonest(bank, 0.7, 0.7), seed)
+
+
+def overconfident(bank: Bank, seed: int) -> Examinee:
+    """Right in 70 % of all questions, and always sure: P(yes) above 0.99 or below 0.01. It fills few bins."""
+    return synthetic(bank, _commonest(bank, 0.7, 0.7), seed, sure=(0.99, 1.0))
+
+
+def guessing(bank: Bank, seed: int) -> Examinee:
+    """P(yes) ~ U(0, 1), whatever the truth."""
+    return synthetic(bank, _commonest(bank, 0.5, 0.5), seed)
+
+
+def always_yes(bank: Bank, seed: int) -> Examinee:
+    """Sees everything everywhere: P(yes) = 1."""
+    return lambda sample, concept: 1.0
+
+
+SYNTHETIC: dict[str, Callable[[Bank, int], Examinee]] = {
+    "biased-1": biased_1,
+    "biased-2": biased_2,
+    "unbiased": unbiased,
+    "overconfident": overconfident,
+    "guessing": guessing,
+    "always-yes": always_yes,
+}

@@ -1,0 +1,1 @@
+"""Rates and claims from answers."""

@@ -1,0 +1,1 @@
+"""The questioning loop and its strategies."""

@@ -1,0 +1,44 @@
+"""The strategies on their way: what each has seen of two concepts after the same number of questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.examinees.examinees import Examinee
+from retinabench.concepts.inference.gaussian_process import Reading
+from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.strategy_comparison import COMPARED
+
+QUESTIONS = 100  # as published, in a bank of 2,200; a third of a small bank, since all strategies end alike
+
+
+def snapshot(
+    bank: Bank,
+    examinee: Examinee,
+    strategies: Sequence[str] = COMPARED,
+    seed: int = 0,
+    *,
+    reading: Reading = "std",
+    rules: Literal["corrected", "published"] = "corrected",
+) -> dict[str, Any] | None:
+    """Ask 100 questions, or a third of a small bank, by every strategy: Figure 3 of the publication.
+
+    None where fewer than two concepts occur.
+
+    Returns {"questions", "concepts": [the commonest, the rarest that occurs], "bins": {strategy: {concept: [100 counts]}}}.
+    """
+    questions = min(QUESTIONS, int(bank.cells.sum()) // 3)
+    positives = {name: int(n) for name, n in zip(bank.concepts, bank.cells[:, 1], strict=True) if n}
+    if len(positives) < 2:
+        return None
+    shown = [max(positives, key=positives.__getitem__), min(positives, key=positives.__getitem__)]
+    rows = [bank.concepts.index(name) for name in shown]
+    bins = {}
+    for name in strategies:
+        found = examine(
+            bank, examinee, strategy=name, questions=questions, seed=seed, reading=reading, rules=rules
+        )
+        bins[name] = {concept: found.bins[row].tolist() for concept, row in zip(shown, rows, strict=True)}
+    return {"questions": questions, "concepts": shown, "bins": bins}

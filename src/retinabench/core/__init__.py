@@ -1,0 +1,1 @@
+"""What every other package builds on: errors, random streams, atomic files, progress, subprocesses."""

@@ -1,0 +1,1 @@
+"""One module per data set; its docstring is the data card."""

@@ -1,0 +1,125 @@
+"""Your own images: any folder or zip of photographs and one CSV with a row per image.
+
+| | |
+|---|---|
+| input | JPEG, PNG, TIFF, BMP or WebP, in any folders below --source, or in zips there |
+| label | a column `grade`, 0-4 on the international scale; or 0/1 (not referable, referable), named with \
+`--column label=NAME` |
+| patients | a column `patient`; without it every image counts as a patient of its own, and intervals are too narrow where \
+patients have two |
+| splits | a column `split` (train, validation, test); without it `--split`, or else all are `train` and tasks hold out \
+validation and test patients |
+| more | columns `eye` (left, right, OD, OS, L, R) and `domain` (in_domain, shifted) |
+| licence, camera, population | yours to know: note them beside the prepared folder |
+
+Columns called otherwise are mapped: `--column image=file --column grade=icdr --column patient=mrn`. The image column
+holds file names, with or without folders and ending. With 0/1 labels no grade is known: tasks by grade refuse the
+data, predictions carry no grades, and the records hold the stand-ins 0 and 2 so that `label` is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.data.ingest.archives import Files, open_files
+from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
+from retinabench.data.ingest.labels import Row, grade_of, ids_of, read_table, word_of
+from retinabench.data.prepared import SPLITS, Records
+
+ROLES = ("image", "grade", "label", "patient", "eye", "split", "domain")
+EYES = {"left": "left", "l": "left", "os": "left", "right": "right", "r": "right", "od": "right", "": ""}
+STAND_IN = {"0": 0, "1": 2}
+STEPS = (
+    "Put the photographs and one CSV (columns image, grade; better also patient and split) into a folder, then: "
+    "retinabench prepare folder --source THAT_FOLDER --out data/ours"
+)
+
+
+def records(
+    source: Path,
+    *,
+    survey: Survey | None = None,
+    split: str | None = None,
+    labels: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Records:
+    """Read the CSV (`labels`, or the only one there) with `columns` by role, and find the photographs.
+
+    Raises `InputError` naming file, row and column of what is wrong.
+    """
+    columns = columns or {}
+    for role in columns:
+        if role not in ROLES:
+            raise InputError(f"unknown role '{role}' of a column", hint=nearest(role, ROLES))
+    if "grade" in columns and "label" in columns:
+        raise InputError("--column names both grade and label", hint="Name the grade: the label follows.")
+    files = open_files(source)
+    name = _table(files, labels)
+    where = files.where(name)
+    truth = "label" if "label" in columns else "grade"
+    needed = [columns.get(role, role) for role in ("image", truth)]
+    needed += [columns[role] for role in ROLES[3:] if role in columns]
+    try:
+        rows = read_table(files, name, needed)
+    except InputError as error:
+        if error.problem != "is missing":
+            raise
+        raise InputError(
+            error.problem, file=where, column=error.column,
+            hint=f"{error.hint} Map it with --column ROLE=NAME; labels 0/1 with --column label=NAME.",
+        ) from None  # fmt: skip
+    found = _records(rows, columns, truth, where, survey)
+    return placed(pair(found, files, survey), split)
+
+
+def _table(files: Files, labels: str | None) -> str:
+    if labels is not None:
+        if labels not in files:
+            raise InputError(f"holds no {labels}", file=files.root, hint="Name it as it lies below --source.")
+        return labels
+    tables = [name for name in files.names() if name.lower().endswith(".csv")]
+    if len(tables) != 1:
+        raise InputError(
+            f"holds {len(tables)} CSV files",
+            file=files.root,
+            hint="Name the one with the labels: --labels FILE.",
+        )
+    return tables[0]
+
+
+def _records(
+    rows: list[Row], columns: Mapping[str, str], truth: str, where: str, survey: Survey | None
+) -> Records:
+    given = {role: columns.get(role, role) for role in ROLES}
+    has = {role: given[role] in rows[0][1] for role in ROLES}
+    images = ids_of(rows, given["image"], where)
+    if truth == "grade":
+        grades = [grade_of(row, given["grade"], where) for row in rows]
+    else:
+        grades = [STAND_IN[word_of(row, given["label"], where, list(STAND_IN))] for row in rows]
+    patients = [row[1][given["patient"]] for row in rows] if has["patient"] else None
+    if patients is not None and "" in patients:
+        number = rows[patients.index("")][0]
+        raise InputError(
+            "is empty", file=where, row=number, column=given["patient"], hint="Give each image one."
+        )
+    if survey is not None and patients is None:
+        survey.notes.append("no column 'patient', so every image counts as a patient of its own")
+    if survey is not None and not has["split"]:
+        survey.notes.append("no column 'split'")
+    eyes = None
+    if has["eye"]:
+        lower = [(number, {given["eye"]: cells[given["eye"]].lower()}) for number, cells in rows]
+        eyes = [EYES[word_of(row, given["eye"], where, list(EYES))] for row in lower]
+    return make_records(
+        images,
+        grades,
+        patient_id=patients,
+        eye=eyes,
+        split=[word_of(row, given["split"], where, SPLITS) for row in rows] if has["split"] else "train",
+        domain=[word_of(row, given["domain"], where, ("in_domain", "shifted")) for row in rows]
+        if has["domain"]
+        else "in_domain",
+    )

@@ -1,0 +1,111 @@
+"""IDRiD disease grading: 516 photographs from Nanded, India.
+
+| | |
+|---|---|
+| input | 516 colour photographs, 4288 x 2848 JPEG, 50 degrees around the macula |
+| label | retinopathy grade 0-4 on the international scale (macular oedema risk is not used here) |
+| population | one eye clinic in Nanded, India |
+| camera | Kowa VX-10 alpha |
+| splits | train 413 (134/20/136/74/49 by grade), test 103 (34/5/32/19/13) |
+| patients | not published; photographs with equal bytes (six pairs) share one patient id here |
+| known traps | three of the six pairs carry different grades; one pair crosses the official split |
+| licence | CC BY 4.0 |
+| citation | Porwal et al. 2018, "Indian Diabetic Retinopathy Image Dataset", doi 10.21227/H25W98 |
+| how to get it | `STEPS` below |
+
+Two layouts are read: the official archive (`1. Original Images/a. Training Set/IDRiD_001.jpg …`,
+`2. Groundtruths/a. IDRiD_Disease Grading_Training Labels.csv`), and one `labels.csv` (file, name, split, grade,
+optionally sha256_original) beside `images/`. Either may be zipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from retinabench.core.errors import InputError
+from retinabench.data.ingest.archives import Files, open_files
+from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
+from retinabench.data.ingest.labels import grade_of, ids_of, read_table, word_of
+from retinabench.data.prepared import Records
+
+OFFICIAL = {
+    "train": ("a. Training Set", "a. IDRiD_Disease Grading_Training Labels.csv"),
+    "test": ("b. Testing Set", "b. IDRiD_Disease Grading_Testing Labels.csv"),
+}
+STEPS = (
+    "(1) Open https://ieee-dataport.org/open-access/indian-diabetic-retinopathy-image-dataset-idrid (free login). "
+    "(2) Download 'B. Disease Grading.zip'; it need not be unpacked. (3) retinabench prepare idrid --source "
+    "THE_ZIP_OR_FOLDER --out data/idrid"
+)
+
+Row = tuple[str, str, int, str]  # name, split, grade, file
+
+
+def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
+    """Read the official 413 / 103 split below `source`; pictures are named relative to it.
+
+    Raises `InputError` naming the label file and row where a label is bad or its photograph missing.
+    """
+    files = open_files(source)
+    compact = "labels.csv" in files
+    name, of_split, grade, path = zip(*(_compact(files) if compact else _official(files)), strict=True)
+    found = pair(make_records(name, grade, source=path, split=of_split), files, survey)
+    published = _published_sums(files) if compact else {}
+    # Photographs with equal bytes show one patient: nobody photographs two people alike. Named after the first of them,
+    # a patient keeps the name when a damaged file is replaced.
+    first: dict[str, str] = {}
+    patients = [
+        first.setdefault(published.get(image) or _sha256(files, file) or image, image)
+        for image, file in zip(found.image_id.tolist(), found.source.tolist(), strict=True)
+    ]
+    return placed(replace(found, patient_id=np.array(patients)), split)
+
+
+def _compact(files: Files) -> Iterator[Row]:
+    where = files.where("labels.csv")
+    rows = read_table(files, "labels.csv", ("file", "name", "split", "grade"))
+    for row, name in zip(rows, ids_of(rows, "name", where), strict=True):
+        cells = row[1]
+        yield (
+            name,
+            word_of(row, "split", where, list(OFFICIAL)),
+            grade_of(row, "grade", where),
+            f"images/{cells['file']}",
+        )
+
+
+def _published_sums(files: Files) -> dict[str, str]:
+    """The sums of the originals tell equal photographs apart even where the files were compressed again."""
+    rows = read_table(files, "labels.csv", ("name",))
+    return {cells["name"]: cells.get("sha256_original", "") for _, cells in rows}
+
+
+def _official(files: Files) -> Iterator[Row]:
+    for split, (folder, labels) in OFFICIAL.items():
+        table = files.find(labels)
+        if table is None:
+            raise InputError(
+                f"holds neither labels.csv nor '2. Groundtruths/{labels}'",
+                file=files.root,
+                hint="Point --source at the 'B. Disease Grading' archive.",
+            )
+        where = files.where(table)
+        root = PurePosixPath(table).parent.parent
+        rows = read_table(files, table, ("Image name", "Retinopathy grade"))
+        for row, image in zip(rows, ids_of(rows, "Image name", where), strict=True):
+            # The two parts number their pictures from 1 alike: the split keeps the names apart.
+            path = root / "1. Original Images" / folder / f"{image}.jpg"
+            yield f"{image}_{split}", split, grade_of(row, "Retinopathy grade", where), str(path)
+
+
+def _sha256(files: Files, name: str) -> str:
+    """Return the sum of a photograph's bytes, '' where they cannot be read: `prepare` will say which and why."""
+    try:
+        return hashlib.sha256(files.read(name)).hexdigest()
+    except InputError:
+        return ""

@@ -1,0 +1,172 @@
+"""RetinaMNIST: small fundus pictures with five grades, for quick experiments on real retinas.
+
+| | |
+|---|---|
+| input | 1,600 colour pictures, cropped to the centre, 28, 64, 128 or 224 pixels: one `.npz` each |
+| label | retinopathy grade 0-4 |
+| population | the DeepDRiD challenge: screening in Shanghai, China |
+| camera | not stated per picture; cropping and resizing were done by the publishers |
+| splits | train 1,080 (486/128/206/194/66), validation 120 (54/12/28/20/6), test 400 (174/46/92/68/20) |
+| patients | not published; DeepDRiD took several pictures of an eye, so pictures of one patient are surely among them and \
+may stand on both sides of the train and validation split |
+| licence | CC BY 4.0 |
+| citation | Yang et al. 2023, MedMNIST v2, Scientific Data 10:41; Liu et al. 2022, DeepDRiD, Patterns 3:100512 |
+| how to get it | `retinabench prepare retinamnist --download --source DIR --out DIR`, or by hand from \
+https://zenodo.org/records/10519652 |
+
+The arrays are read with NumPy alone, `train_images` (N, S, S, 3) uint8 and `train_labels` (N, 1) and so on, never a
+pickle. The name of the file tells which published MD5 it must have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+import zlib
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from retinabench.core.errors import InputError
+from retinabench.data.ingest.archives import stamp
+from retinabench.data.ingest.download import Remote
+from retinabench.data.ingest.label_matching import Survey, make_records, placed
+from retinabench.data.prepared import Records, join
+from retinabench.data.preprocessing.preprocess import Recipe, picture
+
+SPLITS = {"train": "train", "val": "validation", "test": "test"}
+MD5 = {
+    28: "bd4c0672f1bba3e3a89f0e4e876791e4",
+    64: "afda852cc34dcda56f86ad2b2457dbcc",
+    128: "e48e916a24454daf90583d4e6efb1a18",
+    224: "eae7e3b6f3fcbda4ae613ebdcbe35348",
+}
+STEPS = (
+    "Download retinamnist_64.npz (or _128, _224) from https://zenodo.org/records/10519652, or use "
+    "retinabench prepare retinamnist --download --source DIR --out data/retinamnist"
+)
+
+
+def file_name(size: int) -> str:
+    """Return the published name of the file of that picture size."""
+    return "retinamnist.npz" if size == 28 else f"retinamnist_{size}.npz"
+
+
+def remote(size: int) -> Remote:
+    """Return the smallest published file whose pictures are not smaller than `size`."""
+    side = next((side for side in MD5 if side >= size), max(MD5))
+    name = file_name(side)
+    return Remote(f"https://zenodo.org/records/10519652/files/{name}?download=1", name, MD5[side])
+
+
+def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
+    """Read the labels of one `.npz`: that file, or the only one in a folder.
+
+    Raises `InputError` where there is none or several, or where it is not the published file.
+    """
+    file = _file(source)
+    known = {file_name(side): digest for side, digest in MD5.items()}
+    with open(file, "rb") as handle:
+        digest = hashlib.file_digest(handle, "md5").hexdigest()
+    if known.get(file.name, digest) != digest:
+        raise InputError(
+            f"has the MD5 {digest}, published is {known[file.name]}", file=file, hint="Download it again."
+        )
+    if survey is not None and file.name not in known:
+        survey.notes.append(f"{file.name} is no published name, so its MD5 is not checked")
+    return placed(join([_part(file, short, name) for short, name in SPLITS.items()]), split)
+
+
+def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
+    """Return one picture (size, size, 3), by `<file>:<split>:<number>`."""
+    file, short, number = _place(source, root)
+    pixels = read_array(file, f"{short}_images")[int(number)]
+    # As a lossless file it goes the way of all photographs, so that every recipe holds for it.
+    sink = io.BytesIO()
+    Image.fromarray(pixels).save(sink, "PNG", compress_level=0)
+    return picture(sink.getvalue(), recipe, source)
+
+
+def stamp_of(source: str, root: Path | None) -> str:
+    """Return the stamp of the file that holds the picture `source`."""
+    return stamp(_place(source, root)[0])
+
+
+def _place(source: str, root: Path | None) -> tuple[Path, str, str]:
+    """Return file, split and number."""
+    name, short, number = source.rsplit(":", 2)
+    base = root or Path()
+    return base if base.is_file() else base / name, short, number
+
+
+def _file(source: Path) -> Path:
+    if source.is_file():
+        return source
+    found = sorted(source.glob("retinamnist*.npz"))
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "no retinamnist*.npz"
+        raise InputError(
+            f"holds {names}",
+            file=source,
+            hint="Name one file with --source." if found else f"Add --download. {STEPS}.",
+        )
+    return found[0]
+
+
+def _part(file: Path, short: str, split: str) -> Records:
+    images, grades = read_array(file, f"{short}_images"), read_array(file, f"{short}_labels")
+    n = len(images)
+    if (
+        images.ndim != 4
+        or images.shape[1] != images.shape[2]
+        or images.shape[3] != 3
+        or images.dtype != np.uint8
+    ):
+        raise InputError(
+            f"{short}_images is {images.dtype} {images.shape}, not uint8 (N, S, S, 3)", file=file
+        )
+    if (
+        grades.size != n
+        or not np.issubdtype(grades.dtype, np.integer)
+        or not np.isin(grades, np.arange(5)).all()
+    ):
+        raise InputError(f"{short}_labels are not {n:,} grades from 0 to 4", file=file)
+    return make_records(
+        (f"{split}-{k:04d}" for k in range(n)),
+        grades.reshape(-1).tolist(),
+        source=(f"{file.name}:{short}:{k}" for k in range(n)),
+        split=split,
+    )
+
+
+def read_array(file: Path, key: str) -> NDArray[np.uint8]:
+    """Return one array of an `.npz`; a worker reads it once, and again when the file has changed."""
+    return _array_at(file, key, stamp(file))
+
+
+@lru_cache(maxsize=6)
+def _array_at(file: Path, key: str, _stamp: str) -> NDArray[np.uint8]:
+    if file.is_file() and not zipfile.is_zipfile(file):  # NumPy would advise to load it as a pickle
+        raise InputError("is no .npz archive", file=file, hint="Download it again.")
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            found: NDArray[np.uint8] = arrays[key]
+            return found
+    except FileNotFoundError:
+        raise InputError("does not exist", file=file) from None
+    except KeyError:
+        raise InputError(f"holds no array '{key}'", file=file, hint=STEPS) from None
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        ValueError,
+        AttributeError,
+        MemoryError,
+    ) as error:
+        raise InputError(f"is no sound .npz ({error})", file=file, hint="Download it again.") from None

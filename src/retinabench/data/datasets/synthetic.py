@@ -1,0 +1,76 @@
+"""The synthetic retinas as a data set: which drawn pictures form which split.
+
+The pictures and their truth come from `data/synthetic`; this file only lays out a study like Country Shift. For
+`images` training pictures: validation images/4, test 3*images/8 by the in-domain camera; validation images/8, test
+images/4 by the shifted camera. Fellow eyes stay together: every part is an even number of pictures.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from retinabench.core.errors import InputError
+from retinabench.data import synthetic
+from retinabench.data.ingest.label_matching import Survey
+from retinabench.data.prepared import Records, join
+from retinabench.data.preprocessing.preprocess import Recipe, preprocess
+
+STEPS = "They are drawn: retinabench prepare synthetic --out data/synthetic"
+PARTS = (
+    ("in_domain", "train", 1.0),
+    ("in_domain", "validation", 1 / 4),
+    ("in_domain", "test", 3 / 8),
+    ("shifted", "validation", 1 / 8),
+    ("shifted", "test", 1 / 4),
+)
+
+
+def records(
+    source: Path | None, images: int = 3200, seed: int = 0, *, survey: Survey | None = None
+) -> Records:
+    """Lay out a study of `images` training pictures and its other splits; nothing is drawn yet.
+
+    The survey stays empty: no label is without a picture.
+
+    Raises `InputError` where `images` is too small to fill every split.
+    """
+    if source is not None:
+        raise InputError("synthetic retinas are drawn, not read", hint="Leave --source out.")
+    if images < 32:
+        raise InputError(
+            f"{images} training images cannot fill the splits", hint="Use at least 32 (--images)."
+        )
+    first = {"in_domain": 0, "shifted": 0}
+    parts = []
+    for domain, split, share in PARTS:
+        count = 2 * round(images * share / 2)
+        parts.append(_part(domain, split, range(first[domain], first[domain] + count), seed))
+        first[domain] += count
+    return join(parts)
+
+
+def _part(domain: str, split: str, indices: range, seed: int) -> Records:
+    truths = [synthetic.truth(index, seed=seed, population=domain) for index in indices]
+    return Records(
+        image_id=np.array([f"{domain}-{index:06d}" for index in indices]),
+        patient_id=np.array([f"{domain}-p{truth.patient:06d}" for truth in truths]),
+        eye=np.array([truth.eye for truth in truths]),
+        grade=np.array([truth.reported_grade for truth in truths], np.int8),
+        domain=np.full(len(truths), domain),
+        split=np.full(len(truths), split),
+        source=np.array([f"{seed}:{domain}:{index}" for index in indices]),
+        p_referable=np.array([truth.p_referable for truth in truths]),
+    )
+
+
+def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
+    """Draw one picture (size, size, 3); its disc fills the square, as `crop` would make it."""
+    seed, population, index = source.split(":")
+    drawn = synthetic.draw(
+        int(index), size=recipe.size, seed=int(seed), population=population, masks=False
+    ).image
+    return drawn if recipe.preprocess == "crop" else preprocess(Image.fromarray(drawn), recipe)

@@ -1,0 +1,1 @@
+"""From archives and label files to a prepared folder."""

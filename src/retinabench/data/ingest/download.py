@@ -1,0 +1,133 @@
+"""Fetch published files: one connection, resumed where it broke, checked before it gets its name."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from retinabench import __version__
+from retinabench.core.atomic_files import explain
+from retinabench.core.errors import InputError, WorkError
+from retinabench.core.progress import QUIET, Advance, Progress
+
+BLOCK = 1 << 18
+PATIENCE = 60  # seconds without a byte
+ATTEMPTS = 6
+PASSING = {408, 425, 429, 500, 502, 503, 504}  # the server may do better later
+AGENT = f"retinabench/{__version__} (Python urllib)"
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A published file: its address, its name on the disk, and its MD5 where one is published."""
+
+    url: str
+    name: str
+    md5: str | None = None
+
+
+def fetch(
+    remote: Remote, folder: Path, progress: Progress = QUIET, wait: Callable[[float], None] = time.sleep
+) -> Path:
+    """Download `remote` into `folder`, or continue there, or find it done; return its path.
+
+    A broken connection is taken up again where it broke, after 1, 2, 4 … seconds (`wait`). Bytes gather in `NAME.part`,
+    which becomes NAME when length and MD5 are right. Raises `WorkError` where that cannot be reached.
+    """
+    path, part = folder / remote.name, folder / f"{remote.name}.part"
+    if path.is_file():
+        _check(path, remote)
+        return path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Progress in steps of 1 MB: the length is known only when the server has answered.
+        for attempt in range(ATTEMPTS):
+            try:
+                if _continue(remote, part, progress):
+                    break
+                reason = "the connection broke"
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code == 416:  # the part is longer than the file: it belongs to another version
+                    part.unlink(missing_ok=True)
+                elif error.code not in PASSING:
+                    raise WorkError(f"{remote.url}: the server says {error.code} {error.reason}.") from None
+                reason = f"the server says {error.code} {error.reason}"
+            except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+                reason = str(getattr(error, "reason", None) or error or type(error).__name__)
+            if attempt + 1 == ATTEMPTS:
+                raise WorkError(
+                    f"{remote.url}: {reason}, {ATTEMPTS} times. Repeat the command later; it continues at "
+                    f"{part.stat().st_size if part.is_file() else 0:,} bytes."
+                )
+            progress.say(f"{remote.name}: {reason}; trying again")
+            wait(2.0**attempt)
+        _check(part, remote)
+        part.replace(path)
+    except OSError as error:
+        raise explain(error, path) from error
+    return path
+
+
+def _continue(remote: Remote, part: Path, progress: Progress) -> bool:
+    """Ask for what is missing and append it; tell whether the file is complete now."""
+    have = part.stat().st_size if part.is_file() else 0
+    request = urllib.request.Request(remote.url, headers={"User-Agent": AGENT, "Accept-Encoding": "identity"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        match = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range") or "")
+        if answer.status == 206 and match and int(match[1]) == have:
+            total: int | None = int(match[2])
+        else:  # the server sends the whole file
+            have = 0
+            length = answer.headers.get("Content-Length")
+            total = int(length) if length else None
+        with (
+            progress.track(f"Downloading {remote.name}", -(-(total or 0) >> 20), "MB") as advance,
+            open(part, "r+b" if have else "wb") as handle,
+        ):
+            handle.seek(have)
+            done = _copy(answer, handle.write, have, advance)
+    return total is None or done == total
+
+
+def _copy(
+    answer: http.client.HTTPResponse, write: Callable[[bytes], int], have: int, advance: Advance
+) -> int:
+    advance(have >> 20)
+    while True:
+        try:
+            block = answer.read(BLOCK)
+        except http.client.IncompleteRead as error:
+            block = error.partial
+        if not block:
+            return have
+        write(block)
+        advance(((have + len(block)) >> 20) - (have >> 20))
+        have += len(block)
+
+
+def _check(path: Path, remote: Remote) -> None:
+    """Delete nothing that the user may have put there; a part with a wrong sum is of no use."""
+    if remote.md5 is None:
+        return
+    with open(path, "rb") as handle:
+        digest = hashlib.file_digest(handle, "md5").hexdigest()
+    if digest == remote.md5:
+        return
+    if path.name == remote.name:
+        raise InputError(
+            f"has the MD5 {digest}, published is {remote.md5}", file=path, hint="Move it away and repeat."
+        )
+    path.unlink()
+    raise WorkError(
+        f"{remote.url}: what arrived has the MD5 {digest}, published is {remote.md5}. It is deleted; repeat the command."
+    )

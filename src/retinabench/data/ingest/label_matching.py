@@ -1,0 +1,194 @@
+"""Labels meet pictures: which label finds which file, and what is left on either side.
+
+The rule for all data sets: an image takes part when it has a label and a file. A label without a file stops the
+preparation unless bad files are skipped; a file without a label is left out; both are listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import posixpath
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.atomic_files import write_bytes
+from retinabench.core.errors import InputError, nearest
+from retinabench.data.ingest.archives import Files
+from retinabench.data.prepared import SPLITS, Records
+
+PICTURES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp")
+SHOWN = 5
+
+
+@dataclass
+class Survey:
+    """What a loader met besides its records: (name, reason) of labels and files that take no part, and notes."""
+
+    no_file: list[str] = field(default_factory=list)
+    no_label: list[str] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """Say in a line each how many there are, and the first few."""
+        found = [
+            ("label without a file, left out", "labels without a file, left out", self.no_file),
+            ("file without a label, left out", "files without a label, left out", self.no_label),
+        ]
+        found += [
+            (f"labelled image left out: {why}", f"labelled images left out: {why}", of_reason)
+            for why in dict.fromkeys(reason for _, reason in self.left_out)
+            if (of_reason := [name for name, reason in self.left_out if reason == why])
+        ]
+        counted = [
+            f"{len(names):,} {one if len(names) == 1 else many} ({_few(names)})"
+            for one, many, names in found
+            if names
+        ]
+        return [*self.notes, *counted]
+
+    def check(self, out: Path, on_bad: str) -> None:
+        """Raise `InputError` where a label has no file, unless `on_bad` is 'skip'; the list lies beside `out` then."""
+        out = out.resolve()
+        beside = out.with_name(f"{out.name}.left_out.csv")
+        if self.no_file and on_bad != "skip":
+            self.write(beside)
+            raise missing_files(self.no_file, f"All are listed in {beside}.")
+        with contextlib.suppress(OSError):  # of an earlier, incomplete download
+            beside.unlink()
+
+    def write(self, file: Path) -> None:
+        """Write all that is left out as CSV, name and reason; nothing where there is nothing."""
+        rows = [(name, "label without a file") for name in self.no_file]
+        rows += [(name, "file without a label") for name in self.no_label]
+        rows += self.left_out
+        if rows:
+            sink = io.StringIO()
+            csv.writer(sink, lineterminator="\n").writerows([("name", "reason"), *rows])
+            write_bytes(file, sink.getvalue().encode())
+
+
+def missing_files(names: Sequence[str], hint: str = "") -> InputError:
+    """Return the error for labels whose files are not there."""
+    count = f"{len(names):,} labelled image{'s have' if len(names) > 1 else ' has'} no file: {_few(names)}"
+    return InputError(count, hint=f"{hint} Is the download complete?".strip())
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+
+
+def pair(
+    records: Records,
+    files: Files,
+    survey: Survey | None,
+    folders: NDArray[np.str_] | None = None,
+) -> Records:
+    """Return the records that have a file, their `source` (a file name, with or without its ending) resolved to it.
+
+    `folders` (N,): the folder in which an image is expected; another one is taken where it holds none. Upper and lower
+    case are the same, as they are on the systems where the lists were made. Without a survey a label without a file
+    is an `InputError`.
+    """
+    pictures = [name for name in files.names() if name.lower().endswith(PICTURES)]
+    by_path: dict[str, list[str]] = {}
+    by_stem: dict[str, list[str]] = {}
+    for name in pictures:
+        by_path.setdefault(name.lower(), []).append(name)
+        by_stem.setdefault(stem(name), []).append(name)
+    hints = np.full(len(records), "") if folders is None else folders
+    source, taken = [], np.zeros(len(records), bool)
+    for row, (wanted, hint) in enumerate(zip(records.source.tolist(), hints.tolist(), strict=True)):
+        found = by_path.get(wanted.lower()) or [
+            name for name in by_stem.get(stem(wanted), []) if _fits(name, wanted)
+        ]
+        if len(found) > 1 and folders is None:
+            raise InputError(
+                f"'{wanted}' names {len(found)} files: {_few(found)}",
+                file=files.root,
+                hint="Write the path below the folder into the image column.",
+            )
+        best = min(found, key=lambda name: _distance(name, hint), default="")
+        source.append(best)
+        taken[row] = bool(best)
+    if not taken.any():
+        raise InputError(
+            f"none of the {len(records):,} labelled images has a file; the first is '{records.image_id[0]}'",
+            file=files.root,
+            hint="Point --source at the folder that holds the images, or their zip archives, with the labels.",
+        )
+    if len(set(source) - {""}) < taken.sum():
+        twice = next(name for name in source if name and source.count(name) > 1)
+        raise InputError("is named by two rows of the labels", file=files.where(twice))
+    lost = records.image_id[~taken].tolist()
+    labelled = {stem(wanted) for wanted in records.source.tolist()}
+    if survey is not None:
+        known = labelled | {stem(name) for name, _ in survey.left_out}
+        survey.no_file += lost
+        survey.no_label += [name for name in pictures if stem(name) not in known]
+    elif lost:
+        raise missing_files(lost)
+    return replace(records, source=np.array(source)).take(np.flatnonzero(taken))
+
+
+def _fits(name: str, wanted: str) -> bool:
+    """A label may name folders; then the file must lie in them."""
+    folder = wanted.lower().rpartition("/")[0]
+    return not folder or f"/{name.lower()}".rpartition("/")[0].endswith(f"/{folder}")
+
+
+def _distance(name: str, folder: str) -> tuple[bool, int, str]:
+    parts = name.split("/")
+    return folder not in parts, len(parts), name
+
+
+def stem(name: str) -> str:
+    """Return the file's name without folders and picture ending, in lower case: what labels call it."""
+    base = name.rpartition("/")[2].lower()
+    root, ending = posixpath.splitext(base)
+    return root if ending in PICTURES else base
+
+
+def make_records(
+    image_id: Iterable[str],
+    grade: Iterable[int],
+    *,
+    source: Iterable[str] | None = None,
+    patient_id: Iterable[str] | None = None,
+    eye: Iterable[str] | None = None,
+    split: Iterable[str] | str,
+    domain: Iterable[str] | str = "in_domain",
+) -> Records:
+    """Build records from lists; one word stands for all rows. What is not given: every image is its own patient."""
+    ids = np.array(list(image_id), np.str_)
+
+    def column(values: Iterable[str] | str | None, default: NDArray[np.str_]) -> NDArray[np.str_]:
+        if values is None:
+            return default
+        return np.full(len(ids), values) if isinstance(values, str) else np.array(list(values), np.str_)
+
+    return Records(
+        image_id=ids,
+        patient_id=column(patient_id, ids),
+        eye=column(eye, np.full(len(ids), "")),
+        grade=np.array(list(grade), np.int8),
+        domain=column(domain, ids),
+        split=column(split, ids),
+        source=column(source, ids),
+        p_referable=np.full(len(ids), np.nan),
+    )
+
+
+def placed(records: Records, split: str | None) -> Records:
+    """Put all rows into one split, where the user asks for it."""
+    if split is None:
+        return records
+    if split not in SPLITS:
+        raise InputError(f"unknown split '{split}'", hint=nearest(split, SPLITS))
+    return replace(records, split=np.full(len(records), split))

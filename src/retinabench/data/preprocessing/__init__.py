@@ -1,0 +1,1 @@
+"""From encoded bytes to a square image."""

@@ -1,0 +1,81 @@
+"""Decode photographs that nobody has checked: from bytes to 8-bit RGB, or one line about what is wrong with them.
+
+By content, never by extension. Greyscale, palette, CMYK and 16-bit pictures become RGB (16 bits are scaled, not
+clipped), transparency becomes black, the camera's orientation is applied. Bytes after a picture's end are ignored;
+a picture that breaks off is refused, and so is one of more than 200 megapixels, before its memory is asked for.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from retinabench.core.errors import InputError
+
+MAX_PIXELS = 200_000_000  # the largest fundus cameras stay below 50 megapixels
+Image.MAX_IMAGE_PIXELS = MAX_PIXELS
+
+# Those in which photographs are kept. Pillow's others include some that start programs (EPS).
+FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "GIF", "WEBP", "PPM", "JPEG2000")
+CURE = "Replace or remove it."
+
+
+def dimensions(data: bytes) -> tuple[int, int]:
+    """Return width and height as stored, from the header alone; (0, 0) where there is none."""
+    try:
+        with warnings.catch_warnings(), Image.open(io.BytesIO(data), formats=FORMATS) as opened:
+            return opened.size
+    except Exception:  # see `decode`
+        return 0, 0
+
+
+def decode(data: bytes, name: str, at_least: int | None = None) -> Image.Image:
+    """Decode the bytes of the photograph `name` to an RGB picture.
+
+    A JPEG may come reduced by 2, 4 or 8, which saves most of the time, as long as both sides keep `at_least` pixels.
+
+    Raises `InputError` where the bytes are no picture, broken off, or too large.
+    """
+    if not data:
+        raise InputError("is empty (0 bytes)", file=name, hint=CURE)
+    try:
+        # What Pillow warns about (odd metadata, a size near the limit) is not for the eyes of the user.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(data), formats=FORMATS) as opened:
+                width, height = opened.size
+                if width * height > MAX_PIXELS:
+                    raise Image.DecompressionBombError(f"{width} x {height}")
+                if at_least is not None:
+                    opened.draft("RGB", (at_least, at_least))
+                opened.load()
+                ImageOps.exif_transpose(opened, in_place=True)
+                return _rgb(opened)
+    except UnidentifiedImageError:
+        raise InputError("is not a picture that can be read", file=name, hint=CURE) from None
+    except Image.DecompressionBombError:
+        raise InputError(
+            f"claims more than {MAX_PIXELS // 1_000_000} megapixels", file=name, hint=CURE
+        ) from None
+    except MemoryError:
+        raise
+    except (
+        Exception
+    ) as error:  # on hostile bytes the decoders raise whatever comes: struct.error, IndexError, …
+        problem = f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)
+        raise InputError(f"is a broken picture ({problem})", file=name, hint=CURE) from None
+
+
+def _rgb(opened: Image.Image) -> Image.Image:
+    if opened.mode.startswith("I"):  # Pillow's own conversion would clip at 255
+        levels = np.asarray(opened).clip(0, 65535).astype(np.float32)
+        return Image.fromarray(np.rint(levels / 257).astype(np.uint8)).convert("RGB")
+    if opened.mode == "F":
+        raise ValueError("floating-point pixels")
+    if opened.has_transparency_data:
+        black = Image.new("RGBA", opened.size, (0, 0, 0, 255))
+        return Image.alpha_composite(black, opened.convert("RGBA")).convert("RGB")
+    return opened if opened.mode == "RGB" else opened.convert("RGB")  # which would copy

@@ -1,0 +1,127 @@
+"""From the bytes of a photograph to a square picture of the retina: decode, preprocess, resize."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.data.preprocessing.decode import decode, dimensions
+from retinabench.data.preprocessing.field_of_view import field_of_view, find_disc
+from retinabench.data.preprocessing.graham import graham, working_side
+from retinabench.data.preprocessing.graham_published import graham_published
+
+Preprocess = Literal["crop", "graham", "none"]
+BLURS = (3, 5, 10, 20, 30)  # of the Retina Benchmark; its paper tells of 5 and more
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a photograph becomes a picture: everything that decides its pixels.
+
+    size: side in pixels, 16 … 2048.
+    preprocess: `crop`: the disc fills the square, and nothing else (bdl-benchmarks 2019); `graham`: the local average
+    is subtracted (Retina Benchmark 2021); `none`: the whole photograph, padded with black to a square.
+    blur: of `graham`: the local average's sigma is the disc's radius / blur.
+    published: of `graham`: exactly the released code's pixels, faults included.
+    """
+
+    size: int
+    preprocess: Preprocess = "crop"
+    blur: int = 30
+    published: bool = False
+
+    def __post_init__(self) -> None:
+        if not 16 <= self.size <= 2048:
+            raise InputError(f"size {self.size} is outside 16 … 2048 pixels", hint="Choose another --size.")
+        if self.preprocess not in get_args(Preprocess):
+            hint = nearest(self.preprocess, get_args(Preprocess))
+            raise InputError(f"unknown preprocessing '{self.preprocess}'", hint=hint)
+        if self.blur not in BLURS:
+            raise InputError(f"blur {self.blur} is not one of {', '.join(map(str, BLURS))}")
+        if self.preprocess != "graham" and (self.published or self.blur != 30):
+            raise InputError(
+                "blur and published belong to Graham's preprocessing", hint="Add --preprocess graham."
+            )
+
+
+def picture(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
+    """Turn the bytes of the photograph `name` into (size, size, 3) RGB. Decoding is scaled (JPEG) where that saves time.
+
+    Raises `InputError` where the bytes are no picture, or broken off.
+    """
+    if (notes := _notes.get()) is not None:
+        notes.append(Original(hashlib.sha256(data).hexdigest(), len(data), *dimensions(data)))
+    if recipe.published:
+        return graham_published(np.asarray(decode(data, name)), recipe.size, recipe.blur)
+    if recipe.preprocess == "graham":
+        return _graham(data, recipe, name)
+    at_least = 2 * recipe.size if recipe.preprocess == "crop" else recipe.size
+    return preprocess(decode(data, name, at_least), recipe)
+
+
+def preprocess(rgb: Image.Image, recipe: Recipe) -> NDArray[np.uint8]:
+    """Turn a decoded photograph, or a picture from elsewhere, into (size, size, 3)."""
+    size = recipe.size
+    if recipe.published:
+        return graham_published(np.asarray(rgb), size, recipe.blur)
+    if recipe.preprocess == "graham":
+        return np.asarray(graham(rgb, find_disc(rgb), size, recipe.blur))
+    if recipe.preprocess == "none":
+        return np.asarray(ImageOps.pad(rgb, (size, size), Image.Resampling.BILINEAR, color=(0, 0, 0)))
+    left, top, right, bottom = field_of_view(np.asarray(rgb))
+    side = max(right - left, bottom - top)
+    centre_x, centre_y = (left + right) / 2, (top + bottom) / 2
+    box = (round(centre_x - side / 2), round(centre_y - side / 2))
+    square = rgb.crop((*box, box[0] + side, box[1] + side))
+    return np.asarray(
+        square.resize((size, size), Image.Resampling.BOX if side >= 2 * size else Image.Resampling.BILINEAR)
+    )
+
+
+def _graham(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
+    needed = working_side(recipe.size)
+    rgb = decode(data, name, needed)
+    disc = find_disc(rgb)
+    if (
+        2 * disc.radius < needed
+    ):  # a small disc in a large frame: decode finer, where the photograph has more to give
+        rgb = decode(data, name, round(min(rgb.size) * needed / (2 * disc.radius)))
+        disc = find_disc(rgb)
+    return np.asarray(graham(rgb, disc, recipe.size, recipe.blur))
+
+
+@dataclass(frozen=True)
+class Original:
+    """What a picture was made from: SHA-256 and number of the bytes, width and height as stored (0: unreadable)."""
+
+    sha256: str
+    bytes: int
+    width: int
+    height: int
+
+
+_notes: ContextVar[list[Original] | None] = ContextVar("originals", default=None)
+
+
+@contextmanager
+def originals() -> Iterator[list[Original]]:
+    """Note what every `picture` of the block is made from.
+
+    A data set hands over pixels, from wherever it has the bytes (a folder, an archive); this is how `prepare` learns of
+    the bytes without a second reading.
+    """
+    notes: list[Original] = []
+    token = _notes.set(notes)
+    try:
+        yield notes
+    finally:
+        _notes.reset(token)

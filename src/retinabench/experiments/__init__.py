@@ -1,0 +1,1 @@
+"""From a configuration to predictions; searches and studies over many runs."""

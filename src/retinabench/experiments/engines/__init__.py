@@ -1,0 +1,1 @@
+"""Execution of many runs: local processes or Ray."""

@@ -1,0 +1,91 @@
+"""Which engine computes, and with what: from the command's options."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+import torch
+
+from retinabench.core.errors import InputError
+from retinabench.core.progress import Progress
+from retinabench.experiments.engines.jobs import JobEngine
+from retinabench.experiments.engines.local import LocalEngine
+
+
+def make_engine(
+    name: Literal["local", "ray"],
+    *,
+    parallel: int | None,
+    device: str,
+    address: str | None,
+    cpus: float,
+    gpus: float,
+    storage: str | None,
+    attempts: int,
+    progress: Progress,
+) -> JobEngine:
+    """Return the engine `name`; nothing is started before it has jobs.
+
+    parallel: runs at a time; None: as many as there is room for. cpus, gpus: what each run takes, also in parts; a run
+    computes with floor(cpus) threads, at least one, on which its bits depend. gpus 0 with the device `auto`: one where
+    there are any. address, storage: Ray's alone (`cluster.py`). attempts: how often a run that fails is started.
+
+    Raises `InputError` where an option is impossible or Ray absent.
+    """
+    if parallel is not None and parallel < 1:
+        raise InputError(f"the number of parallel runs is {parallel}", hint="It is at least 1.")
+    if attempts < 1:
+        raise InputError(f"the number of attempts is {attempts}", hint="It is at least 1.")
+    if not (cpus > 0 and 0 <= gpus <= 1):
+        raise InputError(
+            f"a run cannot take {cpus:g} CPUs and {gpus:g} GPUs",
+            hint="It takes more than 0 CPUs, and up to one GPU.",
+        )
+    if gpus > 0 and device == "cpu":
+        raise InputError("a run on the CPU takes no GPU", hint="Leave out --gpus, or --device.")
+    if name == "ray":
+        from retinabench.experiments.engines.ray_cluster import ray_engine
+
+        return ray_engine(
+            parallel=parallel,
+            device=device,
+            address=address,
+            cpus=cpus,
+            gpus=gpus,
+            storage=storage,
+            attempts=attempts,
+            progress=progress,
+        )
+    if address is not None or storage is not None:
+        option = "--address" if address is not None else "--storage"
+        raise InputError(f"{option} is for --engine ray", hint=f"Leave out {option}, or add --engine ray.")
+    return _local(parallel, device, cpus, gpus, attempts, progress)
+
+
+def _local(
+    parallel: int | None, device: str, cpus: float, gpus: float, attempts: int, progress: Progress
+) -> LocalEngine:
+    present = visible_gpus() if device in ("auto", "cuda") else []
+    if gpus > 0 and not present:
+        raise InputError("no GPU here", hint="Leave out --gpus.")
+    share = (gpus or 1.0) if present else 0.0
+    places = int(len(present) / share) if present else max(1, int(_cores() / cpus))
+    if parallel is not None:
+        # More than fit share the GPUs all the same where it was asked for.
+        places = parallel if not present or gpus == 0 else min(parallel, places)
+    assigned = [present[int(place * share) % len(present)] for place in range(places)] if present else []
+    return LocalEngine(places, max(1, int(cpus)), device, assigned, attempts, progress)
+
+
+def visible_gpus() -> list[str]:
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    return chosen.split(",")[:count] if chosen else [str(number) for number in range(count)]
+
+
+def _cores() -> int:
+    """Return how many cores this process may use, which a batch system may have limited."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

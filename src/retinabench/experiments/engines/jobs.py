@@ -1,0 +1,49 @@
+"""A sweep's unit of work, and what came of it: the contract between searches and the engines that compute them.
+
+A job is idempotent (`run.execute`): computed twice, by whomever, it leaves the same folder with the same bits. That is
+all an engine needs to know to lose workers and nodes without losing or double-counting a trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from retinabench.experiments.config import Run
+
+State = Literal["done", "diverged", "out_of_memory", "failed"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run, to be computed below the folder `out`."""
+
+    run: Run
+    out: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a job.
+
+    state: `done`; `diverged` (a loss or prediction is no number: deterministic, hence not tried again);
+    `out_of_memory`; or `failed` for any other reason. folder: the run's, where it got that far. seconds: of the last
+    attempt. attempts: how often it was started. message: one line, empty when done. log: the last attempt's output.
+    """
+
+    job: Job
+    state: State
+    folder: Path | None
+    seconds: float
+    attempts: int
+    message: str = ""
+    log: Path | None = None
+
+
+class JobEngine(Protocol):
+    """Computes jobs; `tune/local.py` in processes of this machine, `tune/cluster.py` on Ray."""
+
+    def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Yield the outcome of every job exactly once, as they end; a failing job does not stop the others."""

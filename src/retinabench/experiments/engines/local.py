@@ -1,0 +1,152 @@
+"""Jobs in processes of this machine: a kill, a crash or an exception costs the one that it struck.
+
+A process is spawned for each place, and computes one task after the other, so that PyTorch is imported once. After an
+error that it survived it is replaced too: nobody knows what the error left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from retinabench.core.progress import QUIET, Progress
+from retinabench.core.subprocesses import begin, environment, threads
+from retinabench.experiments.engines.jobs import Job, Outcome, State
+from retinabench.experiments.engines.scheduler import Attempt, Task, compute
+from retinabench.experiments.engines.worker import Order, attempt, order
+
+KILLED_FOR_MEMORY = Path(
+    "/proc/vmstat"
+)  # counts, on Linux, how many processes the kernel killed for lack of memory
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """`places` processes of `threads` threads each; place i sees the GPU `gpus[i]` where there are any."""
+
+    places: int
+    threads: int = 1
+    device: str = "auto"
+    gpus: Sequence[str] = ()
+    attempts: int = 2
+    progress: Progress = QUIET
+
+    def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Yield the outcome of every job exactly once, as they end."""
+        return compute(jobs, lambda: contextlib.closing(Pool(self)), self.attempts, self.progress)
+
+
+@dataclass
+class _Child:
+    """A process at a place; what it is doing since when, and how many were killed for memory before."""
+
+    place: int
+    process: multiprocessing.process.BaseProcess
+    connection: Connection
+    task: Task
+    began: float
+    killed_for_memory: int
+
+
+@dataclass
+class Pool:
+    """The processes of a `LocalEngine`, at work or idle."""
+
+    engine: LocalEngine
+    _busy: dict[Connection, _Child] = field(default_factory=dict)
+    _idle: list[_Child] = field(default_factory=list)
+
+    def room(self) -> int:
+        """Return how many places are free."""
+        return self.engine.places - len(self._busy)
+
+    def start(self, task: Task, number: int) -> None:
+        """Give a task to an idle process, or to a new one."""
+        child = self._idle.pop() if self._idle else self._spawn(task)
+        child.task, child.began, child.killed_for_memory = task, time.perf_counter(), _killed_for_memory()
+        self._busy[child.connection] = child
+        # One that died while it was idle is found by `ended`.
+        with contextlib.suppress(OSError):
+            child.connection.send(order(task, number, self.engine.device, self.engine.threads))
+
+    def ended(self) -> list[tuple[Task, Attempt]]:
+        """Wait until an attempt has ended; return all that have."""
+        ready = wait(list(self._busy))
+        return [self._end(child) for connection, child in list(self._busy.items()) if connection in ready]
+
+    def close(self) -> None:
+        """End all processes; what they were computing is continued by the next command."""
+        for child in (*self._busy.values(), *self._idle):
+            child.process.kill()
+            child.process.join()
+            child.connection.close()
+        self._busy.clear()
+        self._idle.clear()
+
+    def _spawn(self, task: Task) -> _Child:
+        place = min(set(range(self.engine.places)) - {child.place for child in self._busy.values()})
+        changes = threads(self.engine.threads)
+        if self.engine.gpus:
+            changes["CUDA_VISIBLE_DEVICES"] = self.engine.gpus[place]
+        ours, theirs = SPAWN.Pipe()
+        process = SPAWN.Process(target=_serve, args=(theirs,), daemon=True)
+        with environment(changes):
+            process.start()
+        theirs.close()  # the child's end is closed with the child
+        return _Child(place, process, ours, task, 0.0, 0)
+
+    def _end(self, child: _Child) -> tuple[Task, Attempt]:
+        del self._busy[child.connection]
+        try:
+            attempt: Attempt = child.connection.recv()
+        except (EOFError, OSError):
+            child.process.join()
+            attempt = self._died(child)
+        if attempt.state in ("done", "diverged"):
+            self._idle.append(child)
+        else:
+            child.process.kill()
+            child.process.join()
+            child.connection.close()
+        return child.task, attempt
+
+    def _died(self, child: _Child) -> Attempt:
+        code = child.process.exitcode or 0
+        state: State = "failed"
+        if code >= 0:
+            message = f"its process ended with exit code {code}"
+        else:
+            message = f"its process was ended by {signal.Signals(-code).name}"
+            if -code == signal.SIGKILL and _killed_for_memory() > child.killed_for_memory:
+                state = "out_of_memory"
+                message += ": the machine ran out of memory. Compute fewer at a time."
+        return Attempt(state, time.perf_counter() - child.began, message)
+
+
+def _serve(connection: Connection) -> None:
+    """Compute orders until the pool is closed: the whole life of a child."""
+    begin()
+    faulthandler.enable(file=2)  # the descriptor, which leads to the log of the attempt
+    while True:
+        try:
+            ordered: Order = connection.recv()
+        except EOFError:
+            os._exit(0)
+        connection.send(attempt(ordered))
+
+
+def _killed_for_memory() -> int:
+    with contextlib.suppress(OSError):
+        for line in KILLED_FOR_MEMORY.read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0

@@ -1,0 +1,239 @@
+"""Jobs on a Ray cluster: one that is there, or a local one that lives as long as the command.
+
+A task is idempotent, so Ray needs to know nothing of retries: a lost worker or node costs what it was computing, which
+`schedule.py` orders again. Ray is asked for little more than the cluster holds, never for all 10,000 trials at once.
+Results travel through the folder of the job, on a file system that all nodes share, or through `storage.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+from retinabench.core.errors import InputError, WorkError, printable
+from retinabench.core.progress import QUIET, Progress
+from retinabench.experiments.engines.jobs import Job, Outcome
+from retinabench.experiments.engines.scheduler import Attempt, Task, compute
+from retinabench.experiments.engines.storage import Storage, attempt_apart, check
+from retinabench.experiments.engines.worker import attempt, host, order
+
+AHEAD = 2  # tasks with Ray per task that the cluster has room for: its autoscaler sees demand, its scheduler no crowd
+LOOK = 5.0  # seconds between two looks at the cluster
+PATIENCE = 30.0  # seconds without an answer until it is given up; Ray itself would end this process after 60
+SETTLES = 90.0  # seconds within which a shared file system shows what another node has written
+OBJECTS = 100 * 2**20  # bytes for the object store of a local cluster; nothing goes through it
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """Each run takes `cpus` and `gpus`, and computes with floor(cpus) threads, at least one.
+
+    address: of a cluster; None: a local one. parallel: runs at a time; None: as many as fit. storage: a URL through
+    which results travel; None: the folder of the job is shared by all nodes.
+    """
+
+    address: str | None = None
+    parallel: int | None = None
+    cpus: float = 1.0
+    gpus: float = 0.0
+    device: str = "auto"
+    storage: str | None = None
+    attempts: int = 2
+    progress: Progress = QUIET
+
+    def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Yield the outcome of every job exactly once, as they end.
+
+        Raises `WorkError` where the cluster is gone, and `InputError` where it has no GPU or its nodes write elsewhere.
+        """
+        return compute(jobs, lambda: contextlib.closing(Cluster(self)), self.attempts, self.progress)
+
+
+class Cluster:
+    """A connection to Ray, and the tasks that it was given."""
+
+    def __init__(self, engine: RayEngine) -> None:
+        self._engine = engine
+        self._ray = import_ray()
+        self._ours = not self._ray.is_initialized()
+        if self._ours:
+            connect(self._ray, engine.address)
+        self._given: dict[Any, tuple[Task, float]] = {}
+        self._storage = Storage(engine.storage) if engine.storage else None
+        wants_gpu = engine.gpus == 0 and engine.device != "cpu" and "GPU" in self._ray.cluster_resources()
+        self._gpus = 1.0 if wants_gpu else engine.gpus
+        if engine.device == "cuda" and not self._gpus:
+            raise InputError("the cluster has no GPU", hint="Give the GPUs of a run to come with --gpus 1.")
+        task = attempt_apart if engine.storage else attempt
+        self._task = self._ray.remote(max_retries=0, num_cpus=engine.cpus, num_gpus=self._gpus)(task)
+        self._heard, self._slots = time.monotonic(), self._count_slots()
+        if not self._slots:
+            engine.progress.say(f"no node has {engine.cpus:g} CPUs and {self._gpus:g} GPUs; waiting for one")
+        self._closed = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+
+    def room(self) -> int:
+        """Return how many more tasks Ray is to have now."""
+        return (self._engine.parallel or max(1, AHEAD * self._slots)) - len(self._given)
+
+    def start(self, task: Task, number: int) -> None:
+        """Give Ray a task."""
+        engine = self._engine
+        device = ("cuda" if self._gpus else "cpu") if engine.device == "auto" else engine.device
+        arguments: tuple[Any, ...] = (order(task, number, device, max(1, int(engine.cpus))),)
+        if engine.storage:
+            arguments = (engine.storage, *arguments, [folder.name for folder in task.needs])
+        given = self._task.options(name=task.folder.name).remote(*arguments)
+        self._given[given] = task, time.monotonic()
+
+    def ended(self) -> list[tuple[Task, Attempt]]:
+        """Wait until an attempt has ended; return all that have."""
+        ready: list[Any] = []
+        while not ready:
+            given = list(self._given)
+            ready, _ = self._ray.wait(given, num_returns=1, timeout=LOOK, fetch_local=False)
+            if not ready and not self._alive():
+                raise WorkError(
+                    "the Ray cluster is gone. Start one and repeat the command: it continues with what is not done."
+                )
+        ready, _ = self._ray.wait(given, num_returns=len(given), timeout=0, fetch_local=False)
+        return [self._end(one) for one in ready]
+
+    def close(self) -> None:
+        """Stop what is computed, and leave the cluster."""
+        self._closed.set()
+        self._watcher.join(timeout=LOOK)
+        if self._alive():
+            for given in self._given:
+                self._ray.cancel(given, force=True)
+        if self._ours:
+            self._ray.shutdown()
+
+    def _end(self, given: Any) -> tuple[Task, Attempt]:
+        task, began = self._given.pop(given)
+        errors = self._ray.exceptions
+        try:
+            ended = self._ray.get(given)
+        except (errors.NodeDiedError, errors.LocalRayletDiedError):
+            return task, Attempt("failed", message="its node is gone", lost=True)
+        except errors.RayError as error:
+            scarce = isinstance(error, errors.OutOfMemoryError)
+            line = printable(str(error).strip().partition("\n")[0], 300)
+            message = f"{type(error).__name__}: {line}"
+            return task, Attempt("out_of_memory" if scarce else "failed", time.monotonic() - began, message)
+        return task, self._collect(task, *ended) if self._storage else self._shared(task, ended)
+
+    def _collect(self, task: Task, ended: Attempt, log: bytes) -> Attempt:
+        """Bring a finished run out of the storage, or the log of one that failed."""
+        assert self._storage is not None
+        if ended.state == "done":
+            try:
+                self._storage.get(task.folder)
+            except Exception as error:  # every file system has exceptions of its own
+                return Attempt("failed", ended.seconds, f"not fetched ({type(error).__name__}: {error})")
+        else:
+            task.log.parent.mkdir(parents=True, exist_ok=True)
+            with open(task.log, "ab") as file:
+                file.write(log)
+        return ended
+
+    def _shared(self, task: Task, ended: Attempt) -> Attempt:
+        """Wait until the shared file system shows here what was written there."""
+        began = time.monotonic()
+        while ended.state == "done" and not task.done:
+            if time.monotonic() - began > SETTLES:
+                raise InputError(
+                    f"a node has finished it, but it is not here on {host()}",
+                    file=task.folder,
+                    hint="Choose an --out on a file system that all nodes share, or add --storage.",
+                )
+            time.sleep(0.2)
+        return ended
+
+    def _alive(self) -> bool:
+        return time.monotonic() - self._heard < PATIENCE
+
+    def _watch(self) -> None:
+        """Look at the cluster again and again, in a thread of its own: where its head is gone, Ray's calls never return.
+
+        Nor do they where the node of this process is; and in the end Ray ends the process without a word.
+        """
+        here = self._ray.get_runtime_context()
+        while not self._closed.wait(LOOK):
+            if listens(here.gcs_address):
+                alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
+                if here.get_node_id() in alive:
+                    self._heard, self._slots = time.monotonic(), self._count_slots()
+
+    def _count_slots(self) -> int:
+        """Return how many runs fit on the nodes that are alive."""
+        needs = {"CPU": self._engine.cpus, "GPU": self._gpus}
+        alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        return sum(
+            min(int(has.get(what, 0) / need + 1e-9) for what, need in needs.items() if need) for has in alive
+        )
+
+
+def ray_engine(**options: Any) -> RayEngine:
+    """Return a `RayEngine` of these fields, its storage tried out.
+
+    Raises `InputError` where Ray is absent or an option is impossible.
+    """
+    import_ray()
+    engine = RayEngine(**options)
+    if engine.address and "://" in engine.address:
+        raise InputError(
+            f"'{engine.address}' is the address of Ray's remote client, which is not supported",
+            hint="Give HOST:PORT or auto on a node of the cluster, for example within `ray job submit`.",
+        )
+    if engine.device not in ("auto", "cpu", "cuda"):
+        raise InputError(f"Ray chooses the GPU, not --device {engine.device}", hint="Valid: auto, cpu, cuda.")
+    return engine if engine.storage is None else replace(engine, storage=check(engine.storage))
+
+
+def import_ray() -> ModuleType:
+    """Return the package ray; raise `InputError` where it is not installed."""
+    try:
+        import ray
+    except ImportError:
+        raise InputError(
+            "--engine ray needs Ray", hint="Install it with: pip install 'retinabench[cluster]'"
+        ) from None
+    return ray
+
+
+def connect(ray: ModuleType, address: str | None) -> None:
+    """Join the cluster at `address` or RAY_ADDRESS, or start one on this machine."""
+    address = address or os.environ.get("RAY_ADDRESS")
+    quiet = {"log_to_driver": False, "logging_level": "warning"}
+    if address is None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+        ray.init("local", include_dashboard=False, object_store_memory=OBJECTS, **quiet)
+        return
+    try:
+        if ":" in address and not listens(address):  # Ray would try for minutes
+            raise ConnectionError("nothing listens there")
+        ray.init(address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        reason = printable(str(error).strip().partition("\n")[0], 300)
+        raise InputError(
+            f"no Ray cluster at '{address}' ({reason})", hint="Start one with: ray start --head"
+        ) from None
+
+
+def listens(address: str) -> bool:
+    """Say whether something answers at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+    except (OSError, ValueError):
+        return False
+    return True

@@ -1,0 +1,108 @@
+"""Run folders in an object store or any other place that fsspec reaches: whole, and marked by `done` last.
+
+A run is stored under its folder's name, which holds its hash: whoever finds it there, whatever the sweep, may take it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+import fsspec
+
+from retinabench.core.atomic_files import atomic_write, write_bytes
+from retinabench.core.errors import InputError
+from retinabench.experiments.engines.scheduler import Attempt
+from retinabench.experiments.engines.worker import Order, attempt, execute_order
+
+LEFT = "last.pt"  # the state from which a training is continued: a finished run needs none
+DONE = "done"
+
+
+class Storage:
+    """The folder behind a URL, such as s3://bucket/sweep; every call may raise what its file system raises."""
+
+    def __init__(self, url: str) -> None:
+        self._files, self._root = fsspec.core.url_to_fs(url)
+
+    def has(self, name: str) -> bool:
+        """Say whether the run `name` is there, whole."""
+        self._files.invalidate_cache()  # others store, too
+        return bool(self._files.exists(self._path(name, DONE)))
+
+    def put(self, folder: Path) -> None:
+        """Store a finished run, unless it is there."""
+        if self.has(folder.name):
+            return
+        self._files.makedirs(self._path(folder.name), exist_ok=True)
+        files = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        for name in (*sorted(set(files) - {LEFT, DONE}), DONE):
+            with (
+                open(folder / name, "rb") as source,
+                self._files.open(self._path(folder.name, name), "wb") as sink,
+            ):
+                shutil.copyfileobj(source, sink, 2**20)
+
+    def get(self, folder: Path) -> None:
+        """Bring the run of that name into `folder`."""
+        self._files.invalidate_cache()
+        found = self._files.ls(self._path(folder.name), detail=False)
+        for name in sorted({PurePosixPath(path).name for path in found} - {DONE}):
+            with (
+                self._files.open(self._path(folder.name, name), "rb") as source,
+                atomic_write(folder / name) as sink,
+            ):
+                shutil.copyfileobj(source, sink, 2**20)
+        write_bytes(folder / DONE, b"")
+
+    def try_out(self) -> str:
+        """Write a small file and delete it again; return the URL with its scheme, and from the root."""
+        path = self._path(f".{secrets.token_hex(4)}")
+        self._files.makedirs(self._root, exist_ok=True)
+        self._files.pipe_file(path, b"")
+        self._files.rm_file(path)
+        return str(self._files.unstrip_protocol(self._root))
+
+    def _path(self, *parts: str) -> str:
+        return "/".join((self._root.rstrip("/"), *parts))
+
+
+def check(url: str) -> str:
+    """Return the URL in full, for use on other machines; raise `InputError` where it cannot be written to."""
+    try:
+        return Storage(url).try_out()
+    except Exception as error:  # every file system has exceptions of its own
+        raise InputError(
+            f"cannot be written to ({type(error).__name__}: {error})",
+            file=url,
+            hint="Give a URL such as s3://bucket/folder, with its fsspec package installed and its credentials set.",
+        ) from None
+
+
+def attempt_apart(url: str, order: Order, needs: Sequence[str]) -> tuple[Attempt, bytes]:
+    """Attempt a task on this machine's own disk, and store what it leaves; return the log too, where it failed.
+
+    A second attempt on this machine continues where one that was killed stopped.
+    """
+    name = order.folder.name
+    here = Path(tempfile.gettempdir()) / f"retinabench-{getpass.getuser()}" / name
+
+    def work(order: Order) -> None:
+        storage = Storage(url)
+        if storage.has(name):
+            return
+        for member in needs:
+            storage.get(here / member)
+        execute_order(order)
+        storage.put(order.folder)
+
+    moved = replace(order, folder=here / name, log=here / "log")
+    ended = attempt(moved, work)
+    log = moved.log.read_bytes() if ended.state != "done" else b""
+    shutil.rmtree(here, ignore_errors=True)
+    return ended, log

@@ -1,0 +1,137 @@
+"""One attempt at a task, in a process that may die of it: its output in a log, its end in one line.
+
+Both engines come here, with the same number of threads, so that a run has the same bits whoever computes it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from retinabench import __version__
+from retinabench.core.errors import DivergedError, InputError, WorkError, printable
+from retinabench.core.progress import Quiet
+from retinabench.data.tasks import load_task
+from retinabench.experiments.config import Run
+from retinabench.experiments.engines.jobs import State
+from retinabench.experiments.engines.scheduler import Attempt, Task
+from retinabench.experiments.run import Engine, execute, run_folder
+
+
+@dataclass(frozen=True)
+class Order:
+    """All that a worker must know, in plain values. versions: of those who ordered it, which must be the worker's."""
+
+    run: dict[str, Any]
+    folder: Path
+    log: Path
+    number: int
+    device: str
+    threads: int
+    versions: dict[str, str]
+
+
+def order(task: Task, number: int, device: str, threads: int) -> Order:
+    """Write the order for the `number`-th attempt at a task; paths in full, since workers start in other folders."""
+    run = task.run.model_dump(mode="json")
+    paths = {key: str(Path(run[key]).absolute()) for key in ("data", "shifted") if run[key] is not None}
+    folder, log = task.folder.absolute(), task.log.absolute()
+    return Order(run | paths, folder, log, number, device, threads, versions())
+
+
+def versions() -> dict[str, str]:
+    """Return the versions on which the bits of a run depend."""
+    return {"retinabench": __version__, "torch": torch.__version__}
+
+
+def execute_order(order: Order) -> None:
+    """Compute a run in this process.
+
+    Raises `InputError` where this machine has other versions or other data than the one that ordered it.
+    """
+    if versions() != order.versions:
+        raise InputError(
+            f"{host()} has {_listed(versions())}, and the command was given with {_listed(order.versions)}",
+            hint="Install the same on all nodes.",
+        )
+    run = Run(**order.run)
+    task = load_task(run.data, run.task, run.shifted)
+    if run_folder(run, order.folder.parent, task) != order.folder:
+        raise InputError(
+            f"holds other data on {host()} than where the command was given",
+            file=run.data,
+            hint="Prepare it once, and give all nodes the same folder.",
+        )
+    torch.set_num_threads(order.threads)
+    execute(run, order.folder.parent, Engine(order.device, progress=_Said()))
+
+
+def attempt(order: Order, work: Callable[[Order], None] = execute_order) -> Attempt:
+    """Do the `work`; whatever it raises becomes an `Attempt`, and its traceback goes to the log."""
+    began = time.perf_counter()
+    with output_to(order.log):
+        print(f"--- attempt {order.number}, {datetime.now(UTC):%F %T} UTC, {host()}, process {os.getpid()}")
+        try:
+            work(order)
+            state: State = "done"
+            message = ""
+        except Exception as error:
+            traceback.print_exc()
+            state, message = classify(error)
+    return Attempt(state, time.perf_counter() - began, message)
+
+
+def classify(error: Exception) -> tuple[State, str]:
+    """Return the state and the one line that stand for an exception."""
+    if isinstance(error, DivergedError):
+        return "diverged", str(error)
+    if isinstance(error, (InputError, WorkError)):
+        return "failed", str(error)
+    text = printable(str(error).strip().partition("\n")[0], 300)
+    message = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    # PyTorch has an exception of its own for GPUs only; a CPU's says it in words.
+    scarce = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+    return ("out_of_memory" if scarce else "failed"), message
+
+
+def host() -> str:
+    """Return the name of this machine."""
+    return platform.node() or "this machine"
+
+
+class _Said(Quiet):
+    """Notes go to the log; bars are drawn where the command was given."""
+
+    def say(self, line: str) -> None:
+        """Print one line."""
+        print(line)
+
+
+@contextmanager
+def output_to(path: Path) -> Iterator[None]:
+    """Append what this process prints to a file, also what libraries and a crash write past Python."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
+    with open(path, "a", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
+        try:
+            for descriptor, _ in kept:
+                os.dup2(log.fileno(), descriptor)
+            yield
+        finally:
+            for descriptor, before in kept:
+                os.dup2(before, descriptor)
+                os.close(before)
+
+
+def _listed(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -1,0 +1,114 @@
+"""By what a trial is chosen: two named criteria on the validation split, higher is better.
+
+`in_domain_auroc`: AUROC of the in-domain validation images. `balanced_joint_accuracy_area`: area under the curve of
+accuracy over referral of all validation images, the shifted ones with as much mass as the others (paper B.3).
+
+Rules: `corrected` weighs the shifted images exactly and shares ties; `published` duplicates them and draws the rest at
+random, sorts as NumPy happens to, and counts the endpoint at which nobody is left as right, as released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.metrics import classification
+from retinabench.metrics.published import scores
+from retinabench.metrics.score import RULES
+from retinabench.metrics.selective import referral_curves
+from retinabench.metrics.sets import ImageSet
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.table import Predictions
+
+DRAW = 0  # seed of the published rules' duplication: one draw for all trials of a search
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A criterion's value, and why there is none where it is NaN."""
+
+    value: float
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A named criterion. function: (validation images, rules) -> value or why not; shifted: needs shifted images."""
+
+    name: str
+    title: str
+    function: Callable[[Predictions, str], Measured]
+    shifted: bool = False
+
+
+def criterion(name: str, predictions: Predictions, rules: str) -> float:
+    """Return a criterion's value on the validation rows, NaN where undefined; see `measure`."""
+    return measure(name, predictions, rules).value
+
+
+def measure(name: str, predictions: Predictions, rules: str) -> Measured:
+    """Return a criterion's value, or why it has none; only validation rows count.
+
+    Raises `InputError` for an unknown name or unknown rules.
+    """
+    chosen = find(name, rules)
+    validation = predictions.select(split="validation")
+    if validation is None:
+        return Measured(np.nan, "there are no validation images")
+    return chosen.function(validation, rules)
+
+
+def find(name: str, rules: str) -> Criterion:
+    """Return the criterion of a name; raises `InputError` where it or the rules are unknown."""
+    if name not in CRITERIA:
+        raise InputError(f"unknown criterion '{name}'", hint=nearest(name, CRITERIA))
+    if rules not in RULES:
+        raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, RULES))
+    return CRITERIA[name]
+
+
+def _in_domain_auroc(validation: Predictions, rules: str) -> Measured:
+    """The number is the same under both rules, up to the last bits."""
+    part = validation.select(domain="in_domain")
+    if part is None:
+        return Measured(np.nan, "there are no in-domain validation images")
+    positive = int(part.label.sum())
+    if positive in (0, len(part)):
+        return Measured(
+            np.nan, f"one class only: {positive} of {len(part)} in-domain validation images are positive"
+        )
+    if rules == "published":
+        value = scores.auroc(part.label, part.prob)
+        return Measured(np.nan if value is None else value)
+    return Measured(classification.auroc(part.label, part.prob))
+
+
+def _balanced_joint_accuracy_area(validation: Predictions, rules: str) -> Measured:
+    shifted = validation.domain == "shifted"
+    for name, count in (("shifted", shifted.sum()), ("in-domain", (~shifted).sum())):
+        if not count:
+            return Measured(np.nan, f"there are no {name} validation images")
+    values, _ = referral_uncertainty(validation, "auto", exact=rules == "published")
+    if rules == "corrected":
+        return Measured(referral_curves.area_of(ImageSet("balanced", validation, values).whole, "accuracy"))
+    # The released joint set is the in-domain images, then the shifted ones.
+    rows = scores.balanced_rows(shifted, DRAW)
+    curve = scores.referral_curve(validation.label[rows], validation.prob[rows], values[rows], "accuracy")
+    return Measured(curve.area)
+
+
+CRITERIA: dict[str, Criterion] = {
+    one.name: one
+    for one in (
+        Criterion("in_domain_auroc", "AUROC, in-domain validation", _in_domain_auroc),
+        Criterion(
+            "balanced_joint_accuracy_area",
+            "area of accuracy over referral, balanced joint validation",
+            _balanced_joint_accuracy_area,
+            shifted=True,
+        ),
+    )
+}

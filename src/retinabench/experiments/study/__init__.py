@@ -1,0 +1,1 @@
+"""Studies: methods x criteria x seeds."""

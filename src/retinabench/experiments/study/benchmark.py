@@ -1,0 +1,77 @@
+"""`retinabench benchmark`: a study computed, then everything that can be said of it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from retinabench.core.errors import WorkError
+from retinabench.core.progress import QUIET, Progress
+from retinabench.experiments.engines.jobs import JobEngine
+from retinabench.experiments.study.definition import Study
+from retinabench.experiments.study.lock import take_turn
+from retinabench.experiments.study.manifest import read_identity
+from retinabench.experiments.study.prediction_files import Entry, label_predictions
+from retinabench.experiments.study.runner import compute
+from retinabench.experiments.study.sources import open_task
+from retinabench.experiments.study.summary import criterion_title, summarise
+from retinabench.predictions.io import read_predictions
+from retinabench.reports.commands import shares
+from retinabench.reports.evaluation.page import write_report
+from retinabench.reports.papers.write_tables import write_tables
+
+
+def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> dict[str, Any]:
+    """Compute what is missing of a study, write its summary, tables and pages; return the summary.
+
+    Below `out`: `study.json`, TASK/METHOD/ (trials, seeds, rankings), `predictions/`, `summary.json`, `summary.md`,
+    `tables/`, `report/TASK/CRITERION/`. Raises `InputError` where another command is at work in `out`, and `WorkError` at
+    the end where a run failed that another attempt may finish.
+    """
+    began = time.perf_counter()
+    read_identity(out)  # of a folder with other things in it nothing is touched
+    with take_turn(out):
+        chosen = compute(study, out, engine, progress)
+        entries = label_predictions(study, out, chosen)
+        summary = summarise(study, out, chosen, entries, progress)
+        write_outputs(study, out, entries, progress)
+    progress.say(f"done in {time.perf_counter() - began:.0f} s")
+    failed = sorted({f"{e.task}/{e.method}" for e in entries if e.lacking})
+    if failed:
+        raise WorkError(
+            f"{out}: runs of {', '.join(failed)} failed (see summary.md); all others are done. "
+            "The same command tries them again."
+        )
+    return summary
+
+
+def write_outputs(study: Study, out: Path, entries: list[Entry], progress: Progress = QUIET) -> None:
+    """Write the papers' tables and figures, and one page per task and criterion."""
+    files = list(dict.fromkeys(file for entry in entries for file in entry.files))
+    if not files:
+        return
+    write_tables(
+        files,
+        out / "tables",
+        rules=study.rules,
+        bootstrap=study.bootstrap,
+        seed=study.seed,
+        progress=progress,
+    )
+    for task, criterion in dict.fromkeys((entry.task, entry.criterion) for entry in entries):
+        mine = [e for e in entries if (e.task, e.criterion) == (task, criterion) and e.files]
+        if not mine:
+            continue
+        pictures = open_task(study, task, out).data
+        with progress.track(f"Page of {task}, {criterion}", 100, unit="%") as advance:
+            write_report(
+                {e.name: [read_predictions(file) for file in dict.fromkeys(e.files)] for e in mine},
+                out / "report" / task / criterion,
+                title=f"{study.title}: {task}, {criterion_title(criterion)}",
+                images=pictures.image,
+                rules=study.rules,
+                bootstrap=study.bootstrap,
+                seed=study.seed,
+                progress=shares(advance),
+            )

@@ -1,0 +1,158 @@
+"""What a study will compute, and what that costs in hours and disk, before anything starts."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from retinabench.core.progress import QUIET, Progress
+from retinabench.data.datasets import synthetic
+from retinabench.data.splits import TASKS
+from retinabench.data.tasks import Task
+from retinabench.experiments.run import Engine
+from retinabench.experiments.study.cost_probe import Cost, prediction_bytes, probe
+from retinabench.experiments.study.definition import Drawn, Study
+from retinabench.experiments.study.ensembles import subsets
+from retinabench.experiments.study.runs import Cell, cells, folder_of, most_runs, trials
+from retinabench.experiments.study.sources import draw, is_drawn, open_task
+
+PROBE_IMAGES = 128  # training pictures of the drawn data set on which a probe runs where none is prepared yet
+
+
+@dataclass(frozen=True)
+class Line:
+    """A method on a task. trials, runs: of the search, and at most of the choices' other seeds; done: of both.
+
+    seconds: of one run, and `bytes` of its folder. pooled: bytes of the ensembles' and labelled prediction files.
+    """
+
+    task: str
+    method: str
+    trials: int
+    runs: int
+    done: int
+    seconds: float
+    bytes: int
+    pooled: int
+
+    @property
+    def left(self) -> int:
+        """Runs to compute, at most."""
+        return self.trials + self.runs - self.done
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All lines. device: where the probe ran; parallel: runs at once, None where the cluster decides; drawn_bytes: of pictures still to be drawn."""
+
+    study: Study
+    lines: list[Line]
+    device: str
+    parallel: int | None
+    drawn_bytes: int
+    free_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """Device-seconds of all runs that are left."""
+        return sum(line.left * line.seconds for line in self.lines)
+
+    @property
+    def bytes(self) -> int:
+        """Disk that is still to be filled."""
+        return self.drawn_bytes + sum(line.left * line.bytes + line.pooled for line in self.lines)
+
+
+def make_plan(
+    study: Study, out: Path, engine: Engine, parallel: int | None, threads: int, progress: Progress = QUIET
+) -> Plan:
+    """Time one probe per method and size of pictures; nothing is written below `out`.
+
+    Raises `InputError` where a definition or its data are not usable.
+    """
+    every = cells(study, out)
+    costs: dict[tuple[str, int], Cost] = {}
+    lines = []
+    with progress.track("Timing a few steps of every method", len(every), unit="methods") as advance:
+        for label in study.tasks:
+            sizes = split_sizes(study, label, out)
+            with _pictures(study, label, out) as task:
+                for cell in (cell for cell in every if cell.task == label):
+                    key = (cell.method, task.data.size)
+                    if key not in costs:
+                        costs[key] = probe(cell.base, task, engine, threads)
+                    ready = task if is_drawn(study, label, out) else None
+                    lines.append(_line(study, cell, costs[key], sizes, ready))
+                    advance(1)
+    to_draw = {
+        task.draw: _drawn_bytes(task.draw)
+        for label, task in study.tasks.items()
+        if task.draw is not None and not is_drawn(study, label, out)
+    }
+    place = next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.exists())
+    return Plan(
+        study,
+        lines,
+        str(engine.torch_device()),
+        parallel,
+        sum(to_draw.values()),
+        shutil.disk_usage(place).free,
+    )
+
+
+def split_sizes(study: Study, label: str, out: Path) -> dict[str, int]:
+    """Return how many images every split of a task has, drawn already or not."""
+    given = study.tasks[label]
+    if is_drawn(study, label, out):
+        splits = open_task(study, label, out).splits
+    else:
+        assert given.draw is not None
+        records = synthetic.records(None, given.draw.images, given.draw.seed)
+        splits = TASKS[given.task or label].divide(records)
+    return {name: len(rows) for name, rows in splits.items()}
+
+
+def _line(study: Study, cell: Cell, cost: Cost, sizes: dict[str, int], task: Task | None) -> Line:
+    known = trials(study, cell)
+    done = 0
+    if task is not None and cell.runs.is_dir():
+        done = sum((folder_of(run, cell, task) / "done").is_file() for run in known)
+        names = {folder_of(run, cell, task).name for run in known}
+        others = sum(file.parent.name not in names for file in cell.runs.glob("*/done"))
+        done += min(others, most_runs(study))
+    samples = cell.base.method.samples
+    pooled = len(subsets(study.run_seeds, study.ensemble, study.rules)) * study.ensemble + study.seeds
+    return Line(
+        cell.task,
+        cell.method,
+        len(known),
+        most_runs(study),
+        done,
+        cost.seconds(cell.base, sizes),
+        cost.bytes(cell.base, sizes),
+        len(study.choices) * pooled * prediction_bytes(sizes, samples),
+    )
+
+
+@contextmanager
+def _pictures(study: Study, label: str, out: Path) -> Iterator[Task]:
+    """The task where its data are there, else one on a few pictures drawn for the probe."""
+    if is_drawn(study, label, out):
+        yield open_task(study, label, out)
+        return
+    given = study.tasks[label]
+    assert given.draw is not None
+    few = Drawn(images=PROBE_IMAGES, size=given.draw.size, seed=given.draw.seed)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "drawn"
+        draw(few, folder)
+        alone = given.model_copy(update={"draw": None, "data": str(folder)})
+        yield open_task(study.model_copy(update={"tasks": {label: alone}}), label, out)
+
+
+def _drawn_bytes(given: Drawn) -> int:
+    return len(synthetic.records(None, given.images, given.seed)) * 3 * given.size**2

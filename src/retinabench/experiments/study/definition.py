@@ -1,0 +1,206 @@
+"""What a study is: tasks, methods with their search spaces, criteria, trials, seeds, ensembles; frozen, from TOML.
+
+    title = "Two methods on my data"
+    trials = 32
+    criteria = ["in_domain_auroc", "balanced_joint_accuracy_area"]
+    seeds = 6
+    ensemble = 3
+    [tasks.country_shift]
+    data = "data/eyepacs"
+    shifted = "data/aptos"
+    [base.optimizer]
+    epochs = 60
+    [methods.map]
+    config = "corrected/map/country/in_domain"
+    space = "map"
+    [methods.dropout]
+    config = "corrected/dropout/country/in_domain"
+    space = "dropout"
+
+Names of presets, or paths as every verb takes them: relative to the current folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.data.splits import TASKS
+from retinabench.experiments.config import Frozen
+from retinabench.experiments.config_sources import override, read_toml
+
+HERE = Path(__file__).parent / "studies"
+UNTUNED = "as_configured"  # the one "criterion" of a study that tunes nothing
+LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"  # becomes a folder's name
+
+
+class Drawn(Frozen):
+    """A drawn data set, prepared by the study itself: training pictures, their size in pixels, seed of the drawing."""
+
+    images: int = Field(3200, ge=32)
+    size: int = Field(64, ge=16)
+    seed: int = Field(0, ge=0)
+
+
+class StudyTask(Frozen):
+    """A task (default: the one that its label names) on prepared folders, or on a data set to draw."""
+
+    task: str = ""
+    data: str | None = None
+    shifted: str | None = None
+    draw: Drawn | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.data is None) == (self.draw is None):
+            raise ValueError("needs one of 'data' (a prepared folder) and 'draw' (images, size, seed)")
+        if self.draw is not None and self.shifted is not None:
+            raise ValueError("a drawn data set has its own shifted images. Leave out 'shifted'")
+        return self
+
+
+class StudyMethod(Frozen):
+    """A method's configuration, and where to search around it.
+
+    config: a preset or TOML file; `{rules}` in it stands for the study's rules. run: differences from it, shaped like a
+    Run. space: a published space's name or a TOML file. tuned: criterion -> preset or TOML file, what a study without
+    trials takes as that criterion's choice.
+    """
+
+    config: str | None = None
+    run: dict[str, Any] = Field(default_factory=dict)
+    space: str | None = None
+    tuned: dict[str, str] = Field(default_factory=dict)
+
+
+class Study(Frozen):
+    """The whole definition.
+
+    trials: points of each search; 0 searches nothing. criteria: what chooses among trials; without any, every method
+    runs as configured. seeds: runs of every choice, with seeds `seed`, `seed` + 1 …; the trials use the first one.
+    ensemble: members K of the ensembles, 0 for none. base: what all methods share, over their `config`, shaped like a
+    Run. rules: of choice, ensembles and scores. bootstrap: replicates of every interval.
+    """
+
+    title: str = Field("A study of retinabench", min_length=1)
+    tasks: dict[str, StudyTask] = Field(min_length=1)
+    methods: dict[str, StudyMethod] = Field(min_length=1)
+    base: dict[str, Any] = Field(default_factory=dict)
+    criteria: tuple[str, ...] = ()
+    trials: int = Field(32, ge=0)
+    seeds: int = Field(6, ge=1)
+    seed: int = Field(0, ge=0)
+    ensemble: int = Field(3, ge=0)
+    rules: Literal["corrected", "published"] = "corrected"
+    bootstrap: int = Field(1000, ge=0)
+
+    @field_validator("tasks", "methods")
+    @classmethod
+    def _labels(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for label in given:
+            if not re.match(LABEL, label):
+                raise ValueError(f"'{label}' cannot name a folder: use letters, digits, '_', '-' and '.'")
+        return given
+
+    @field_validator("tasks")
+    @classmethod
+    def _tasks(cls, given: dict[str, StudyTask]) -> dict[str, StudyTask]:
+        for label, task in given.items():
+            if (name := task.task or label) not in TASKS:
+                raise ValueError(f"unknown task '{name}'. {nearest(name, TASKS)}")
+        return given
+
+    @field_validator("criteria")
+    @classmethod
+    def _criteria(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        from retinabench.experiments.search.criteria import CRITERIA
+
+        for name in given:
+            if name not in CRITERIA:
+                raise ValueError(f"unknown criterion '{name}'. {nearest(name, CRITERIA)}")
+        if len(set(given)) < len(given):
+            raise ValueError("a criterion is named twice")
+        return given
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.trials and not self.criteria:
+            raise ValueError(
+                "trials need 'criteria' to choose by; trials = 0 runs every method as configured"
+            )
+        if self.ensemble == 1 or self.ensemble > self.seeds:
+            raise ValueError(f"an ensemble of {self.ensemble} of {self.seeds} seeds: needs 2 … seeds, or 0")
+        for label, method in self.methods.items():
+            if self.trials and method.space is None:
+                raise ValueError(f"methods.{label}: a method that is searched needs a 'space'")
+            lacking = [name for name in self.criteria if name not in method.tuned]
+            if not self.trials and lacking:
+                raise ValueError(f"methods.{label}: without trials it needs 'tuned.{lacking[0]}'")
+        return self
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The tuning criteria, or the one way in which a study without any runs."""
+        return self.criteria or (UNTUNED,)
+
+    @property
+    def run_seeds(self) -> tuple[int, ...]:
+        """The seeds of every choice's runs."""
+        return tuple(range(self.seed, self.seed + self.seeds))
+
+
+def read_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
+    """Read a study by a preset's name or from a path ending in .toml, then apply `key=value` words.
+
+    Raises `InputError` that names the file, the key and the nearest valid one.
+    """
+    if Path(source).suffix == ".toml":
+        file = Path(source)
+    else:
+        known = study_presets()
+        if str(source) not in known:
+            raise InputError(
+                f"unknown study '{source}'", hint=f"{nearest(str(source), known)} Or name a .toml file."
+            )
+        file = known[str(source)]
+    tree = read_toml(file)
+    for word in overrides:
+        override(tree, word)
+    try:
+        return Study(**tree)
+    except ValidationError as error:
+        raise _first_problem(error, file) from None
+
+
+@cache
+def study_presets() -> dict[str, Path]:
+    """Return the studies that come with the package, by name."""
+    return {path.stem: path for path in sorted(HERE.glob("*.toml"))}
+
+
+def _first_problem(error: ValidationError, file: Path) -> InputError:
+    """Turn pydantic's first complaint into one line."""
+    problem = error.errors()[0]
+    where = [str(part) for part in problem["loc"]]
+    key = ".".join(where)
+    if problem["type"] == "extra_forbidden":
+        return InputError(f"unknown key '{key}'", file=file, hint=nearest(where[-1], _keys(where[:-1])))
+    message = problem["msg"].removeprefix("Value error, ").rstrip(".")
+    given = "" if isinstance(problem["input"], (dict, BaseModel)) else f" (given: {problem['input']!r})"
+    if problem["type"] == "missing":
+        message, given = "is missing", ""
+    return InputError(f"{key}: {message}{given}" if key else f"{message}{given}", file=file)
+
+
+def _keys(path: Sequence[str]) -> list[str]:
+    """Return the valid keys of the table at `path`."""
+    tables: Mapping[str, type[BaseModel]] = {"tasks": StudyTask, "methods": StudyMethod}
+    if len(path) == 3:
+        return list(Drawn.model_fields)
+    return list((tables[path[0]] if path else Study).model_fields)

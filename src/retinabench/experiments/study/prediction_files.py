@@ -1,0 +1,140 @@
+"""The prediction files of a study: every choice's seeds, and their ensembles, labelled with what they were tuned on.
+
+    predictions/TASK/CRITERION/METHOD/seed-0.parquet
+    predictions/TASK/CRITERION/METHOD/ensemble-0-1-2.parquet
+
+They are all that scores, tables and pages read; any of them can be handed on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow.parquet
+
+from retinabench.experiments.run import title
+from retinabench.experiments.study.definition import Study
+from retinabench.experiments.study.ensembles import pool, subsets
+from retinabench.experiments.study.runner import Chosen, is_tuned
+from retinabench.predictions.columns import read_metadata
+from retinabench.predictions.io import read_predictions, write_predictions
+from retinabench.predictions.parquet_format import METADATA_KEY
+from retinabench.predictions.table import Predictions
+
+FOLDER = "predictions"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the results: the single runs of a choice, or their ensembles.
+
+    files: of every subset of seeds that could be made, in the order of `subsets`; a single run's subset is its seed.
+    diverged: seeds whose run did. lacking: seeds whose run failed otherwise. why: why there is nothing at all.
+    """
+
+    task: str
+    criterion: str
+    method: str
+    name: str
+    members: int
+    subsets: tuple[tuple[int, ...], ...]
+    files: tuple[Path, ...]
+    diverged: tuple[int, ...]
+    lacking: tuple[int, ...]
+    why: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every seed has its predictions."""
+        return not (self.diverged or self.lacking or self.why)
+
+
+def label_predictions(study: Study, out: Path, chosen: Sequence[Chosen]) -> list[Entry]:
+    """Write the files that are missing or stale, delete those that belong to no choice, and return the entries."""
+    names = method_titles(chosen)
+    entries: list[Entry] = []
+    current: set[Path] = set()
+    for choice in chosen:
+        for entry in _entries(study, out, choice, names[choice.cell.task, choice.cell.method]):
+            entries.append(entry)
+            current.update(entry.files)
+    for file in (out / FOLDER).rglob("*.parquet"):
+        if file not in current and not file.name.startswith("."):
+            file.unlink()
+    return entries
+
+
+def method_titles(chosen: Sequence[Chosen]) -> dict[tuple[str, str], str]:
+    """What readers call a method of a task: its title, with its label where two would be called the same."""
+    titles = {(choice.cell.task, choice.cell.method): title(choice.cell.base.method) for choice in chosen}
+    return {
+        (task, method): f"{name} ({method})"
+        if sum(other == name for (where, _), other in titles.items() if where == task) > 1
+        else name
+        for (task, method), name in titles.items()
+    }
+
+
+def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[Entry]:
+    folder = out / FOLDER / choice.cell.task / choice.criterion / choice.cell.method
+    states = {seed: outcome.state for seed, outcome in choice.outcomes.items()}
+    diverged = tuple(seed for seed, state in states.items() if state == "diverged")
+    lacking = tuple(seed for seed, state in states.items() if state not in ("done", "diverged"))
+    about = {"criterion": choice.criterion} if is_tuned(study) else {}
+    cache: dict[int, Predictions] = {}
+
+    def member(seed: int) -> Predictions:
+        if seed not in cache:
+            read = read_predictions(choice.folders[seed] / "predictions.parquet")
+            cache[seed] = replace(read, metadata={**read.metadata, "title": name, **about})
+        return cache[seed]
+
+    def written(sets: Sequence[tuple[int, ...]], word: str) -> tuple[Path, ...]:
+        files = []
+        for number, seeds in enumerate(sets):
+            file = folder / f"{word}-{'-'.join(map(str, seeds))}.parquet"
+            stamp = _stamp(choice, seeds, name)
+            if file not in files and not _is_current(file, stamp):
+                found = member(seeds[0])
+                if len(seeds) > 1:
+                    found = pool([member(seed) for seed in seeds], seeds, number)
+                write_predictions(replace(found, metadata={**found.metadata, "stamp": stamp}), file)
+            files.append(file)
+        return tuple(files)
+
+    def entry(what: str, members: int, sets: Sequence[tuple[int, ...]], word: str) -> Entry:
+        made = [one for one in sets if all(states.get(seed) == "done" for seed in one)]
+        return Entry(
+            choice.cell.task,
+            choice.criterion,
+            choice.cell.method,
+            what,
+            members,
+            tuple(made),
+            written(made, word),
+            diverged,
+            lacking,
+            choice.why,
+        )
+
+    found = [entry(name, 1, [(seed,) for seed in study.run_seeds], "seed")]
+    if study.ensemble:
+        every = subsets(study.run_seeds, study.ensemble, study.rules)
+        found.append(entry(f"ensemble of {study.ensemble} {name}", study.ensemble, every, "ensemble"))
+    return found
+
+
+def _stamp(choice: Chosen, seeds: Sequence[int], name: str) -> str:
+    """What a labelled file depends on: the runs that it holds, and what they are called."""
+    content = "/".join([name, choice.criterion, *(choice.folders[seed].name for seed in seeds)])
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def _is_current(file: Path, stamp: str) -> bool:
+    if not file.is_file():
+        return False
+    schema = pyarrow.parquet.read_schema(file).metadata or {}
+    return bool(read_metadata(file, schema.get(METADATA_KEY, b"{}")).get("stamp") == stamp)

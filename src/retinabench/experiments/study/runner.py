@@ -1,0 +1,181 @@
+"""A study from its definition to its results: data, trials, choices, seeds, prediction files.
+
+Everything is found done where it was done before: a study that was stopped anywhere, or has got another method, seed or
+more trials, computes what is missing and nothing else. All trials of all methods are one queue, and so are all seeds of
+all choices: a machine of a cluster waits for another twice only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from retinabench.core.atomic_files import write_json
+from retinabench.core.errors import InputError, WorkError
+from retinabench.core.progress import QUIET, Progress
+from retinabench.data.tasks import Task
+from retinabench.experiments.config import Run
+from retinabench.experiments.engines.jobs import Job, JobEngine, Outcome
+from retinabench.experiments.search import sweep
+from retinabench.experiments.search.criteria import CRITERIA
+from retinabench.experiments.search.plots import write_figures
+from retinabench.experiments.search.ranking import Ranking, write_ranking
+from retinabench.experiments.search.results import Writer
+from retinabench.experiments.search.search import measured, search
+from retinabench.experiments.study.definition import UNTUNED, Study
+from retinabench.experiments.study.manifest import check_identity
+from retinabench.experiments.study.run_log import Recorded
+from retinabench.experiments.study.runs import (
+    CHOICES,
+    Cell,
+    base_run,
+    cells,
+    folder_of,
+    read_choices,
+    trials,
+    with_seeds,
+)
+from retinabench.experiments.study.sources import open_tasks
+
+LAST_FIGURE = "marginals.png"  # of those that `write_figures` writes
+
+
+@dataclass
+class Chosen:
+    """What a criterion chose for a method on a task, and what became of its runs with every seed.
+
+    run: None where no trial has a value, and then `why`. outcomes: seed -> what came of its run. searched: how many of the
+    trials diverged or failed.
+    """
+
+    cell: Cell
+    criterion: str
+    run: Run | None
+    why: str = ""
+    value: float | None = None
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    folders: dict[int, Path] = field(default_factory=dict)
+    searched: dict[str, int] = field(default_factory=dict)
+
+
+def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> list[Chosen]:
+    """Compute what is missing of a study's runs below `out`; return every method's choice by every criterion.
+
+    Raises `InputError` where definition, data or folder are not usable; a run that fails stops no other.
+    """
+    every = cells(study, out)
+    tasks = open_tasks(study, out, progress)
+    _check_criteria(study, tasks)
+    check_identity(out, {label: task.data.fingerprint for label, task in tasks.items()})
+    for cell in every:
+        if cell.space is not None:  # a changed configuration is refused before anything is computed
+            sweep.begin(cell.folder, cell.base, cell.space, study.seed, tasks[cell.task].data.fingerprint)
+    fingerprints = {(cell.base.data, cell.base.shifted): tasks[cell.task].data.fingerprint for cell in every}
+    recorded = Recorded(engine, out, lambda run: fingerprints[run.data, run.shifted])
+    _search(study, recorded, every, tasks)
+    chosen = [choice for cell in every for choice in _choose(study, cell, recorded, progress, out)]
+    wanted = [(choice, run) for choice in chosen if choice.run for run in with_seeds(study, choice.run)]
+    for _ in _missing(recorded, [(choice.cell, run) for choice, run in wanted], tasks):
+        pass
+    for choice, run in wanted:
+        choice.folders[run.seed] = folder_of(run, choice.cell, tasks[choice.cell.task])
+        choice.outcomes[run.seed] = recorded.seen[recorded.key(Job(run, choice.cell.runs))]
+    return chosen
+
+
+def _check_criteria(study: Study, tasks: Mapping[str, Task]) -> None:
+    """Raise `InputError` where a criterion has nothing to choose by, before any trial is computed."""
+    for criterion in study.criteria if study.trials else ():
+        for label, task in tasks.items():
+            if CRITERIA[criterion].shifted and "shifted_validation" not in task.splits:
+                raise InputError(
+                    f"tasks.{label}: has no shifted validation images, which {criterion} needs",
+                    file=task.data.folder,
+                    hint="Leave that criterion out, or name data with a shifted domain.",
+                )
+
+
+def _search(study: Study, recorded: Recorded, every: Sequence[Cell], tasks: dict[str, Task]) -> None:
+    """Compute the trials of all searches, and put them into the searches' own tables."""
+    of_folder = {cell.runs: cell for cell in every}
+    wanted = [(cell, run) for cell in every for run in trials(study, cell)]
+    with ExitStack() as opened:
+        writers: dict[Path, Writer] = {}
+        for outcome in _missing(recorded, wanted, tasks):
+            where, key = recorded.key(outcome.job)
+            if where not in writers:
+                identity = sweep.identity(tasks[of_folder[where].task].data.fingerprint)
+                table = of_folder[where].folder / sweep.RESULTS
+                writers[where] = opened.enter_context(Writer(table, identity))
+            writers[where].add(measured(key, outcome))
+
+
+def _missing(
+    recorded: Recorded, wanted: Sequence[tuple[Cell, Run]], tasks: dict[str, Task]
+) -> Iterator[Outcome]:
+    """Compute the runs that are not done, and yield what comes of them; the others are noted as done."""
+    jobs = []
+    for cell, run in wanted:
+        job, folder = Job(run, cell.runs), folder_of(run, cell, tasks[cell.task])
+        if (folder / "done").is_file():
+            recorded.seen.setdefault(recorded.key(job), Outcome(job, "done", folder, 0.0, 0))
+        else:
+            jobs.append(job)
+    yield from recorded.compute(jobs)
+
+
+def _choose(study: Study, cell: Cell, recorded: Recorded, progress: Progress, out: Path) -> Iterator[Chosen]:
+    """Yield the choice of every criterion, and note it for `status`."""
+    noted = {}
+    for criterion in study.choices:
+        if cell.space is None:
+            choice = Chosen(cell, criterion, base_run(study, cell.task, cell.method, out, criterion))
+        else:
+            ranking = search(
+                cell.base,
+                cell.space,
+                trials=study.trials,
+                criterion=criterion,
+                rules=study.rules,
+                out=cell.folder,
+                engine=recorded,
+                seed=study.seed,
+                progress=QUIET,
+            )
+            _write(ranking, cell.folder / f"{criterion}-{study.rules}")
+            choice = _best(cell, criterion, ranking)
+            if choice.run is None:
+                progress.say(f"{cell.task}, {cell.method}: {choice.why}")
+        noted[criterion] = {
+            "trials": study.trials,
+            "run": None if choice.run is None else choice.run.model_dump(mode="json"),
+        }
+        yield choice
+    if noted != read_choices(cell):
+        write_json(cell.folder / CHOICES, noted)
+
+
+def _write(ranking: Ranking, folder: Path) -> None:
+    """Write a ranking, and its figures where it is another than before."""
+    table = folder / "ranking.json"
+    before = table.read_bytes() if (folder / LAST_FIGURE).is_file() else b""
+    write_ranking(ranking, folder)
+    if table.read_bytes() != before:
+        write_figures(ranking, folder)
+
+
+def _best(cell: Cell, criterion: str, ranking: Ranking) -> Chosen:
+    states = [row.state for row in ranking.rows]
+    counts: dict[str, int] = {state: states.count(state) for state in dict.fromkeys(states)}
+    try:
+        best = ranking.first
+    except WorkError as error:
+        return Chosen(cell, criterion, None, why=str(error), searched=counts)
+    return Chosen(cell, criterion, best.run, value=best.value, searched=counts)
+
+
+def is_tuned(study: Study) -> bool:
+    """Tell whether criteria chose anything in this study."""
+    return study.choices != (UNTUNED,)

@@ -1,0 +1,127 @@
+"""The runs of a study: for every task and method a base, its trials, and its choices with every seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from retinabench.core.errors import InputError
+from retinabench.data.tasks import Task
+from retinabench.experiments.config import Optimizer, Run, build_run
+from retinabench.experiments.config_sources import find
+from retinabench.experiments.run import run_folder
+from retinabench.experiments.search.space import Space, read_space
+from retinabench.experiments.search.trials import trial_runs
+from retinabench.experiments.study.definition import UNTUNED, Study
+from retinabench.experiments.study.sources import data_folder
+from retinabench.methods.ensembles import ensemble
+
+CHOICES = "choices.json"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one task. folder: its place in the study; the runs of trials and seeds lie in `runs` below it."""
+
+    task: str
+    method: str
+    base: Run
+    space: Space | None
+    folder: Path
+
+    @property
+    def runs(self) -> Path:
+        """Where runs are computed; a trial that is chosen is the run of the first seed."""
+        return self.folder / "runs"
+
+
+def cells(study: Study, out: Path) -> list[Cell]:
+    """Return every task with every method; configurations and spaces are checked against each other.
+
+    Raises `InputError` naming file and key.
+    """
+    found = []
+    for task in study.tasks:
+        for method, given in study.methods.items():
+            space = read_space(given.space) if study.trials and given.space is not None else None
+            base = base_run(study, task, method, out)
+            found.append(Cell(task, method, base, space, out / task / method))
+    for cell in found:
+        trials(study, cell)
+    return found
+
+
+def base_run(study: Study, task: str, method: str, out: Path, criterion: str = UNTUNED) -> Run:
+    """Return the run that a method starts from on a task: its configuration, then `base`, then its own differences.
+
+    criterion: takes the configuration that is `tuned` by it, where the method names one.
+    """
+    given = study.methods[method]
+    source = given.tuned.get(criterion, given.config)
+    file: Path | None = None
+    tree: dict[str, Any] = {}
+    if source is not None:
+        file, tree = find(source.replace("{rules}", study.rules), Optimizer.model_fields)
+    tree = merged(merged(tree, study.base), given.run)
+    tree |= {
+        "data": str(data_folder(study, task, out)),
+        "shifted": study.tasks[task].shifted,
+        "task": study.tasks[task].task or task,
+        "seed": study.seed,
+    }
+    run = build_run(tree, file)
+    if isinstance(run.method, ensemble.Config):
+        raise InputError(
+            f"methods.{method}: is an ensemble, and a study makes the ensembles of every method itself",
+            hint="Name the members' method, and how many of them under 'ensemble'.",
+        )
+    return run
+
+
+def trials(study: Study, cell: Cell) -> list[Run]:
+    """Return the runs of a cell's trials, none in a study without."""
+    if cell.space is None:
+        return []
+    return trial_runs(cell.base, cell.space, 0, study.trials, study.seed)
+
+
+def with_seeds(study: Study, choice: Run) -> list[Run]:
+    """Return a choice's runs with every seed of the study."""
+    return [choice.model_copy(update={"seed": seed}) for seed in study.run_seeds]
+
+
+def most_runs(study: Study) -> int:
+    """Runs of one method on one task beside its trials, if every criterion chooses another trial."""
+    beside = study.seeds - (study.trials > 0)  # the chosen trial is the first seed's run
+    return beside * len(study.choices)
+
+
+def read_choices(cell: Cell) -> dict[str, Any]:
+    """Return what the criteria have chosen so far: criterion -> {trials, run}."""
+    try:
+        found: dict[str, Any] = json.loads((cell.folder / CHOICES).read_text())
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def folder_of(run: Run, cell: Cell, task: Task) -> Path:
+    """Return the folder of a run of a cell."""
+    return run_folder(run, cell.runs, task)
+
+
+def merged(tree: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested tables with those of `other` laid over them; `method = "map"` is short for its table."""
+    result = {key: {"name": value} if key in ("method", "model") and isinstance(value, str) else value
+              for key, value in tree.items()}  # fmt: skip
+    for key, value in other.items():
+        if key in ("method", "model") and isinstance(value, str):
+            value = {"name": value}
+        mine = result.get(key)
+        if isinstance(mine, Mapping) and isinstance(value, Mapping):
+            value = merged(mine, value)
+        result[key] = value
+    return result

@@ -1,0 +1,166 @@
+"""Where a study stands, read from its folder alone, while another process works or nobody does."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from retinabench.data.tasks import Task
+from retinabench.experiments.config import Run
+from retinabench.experiments.run import describe
+from retinabench.experiments.study.definition import Study
+from retinabench.experiments.study.lock import holder
+from retinabench.experiments.study.run_log import read_outcome
+from retinabench.experiments.study.runs import (
+    Cell,
+    cells,
+    folder_of,
+    most_runs,
+    read_choices,
+    trials,
+    with_seeds,
+)
+from retinabench.experiments.study.sources import is_drawn, open_task
+
+KINDS = ("done", "running", "failed", "left")
+
+
+@dataclass
+class Standing:
+    """One method on one task: how many trials and runs of other seeds are in each of `KINDS`.
+
+    seconds: mean of a finished run, None before the first one. failures: (run, what came of it).
+    """
+
+    task: str
+    method: str
+    trials: Counter[str] = field(default_factory=Counter)
+    runs: Counter[str] = field(default_factory=Counter)
+    seconds: float | None = None
+    failures: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        """Runs that are not done yet, those under way included."""
+        return sum(self.trials[kind] + self.runs[kind] for kind in ("running", "left"))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Device-seconds of what is left, None where no run has ended yet."""
+        if not self.left:
+            return 0.0
+        return None if self.seconds is None else self.left * self.seconds
+
+
+@dataclass(frozen=True)
+class Status:
+    """All standings. holder: the live command (`turn.py`), None where nobody works. at_once: runs at once, as seen."""
+
+    lines: list[Standing]
+    holder: dict[str, Any] | None
+    at_once: float | None
+    finished: bool
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the live command has computed all runs; None where that cannot be told.
+
+        A method of which no run has ended yet is taken to cost what the others do on average.
+        """
+        known = [line.seconds for line in self.lines if line.seconds is not None]
+        if self.at_once is None or not known:
+            return None
+        usual = sum(known) / len(known)
+        return (
+            sum(line.left * (usual if line.seconds is None else line.seconds) for line in self.lines)
+            / self.at_once
+        )
+
+
+def read_status(study: Study, out: Path) -> Status:
+    """Look at the folder of a study; nothing is written, and nothing waits.
+
+    Raises `InputError` where the definition or its data are not usable.
+    """
+    now = holder(out)
+    since = now["since"] if now else time.time()
+    every = cells(study, out)
+    tasks = {
+        label: open_task(study, label, out) if is_drawn(study, label, out) else None for label in study.tasks
+    }
+    lines = [_standing(study, cell, tasks[cell.task], out, now is not None, since) for cell in every]
+    return Status(
+        lines,
+        now,
+        _at_once(out, now),
+        (out / "summary.json").is_file() and not any(line.left for line in lines),
+    )
+
+
+def _standing(study: Study, cell: Cell, task: Task | None, out: Path, live: bool, since: float) -> Standing:
+    line = Standing(cell.task, cell.method)
+    searched = trials(study, cell)
+    if task is None:
+        line.trials["left"], line.runs["left"] = len(searched), most_runs(study)
+        return line
+    names: set[str] = set()
+    seconds: list[float] = []
+
+    def count(runs: Iterable[Run], into: Counter[str]) -> None:
+        for run in runs:
+            folder = folder_of(run, cell, task)
+            if folder.name in names:
+                continue
+            names.add(folder.name)
+            found = read_outcome(out, run.hash(task.data.fingerprint))
+            kind = _kind(folder, found, live, since)
+            into[kind] += 1
+            if kind == "failed" and found is not None:
+                line.failures.append((describe(run), found))
+            if kind == "done" and found is not None:
+                seconds.append(found["seconds"])
+
+    count(searched, line.trials)
+    chosen = read_choices(cell)
+    current = [
+        chosen[name] for name in study.choices if name in chosen and chosen[name]["trials"] == study.trials
+    ]
+    for one in current:
+        if one["run"] is not None:
+            count(with_seeds(study, Run(**one["run"])), line.runs)
+    if undecided := len(study.choices) - len(current):
+        line.runs["left"] += undecided * (study.seeds - (study.trials > 0))
+    line.seconds = sum(seconds) / len(seconds) if seconds else None
+    return line
+
+
+def _kind(folder: Path, found: dict[str, Any] | None, live: bool, since: float) -> str:
+    if (folder / "done").is_file():
+        return "done"
+    newest = max((file.stat().st_mtime for file in folder.glob("*")), default=0.0) if live else 0.0
+    if newest > since and (found is None or not _fresh(found, newest)):
+        return "running"
+    return "left" if found is None or found["state"] == "done" else "failed"
+
+
+def _fresh(found: dict[str, Any], newest: float) -> bool:
+    """Tell whether an outcome is younger than the last file of its run."""
+    return bool(found["at"] >= newest)
+
+
+def _at_once(out: Path, now: dict[str, Any] | None) -> float | None:
+    """Runs at once: seconds of the work that ended since the live command began, over the time since then."""
+    if now is None:
+        return None
+    worked = 0.0
+    for file in (out / "outcomes").glob("*.json"):
+        found = json.loads(file.read_text())
+        if found["at"] > now["since"]:
+            worked += found["seconds"]
+    elapsed = time.time() - now["since"]
+    return max(1.0, worked / elapsed) if worked else None

@@ -1,0 +1,1 @@
+"""Runs of methods against a target under a counted budget."""

@@ -1,0 +1,121 @@
+"""The counted budget: gradient evaluations per training example, Monte Carlo samples included.
+
+A run is planned before it starts and counted while it runs. Counted is every example that passes the network while
+gradients are recorded; a Jacobian counts as its one forward pass. Not counted are predictions, statistics taken
+without gradients, and whatever a method computes beside its network.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from retinabench.core.errors import InputError, WorkError
+from retinabench.experiments.config import Run
+from retinabench.methods.posthoc.temperature import Config as Temperature
+from retinabench.methods.registry import METHODS
+
+EXAMPLES, SECONDS = "gradient_examples", "gradient_seconds"  # the names in a checkpoint's `counts`
+
+
+def planned(run: Run) -> float:
+    """Return the gradient evaluations per training example that a run will take, all its members together.
+
+    A method's own `gradients_per_example(run)` where it has one, else epochs times `train_samples` (1 without any).
+    Raises `InputError` for a method that needs more than training points.
+    """
+    method = METHODS[run.method.name]
+    if isinstance(run.method, Temperature):
+        raise InputError(
+            "'temperature' needs validation labels, which the exam does not give", hint="Name another method."
+        )
+    if hasattr(method, "member_runs"):
+        return sum(planned(member) for member in method.member_runs(run))
+    if hasattr(method, "gradients_per_example"):
+        return float(method.gradients_per_example(run))
+    return float(run.optimizer.epochs * getattr(run.method, "train_samples", 1))
+
+
+def with_epochs(run: Run, epochs: int) -> Run:
+    """Return the run with another number of epochs."""
+    return run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"epochs": epochs})})
+
+
+def within(run: Run, limit: float) -> Run:
+    """Return the run with as many epochs as `limit` gradient evaluations per example allow, by bisection; at least 1."""
+    least, most = 1, max(1, int(limit))
+    while least < most:
+        middle = (least + most + 1) // 2
+        if planned(with_epochs(run, middle)) <= limit:
+            least = middle
+        else:
+            most = middle - 1
+    return with_epochs(run, least)
+
+
+def check_plan(run: Run, limit: float) -> None:
+    """Raise `InputError` that says what to lower where the plan exceeds the limit."""
+    plan = planned(run)
+    if plan <= limit:
+        return
+    epochs = within(run, limit).optimizer.epochs
+    settings = f"optimizer.epochs to {epochs}"
+    if planned(with_epochs(run, epochs)) > limit:
+        settings = " or ".join(
+            f"method.{key}" for key in ("members", "train_samples") if hasattr(run.method, key)
+        )
+    raise InputError(
+        f"plans {plan:g} gradient evaluations per training example; the budget is {limit:g}",
+        hint=f"Lower {settings or 'the cost of the method'}, or mark the answers by --over-budget mark.",
+    )
+
+
+@dataclass
+class Meter:
+    """Counts the examples that pass a network while gradients are recorded.
+
+    examples: of one epoch. limit: gradient evaluations per example after which it raises `WorkError`, or None. counts:
+    where it writes; a checkpoint's own, so that they are saved with each checkpoint and a resumed run goes on counting.
+    """
+
+    examples: int
+    limit: float | None
+    counts: dict[str, float] = field(default_factory=dict)
+    _last: float | None = None
+
+    @property
+    def used(self) -> float:
+        """Gradient evaluations per training example so far."""
+        return self.counts.get(EXAMPLES, 0) / self.examples
+
+    def watch(self, network: nn.Module) -> nn.Module:
+        """Count what passes `network` from now on, by whatever wrapper it is called; return it."""
+        network.register_forward_hook(self._count)
+        return network
+
+    def _count(self, network: nn.Module, inputs: Any, output: Tensor) -> None:
+        if not torch.is_grad_enabled():
+            return
+        now = time.perf_counter()
+        rows = _rows(output)
+        self.counts[EXAMPLES] = self.counts.get(EXAMPLES, 0) + rows
+        self.counts[SECONDS] = self.counts.get(SECONDS, 0) + (now - (self._last or now))
+        self._last = now
+        if self.limit is not None and self.used > self.limit + 1e-9:
+            raise WorkError(
+                f"the method took more than the {self.limit:g} gradient evaluations per training example that it "
+                "planned; its `gradients_per_example` is wrong"
+            )
+
+
+def _rows(output: Tensor) -> int:
+    """Return the rows (B, ...) of an output, times the copies of each that `torch.func.vmap` computes at once."""
+    per_row = max(1, output.numel() // max(1, len(output)))
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(output):
+        output = functorch.get_unwrapped(output)
+    return output.numel() // per_row

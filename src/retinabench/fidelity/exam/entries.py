@@ -1,0 +1,99 @@
+"""The entries of the exam: every method with the settings under which it is examined, one table of `exam.toml` each."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from math import sqrt
+from typing import Any
+
+from pydantic import Field
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.experiments.config import Frozen, Run, load_run
+from retinabench.experiments.config_sources import override
+from retinabench.fidelity.targets.targets import Target
+
+WITHOUT_TRAINING = {"nngp": "infinite width (NNGP)"}
+"""Entries that train no network (`direct.py`), by name, with their titles."""
+
+
+class Entry(Frozen):
+    """How a method sits the exam.
+
+    method, optimizer: as in the TOML file of a Run. The words "prior_precision" and "prior_deviation" stand for the
+    target's own numbers. categorical, gaussian: differences for targets of that likelihood, in tables `method` and
+    `optimizer`. share: of the budget that the entry takes at most. Without `optimizer.epochs`, the epochs are as many
+    as that allows; members of a composed method share it.
+    """
+
+    name: str
+    title: str
+    method: dict[str, Any]
+    optimizer: dict[str, Any] = Field(default_factory=dict)
+    categorical: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    gaussian: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    share: float = Field(1.0, gt=0, le=1)
+
+
+@cache
+def entries() -> dict[str, Entry]:
+    """Return all entries by name."""
+    text = resources.files("retinabench.fidelity.exam").joinpath("exam.toml").read_text(encoding="utf-8")
+    return {name: Entry(name=name, **table) for name, table in tomllib.loads(text).items()}
+
+
+def entry(name: str) -> Entry:
+    """Return one entry. A method that has none sits the exam under its own name, with its default settings.
+
+    Raises `InputError` where there is neither.
+    """
+    from retinabench.methods.registry import METHODS
+
+    if name in entries():
+        return entries()[name]
+    if name in METHODS:
+        return Entry(name=name, title=METHODS[name].Config.title or name, method={"name": name})
+    raise InputError(f"unknown method '{name}'", hint=nearest(name, {*entries(), *METHODS}))
+
+
+def exam_run(
+    entry: Entry, target: Target, points: int, budget: float, seed: int, overrides: Sequence[str] = ()
+) -> Run:
+    """Return the run that approximates the posterior of `target`, given its number of training points N.
+
+    The loss is the mean negative log-likelihood + l2 Σ w², l2 = 1 / (2 N s²), over all weights: the negative log
+    posterior over N. Overrides are `key=value` words; they may change the method, not the target.
+    """
+    from retinabench.fidelity.exam.budget import within
+
+    changes = entry.categorical if target.likelihood == "categorical" else entry.gaussian
+    posterior = {
+        "l2": 1 / (2 * points * target.prior_variance), "l2_on": "everything", "reweight": "none", "augment": "none",
+        "select": "last", "batch_size": 50, "warmup": 0.0,
+    }  # fmt: skip
+    tree: dict[str, Any] = {
+        "data": target.name, "task": "fidelity", "seed": seed,
+        "method": _merged(entry.method, changes.get("method", {})),
+        "optimizer": posterior | entry.optimizer | changes.get("optimizer", {}),
+    }  # fmt: skip
+    for word in overrides:
+        override(tree, word)
+    run = load_run(**_of_target(tree, target))
+    return run if "epochs" in tree["optimizer"] else within(run, entry.share * budget)
+
+
+def _merged(table: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the table with the changes, those of a member's table in their place."""
+    inner = {k: _merged(table[k], v) for k, v in changes.items() if isinstance(v, dict) and k in table}
+    return table | changes | inner
+
+
+def _of_target(value: Any, target: Target) -> Any:
+    """Put the target's numbers where their names stand, however deep."""
+    if isinstance(value, dict):
+        return {key: _of_target(inner, target) for key, inner in value.items()}
+    numbers = {"prior_precision": 1 / target.prior_variance, "prior_deviation": sqrt(target.prior_variance)}
+    return numbers.get(value, value) if isinstance(value, str) else value

@@ -1,0 +1,58 @@
+"""Entries of the exam that train no network: the infinite-width limit. They take nothing of the budget of gradients.
+
+The folder of a run holds `answers.npz` alone, written when it is whole; there is nothing to resume.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench import __version__
+from retinabench.core.errors import InputError
+from retinabench.core.progress import Progress
+from retinabench.fidelity.exam import infinite_width
+from retinabench.fidelity.exam.entries import WITHOUT_TRAINING
+from retinabench.fidelity.exam.submission import DRAWS, Answers, write_answers
+from retinabench.fidelity.targets.data import Data
+from retinabench.fidelity.targets.targets import Target
+
+DIRECT: dict[str, Callable[[Target, Data, int, int, Progress], NDArray[Any]]] = {
+    "nngp": infinite_width.sample
+}
+"""name -> (target, data, draws, seed, progress) -> draws of y (N, draws)."""
+
+
+def run_direct(
+    name: str,
+    target: Target,
+    data: Data,
+    *,
+    budget: float,
+    seed: int,
+    out: Path,
+    overrides: Sequence[str],
+    progress: Progress,
+) -> Path:
+    """Answer a target's test points and return the answers file, found or made. Raises `InputError` for overrides."""
+    if overrides:
+        raise InputError(f"'{name}' has no settings: {overrides[0]}", hint="Leave it out.")
+    identity = target.identity(data.sha256)
+    file = out / f"{name}-{target.name}-seed-{seed}-{identity}" / "answers.npz"
+    if file.is_file():
+        progress.say(f"{WITHOUT_TRAINING[name]}, {target.name}, seed {seed}: done before")
+        return file
+    start = time.monotonic()
+    draws = DIRECT[name](target, data, DRAWS, seed, progress)
+    meta = {
+        "task": target.name, "target": identity, "data": data.sha256, "method": name, "title": WITHOUT_TRAINING[name],
+        "seed": seed, "run": {"method": {"name": name}}, "version": __version__,
+        "budget": {"limit": budget, "used": 0.0, "over": False}, "seconds": round(time.monotonic() - start, 1),
+    }  # fmt: skip
+    write_answers(file, Answers(draws=draws.astype(np.float32), meta=meta))
+    return file

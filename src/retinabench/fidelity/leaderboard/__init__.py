@@ -1,0 +1,1 @@
+"""Rankings over targets."""

@@ -1,0 +1,248 @@
+"""Chains on disk: Hamiltonian Monte Carlo whose kept part is streamed to a file, and which goes on after `kill -9`.
+
+    settings.json    what the chains depend on; a folder of other settings is refused
+    checkpoint.npz   where the chains stand and how many transitions count; appears whole
+    kept.f32         one row per kept transition: (K, N O) predictions, then (K, W) watched weights, rows past the
+                     checkpoint's count are written again
+
+All randomness of a transition is a function of seed and its number, so a resumed chain repeats the rest bit for bit on
+one machine. Letters: K chains, T kept transitions, N test points, O predicted quantities, P weights, W watched ones.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from retinabench.core.atomic_files import atomic_write, write_json
+from retinabench.core.errors import InputError, WorkError
+from retinabench.core.progress import QUIET, Progress
+from retinabench.core.random_streams import numpy_generator, torch_generator
+from retinabench.fidelity.targets.density import Density
+from retinabench.methods.mcmc import hmc
+
+WATCHED = 1000  # weights whose mixing is followed, all where there are no more
+STUCK = 30  # transitions without one acceptance of any chain that end the work
+LONGEST = 1000  # leapfrog steps in burn-in, where a step still too small would cost hours
+INTERVAL = 20.0  # seconds between checkpoints
+
+
+@dataclass(frozen=True)
+class Plan:
+    """burn_in, keep: transitions per chain. first: the step size that adaptation begins with; with burn_in 0, the one used."""
+
+    chains: int
+    burn_in: int
+    keep: int
+    seed: int
+    first: float
+    acceptance: float = 0.7
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """The kept part. `predictions` (T, K, N, O) and `weights` (T, K, W) are views of the file, never read as a whole.
+
+    history (burn-in + T, 3, K): acceptance probability, 1 where accepted, H' - H. state: where the chains ended.
+    """
+
+    predictions: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    history: NDArray[np.float64]
+    burn_in: int
+    step: float
+    state: hmc.State
+    seconds: float
+
+    @property
+    def kept_history(self) -> NDArray[np.float64]:
+        """Acceptance probability, acceptance and energy error of the kept part, (T, 3, K)."""
+        return self.history[self.burn_in :]
+
+
+def initial_weights(plan: Plan, density: Density) -> Tensor:
+    """Draw half of a prior draw for each chain, (K, P): apart from each other, yet no saturated networks."""
+    generator = torch_generator("cpu", plan.seed, "start")
+    dtype = density.train[0].dtype
+    drawn = torch.randn(plan.chains, density.target.parameters, generator=generator, dtype=dtype)
+    return (0.5 * math.sqrt(density.target.prior_variance) * drawn).to(density.test.device)
+
+
+def sample(
+    density: Density,
+    plan: Plan,
+    folder: Path,
+    identity: Mapping[str, Any],
+    *,
+    start: Tensor | None = None,
+    progress: Progress = QUIET,
+    label: str = "chains",
+    interval: float = INTERVAL,
+) -> Chains:
+    """Run the chains to the end of the plan, or on from where a killed run left them. `identity`: what else they depend on.
+
+    A longer `keep` continues finished chains; a shorter one reads their beginning. Raises `InputError` where the folder
+    holds chains of other settings, `WorkError` where a chain becomes NaN or nothing is ever accepted; what was kept stays.
+    """
+    _claim(folder, plan, identity)
+    run = _Run.resume(density, plan, folder, start)
+    clock = time.monotonic()
+    with progress.track(label, plan.burn_in + plan.keep, "transitions") as advance, _rows(folder) as rows:
+        advance(min(run.done, plan.burn_in + plan.keep))
+        while run.done < plan.burn_in + plan.keep:
+            try:
+                run.move()
+            except WorkError:
+                run.save(folder, rows)
+                raise
+            if run.done > plan.burn_in:
+                run.write_row(rows)
+            advance(1)
+            now = time.monotonic()
+            if now - clock > interval or run.done == plan.burn_in + plan.keep:
+                run.seconds, clock = run.seconds + now - clock, now
+                run.save(folder, rows)
+    return run.result(folder)
+
+
+@dataclass
+class _Run:
+    density: Density
+    plan: Plan
+    state: hmc.State
+    size: hmc.StepSize
+    history: list[NDArray[np.float64]]
+    seconds: float
+
+    @classmethod
+    def resume(cls, density: Density, plan: Plan, folder: Path, start: Tensor | None) -> _Run:
+        file = folder / "checkpoint.npz"
+        if not file.exists():
+            weights = initial_weights(plan, density) if start is None else start
+            state = hmc.start(density, weights)
+            size = hmc.StepSize(plan.first, plan.acceptance)
+            run = cls(density, plan, state, size, [], 0.0)
+            run.check(state)
+            return run
+        with np.load(file, allow_pickle=False) as saved:
+            tensors = (torch.from_numpy(saved[name]).to(density.test.device) for name in ("w", "l", "g"))
+            error, smoothed, count, seconds = saved["numbers"].tolist()
+            size = hmc.StepSize(plan.first, plan.acceptance, error, smoothed, int(count))
+            return cls(density, plan, hmc.State(*tensors), size, list(saved["history"]), seconds)
+
+    @property
+    def done(self) -> int:
+        return len(self.history)
+
+    def move(self) -> None:
+        """Make the next transition of all chains."""
+        burning = self.done < self.plan.burn_in
+        step = self.size.step if burning else self.size.adapted
+        steps = hmc.steps_for(step, self.density.target.prior_variance)
+        state, info = hmc.transition(
+            self.density,
+            self.state,
+            prior_variance=self.density.target.prior_variance,
+            step=step,
+            steps=min(steps, LONGEST) if burning else steps,
+            generator=torch_generator("cpu", self.plan.seed, "transition", self.done),
+        )
+        self.check(state)
+        self.state = state
+        if burning:
+            self.size.update(float(info.acceptance.mean()))
+        found = (info.acceptance, info.accepted, info.energy_error)
+        self.history.append(np.stack([x.double().cpu().numpy() for x in found]))
+        if self.done >= STUCK and not any(accepted.any() for _, accepted, _ in self.history[-STUCK:]):
+            raise WorkError(
+                f"no chain has moved in the last {STUCK} transitions, with step sizes down to {step:.2g}. "
+                "Start with a smaller --step or a longer --burn-in; if that does not help, use --dtype float64"
+            )
+
+    def check(self, state: hmc.State) -> None:
+        """Raise `WorkError` where a chain has left the finite numbers."""
+        finite = torch.isfinite(state.value) & torch.isfinite(state.gradient).all(dim=1)
+        if not finite.all():
+            broken = int((~finite).nonzero()[0])
+            raise WorkError(
+                f"chain {broken} has a log-likelihood of {float(state.value[broken])} or a gradient that is no number, at "
+                f"transition {self.done}. What was kept before stays in the folder; a smaller --step, --dtype float64 or "
+                "another --seed may help"
+            )
+
+    def write_row(self, rows: Any) -> None:
+        """Write what the chains predict where they stand."""
+        predicted = self.density.predict(self.state.weights).flatten(1)
+        watched = self.state.weights[:, _watched(self.plan.seed, self.density.target.parameters)].float()
+        row = torch.cat([predicted.reshape(-1), watched.reshape(-1)]).cpu().numpy()
+        rows.seek((self.done - self.plan.burn_in - 1) * row.nbytes)
+        rows.write(row.tobytes())
+
+    def save(self, folder: Path, rows: Any) -> None:
+        """Write the checkpoint, after all rows that it counts are on the disk."""
+        rows.flush()
+        os.fsync(rows.fileno())
+        w, value, gradient = (
+            x.cpu().numpy() for x in (self.state.weights, self.state.value, self.state.gradient)
+        )
+        numbers = np.array([self.size.error, self.size.log_smoothed, self.size.count, self.seconds])
+        history = np.array(self.history).reshape(-1, 3, self.plan.chains)
+        with atomic_write(folder / "checkpoint.npz") as sink:
+            np.savez(sink, w=w, l=value, g=gradient, numbers=numbers, history=history)
+
+    def result(self, folder: Path) -> Chains:
+        """Open the rows of the plan."""
+        chains, keep = self.plan.chains, self.plan.keep
+        size = len(self.density.test) * self.density.target.outputs
+        watched = len(_watched(self.plan.seed, self.density.target.parameters))
+        shape = (keep, chains * (size + watched))
+        rows = np.memmap(folder / "kept.f32", np.float32, "r", shape=shape)
+        return Chains(
+            rows[:, : chains * size].reshape(keep, chains, -1, self.density.target.outputs),
+            rows[:, chains * size :].reshape(keep, chains, -1),
+            np.array(self.history[: self.plan.burn_in + keep]),
+            self.plan.burn_in,
+            self.size.adapted,
+            self.state,
+            self.seconds,
+        )
+
+
+def _watched(seed: int, parameters: int) -> NDArray[np.intp]:
+    generator = numpy_generator(seed, "watched weights")
+    return np.sort(generator.choice(parameters, min(WATCHED, parameters), replace=False))
+
+
+def _rows(folder: Path) -> Any:
+    file = folder / "kept.f32"
+    file.touch()
+    return open(file, "r+b")
+
+
+def _claim(folder: Path, plan: Plan, identity: Mapping[str, Any]) -> None:
+    """Write the settings, or compare them with those of the folder. `keep` may change."""
+    settings = {**identity, **{k: v for k, v in vars(plan).items() if k != "keep"}}
+    file = folder / "settings.json"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(file, settings)
+        return
+    found = json.loads(file.read_text(encoding="utf-8"))
+    for name, value in settings.items():
+        if found.get(name) != value:
+            raise InputError(
+                f"holds chains with {name} {found.get(name)}, not {value}",
+                file=folder,
+                hint="Repeat the command that began them, delete the folder, or choose another --out.",
+            )

@@ -1,0 +1,193 @@
+"""Make a reference from nothing but the target: chains, the half-step check, diagnostics, verdict.
+
+Letters: K chains, T kept transitions, N test points, O predicted quantities, C classes, S samples, m draws per chain.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from retinabench.core.progress import QUIET, Progress
+from retinabench.core.random_streams import derive, numpy_generator, torch_generator
+from retinabench.fidelity.reference import convergence
+from retinabench.fidelity.reference.chains import Chains, Plan, initial_weights, sample
+from retinabench.fidelity.reference.diagnostics import rank_rhat, split_rhat
+from retinabench.fidelity.reference.reference_file import Reference
+from retinabench.fidelity.scoring import distances
+from retinabench.fidelity.targets.data import Data
+from retinabench.fidelity.targets.density import Density
+from retinabench.fidelity.targets.targets import Target
+from retinabench.methods.mcmc import hmc
+
+SAMPLE_BYTES = 1_000_000  # for thinned samples, so that a file stays small
+DRAWS = 1000  # of y, of each chain: as many as answers have, for distances of the same noise
+GRAIN = 2**-10  # draws are rounded to it, which halves the file: a twentieth of the least deviation
+BLOCK = 100  # test points worked on at once
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+Values = NDArray[np.float64]
+
+
+def make_reference(
+    target: Target,
+    data: Data,
+    folder: Path,
+    *,
+    chains: int,
+    burn_in: int,
+    keep: int,
+    seed: int,
+    step: float | None = None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    threads: int = 1,
+    command: str = "",
+    progress: Progress = QUIET,
+) -> Reference:
+    """Run or go on with the chains in `folder` and judge them. step: the first step size; None finds one.
+
+    Raises `InputError` where the folder holds chains of other settings, `WorkError` where chains break.
+    """
+    torch.set_num_threads(
+        1
+    )  # the density brings its own threads, and its numbers must not depend on how many
+    density = Density.of(target, data, device, DTYPES[dtype], threads)
+    plan = Plan(chains, burn_in, keep, seed, step or _first_step(density, Plan(chains, 0, 0, seed, 1.0)))
+    identity = {
+        "target": target.identity(data.sha256),
+        "data": data.sha256,
+        "dtype": dtype,
+        "device": torch.device(device).type,
+    }
+    kept = sample(density, plan, folder, identity, progress=progress, label=target.name)
+    length = min(max(20, keep // 10), 200)
+    stretch = Plan(chains, 0, length, derive(seed, "half step"), kept.step / 2)
+    half = sample(
+        density, stretch, folder / "half-step", identity,
+        start=kept.state.weights, progress=progress, label="half the step",
+    )  # fmt: skip
+    found = convergence.diagnose(kept.predictions)
+    errors = convergence.energy(kept.kept_history)
+    halved = convergence.half_step(
+        kept.predictions, kept.kept_history, half.predictions, half.kept_history, found.mcse
+    )
+    acceptance = kept.kept_history[:, 0].mean(axis=0)
+    why = convergence.verdict(target.likelihood, chains, found, acceptance, errors, halved)
+    arrays = (_classes if target.likelihood == "categorical" else _draws)(kept, seed)
+    steps = hmc.steps_for(kept.step, target.prior_variance)
+    weights = kept.weights.transpose(1, 0, 2)
+    meta = {
+        "task": target.name,
+        "target": target.identity(data.sha256),
+        "data": data.sha256,
+        "command": command,
+        "seed": seed,
+        "chains": chains,
+        "burn_in": burn_in,
+        "kept": keep,
+        "step": kept.step,
+        "steps": steps,
+        "prior_variance": target.prior_variance,
+        "acceptance": acceptance.tolist(),
+        "energy_error": errors,
+        "half_step": halved,
+        "thresholds": convergence.THRESHOLDS,
+        "passed": not why,
+        "why": why,
+        **{name: convergence.summary(values) for name, values in asdict(found).items()},
+        "rhat_below": {limit: convergence.share_below(found.rhat, float(limit)) for limit in ("1.01", "1.05", "1.1")},
+        "weight_rhat": convergence.summary(rank_rhat(weights)),
+        "weight_split_rhat": convergence.summary(split_rhat(weights)),
+        "ceiling": ceiling(arrays, data.test.group),
+        "gradients": len(kept.history) * steps * chains,
+        "dtype": dtype,
+        "threads": threads,
+        "seconds": kept.seconds + half.seconds,
+        "machine": f"{platform.machine()}, {torch.device(device).type}, PyTorch {torch.__version__}",
+    }  # fmt: skip
+    qualities = {
+        name: getattr(found, name).astype(np.float32) for name in ("rhat", "ess_bulk", "ess_tail", "mcse")
+    }
+    return Reference(meta, **qualities, **arrays)
+
+
+def _first_step(density: Density, plan: Plan) -> float:
+    """Return a fourth of the step whose single application is accepted half the time: trajectories are long."""
+    state = hmc.start(density, initial_weights(plan, density))
+    generator = torch_generator("cpu", plan.seed, "first step")
+    return hmc.first_step(density, state, density.target.prior_variance, generator) / 4
+
+
+def _classes(kept: Chains, seed: int) -> dict[str, Any]:
+    """Return the arrays of a classification; the information measures are those of all kept states."""
+    transitions, chains, points, classes = kept.predictions.shape
+    epistemic, disagreement = np.empty(points, np.float32), np.empty(points)
+    for first in range(0, points, BLOCK):
+        states = kept.predictions[:, :, first : first + BLOCK].reshape(transitions * chains, -1, classes)
+        states = states.astype(np.float64)
+        epistemic[first : first + BLOCK] = distances.epistemic(states)
+        disagreement[first : first + BLOCK] = distances.pairwise_disagreement(states)
+    each = max(1, min(transitions, SAMPLE_BYTES // (2 * chains * points * classes)))
+    thinned = kept.predictions[_thinned(transitions, each)].swapaxes(0, 1)
+    return {
+        "epistemic": epistemic,
+        "chain_probs": _normalised(kept.predictions.mean(axis=0, dtype=np.float64)),
+        "samples": thinned.reshape(-1, points, classes).astype(np.float16),
+        "pairwise_disagreement": np.array(disagreement.mean()),
+    }
+
+
+def _draws(kept: Chains, seed: int) -> dict[str, Any]:
+    """Return the arrays of a regression: every draw of y is that of one kept state."""
+    states = kept.predictions[_thinned(len(kept.predictions), DRAWS)]
+    noise = numpy_generator(seed, "draws of y").standard_normal(states.shape[:3])
+    draws = np.round((states[..., 0] + states[..., 1] * noise) / GRAIN) * GRAIN
+    return {
+        "epistemic": kept.predictions[..., 0].std(axis=(0, 1), dtype=np.float64).astype(np.float32),
+        "chain_draws": np.ascontiguousarray(draws.transpose(1, 2, 0).astype(np.float32)),
+    }
+
+
+def _thinned(transitions: int, wanted: int) -> NDArray[np.intp]:
+    """Return evenly spaced transitions; some twice where there are fewer than wanted."""
+    return np.linspace(0, transitions - 1, wanted).round().astype(np.intp)
+
+
+def _normalised(probs: Values) -> Values:
+    return np.asarray(probs / probs.sum(axis=-1, keepdims=True))
+
+
+def ceiling(arrays: Mapping[str, Any], group: NDArray[np.str_]) -> dict[str, dict[str, list[float]]]:
+    """Return, by kind of test point, how close each chain comes to all others together: what no method can be told
+    from perfect beyond. One value per chain: agreement and total variation, or Wasserstein distance.
+    """
+    kinds = np.char.partition(group, "-")[:, 0]
+    found: dict[str, dict[str, list[float]]] = {}
+    for kind in dict.fromkeys(kinds.tolist()):
+        rows = kinds == kind
+        if "chain_probs" in arrays:
+            probs = arrays["chain_probs"][:, rows]
+            pairs = [(one, np.delete(probs, k, axis=0).mean(axis=0)) for k, one in enumerate(probs)]
+            measures: dict[str, Callable[..., Any]] = {
+                "agreement": distances.agreement,
+                "total_variation": distances.total_variation,
+            }
+        else:
+            draws = arrays["chain_draws"][:, rows]
+            pairs = [
+                (one, np.concatenate(list(np.delete(draws, k, axis=0)), axis=1))
+                for k, one in enumerate(draws)
+            ]
+            measures = {"wasserstein": distances.wasserstein}
+        found[kind] = {
+            name: [float(measure(*pair).mean()) for pair in pairs] for name, measure in measures.items()
+        }
+    return found

@@ -1,0 +1,143 @@
+"""The reference file: what the posterior predicts, how well that is known, and how it was made.
+
+classification   chain_probs (K, N, C) float64, the mean of each chain; samples (S, N, C) float16, equally many of each
+                 chain, in chain order; pairwise_disagreement ()
+regression       chain_draws (K, N, m) float32: samples of y, noise included, in the standardised unit
+both             rhat, ess_bulk, ess_tail, mcse (N, O) of class probabilities, or of mean and deviation;
+                 epistemic (N,): mutual information in nats, or the deviation of the predicted mean; meta, JSON
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.atomic_files import atomic_write
+from retinabench.core.errors import InputError
+from retinabench.fidelity.targets.targets import Target
+
+SCHEMA = "retinabench.fidelity-reference/1"
+QUALITIES = ("rhat", "ess_bulk", "ess_tail", "mcse")
+
+Floats = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """A reference with its own uncertainty; which arrays there are depends on the likelihood."""
+
+    meta: dict[str, Any]
+    rhat: Floats
+    ess_bulk: Floats
+    ess_tail: Floats
+    mcse: Floats
+    epistemic: Floats
+    chain_probs: Floats | None = None
+    samples: Floats | None = None
+    pairwise_disagreement: Floats | None = None
+    chain_draws: Floats | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether it met its thresholds; one that did not gives no ranking."""
+        return bool(self.meta["passed"])
+
+    @property
+    def why(self) -> list[str]:
+        """The thresholds that it missed, in sentences."""
+        return list(self.meta["why"])
+
+    @property
+    def chains(self) -> int:
+        """How many chains there are."""
+        return int(self.meta["chains"])
+
+    @property
+    def probs(self) -> NDArray[np.float64]:
+        """Class probabilities (N, C), the mean over all chains."""
+        assert self.chain_probs is not None
+        return np.asarray(self.chain_probs.mean(axis=0, dtype=np.float64))
+
+    @property
+    def draws(self) -> Floats:
+        """Samples of y (N, K m) of all chains."""
+        assert self.chain_draws is not None
+        return np.concatenate(list(self.chain_draws), axis=1)
+
+
+def write_reference(path: Path, reference: Reference) -> None:
+    """Write the file, whole or not at all."""
+    arrays = {name: value for name, value in vars(reference).items() if name != "meta" and value is not None}
+    meta = json.dumps({"schema": SCHEMA, **reference.meta}, allow_nan=False)
+    with atomic_write(path) as sink:
+        np.savez_compressed(sink, meta=np.array(meta), **arrays)
+
+
+def read_reference(target: Target, data_sha256: str, path: str | Path | None = None) -> Reference:
+    """Read the shipped reference of a target, or a file.
+
+    Raises `InputError` where there is none, or where it is of another task, other data or another definition.
+    """
+    if path is None:
+        shipped = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{target.name}.npz")
+        name: str | Path = f"reference of '{target.name}'"
+        if not shipped.is_file():
+            raise InputError(
+                f"no reference of '{target.name}' comes with the package",
+                hint=f"Make one, and name it: retinabench fidelity reference {target.name} --out {target.name}.npz",
+            )
+        with shipped.open("rb") as stream:
+            reference = _read(cast(BinaryIO, stream), name)
+    else:
+        name = Path(path)
+        try:
+            with name.open("rb") as stream:
+                reference = _read(stream, name)
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", file=name) from None
+    _check(reference, target, data_sha256, name)
+    return reference
+
+
+def _read(stream: BinaryIO, name: str | Path) -> Reference:
+    try:
+        with np.load(stream, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        meta = json.loads(str(arrays.pop("meta")))
+        if meta.get("schema") != SCHEMA:
+            raise KeyError(SCHEMA)
+        return Reference(meta, **arrays)
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error):
+        raise InputError(
+            "is no reference file",
+            file=name,
+            hint="`retinabench fidelity reference` writes one.",
+        ) from None
+
+
+def _check(reference: Reference, target: Target, data_sha256: str, name: str | Path) -> None:
+    meta = reference.meta
+    if meta["task"] != target.name:
+        raise InputError(f"is a reference of the task '{meta['task']}', not of '{target.name}'", file=name)
+    if meta["data"] != data_sha256:
+        raise InputError(
+            f"was made from other data (SHA-256 {meta['data'][:12]}…, not {data_sha256[:12]}…), or from the same in "
+            "another order",
+            file=name,
+        )
+    if meta["target"] != target.identity(data_sha256):
+        raise InputError(
+            f"was made for another definition of the target '{target.name}'", file=name, hint="Make it anew."
+        )
+    wanted = "chain_probs" if target.likelihood == "categorical" else "chain_draws"
+    values = getattr(reference, wanted)
+    if values is None or values.ndim != 3 or not np.isfinite(values).all():
+        raise InputError(f"holds no finite array '{wanted}'", file=name)

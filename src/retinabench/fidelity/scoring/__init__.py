@@ -1,0 +1,1 @@
+"""Distances between a submission and a reference."""

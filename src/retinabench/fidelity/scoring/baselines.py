@@ -1,0 +1,36 @@
+"""Answers that know nothing, or know the reference: what any score has to be read beside."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.random_streams import numpy_generator
+from retinabench.fidelity.exam.submission import DRAWS, Answers
+from retinabench.fidelity.targets.targets import Target
+
+
+def baselines(target: Target, reference: NDArray[np.floating]) -> list[Answers]:
+    """Return the trivial answers, given the reference's probabilities (N, C) or draws (N, M).
+
+    Classification: the class that the reference names most, for every point; uniform; the reference's own class, with
+    certainty. Regression: the distribution of y over the training points, for every point, taken as the Gaussian that
+    it has been standardised to; the reference's mean, with certainty.
+    """
+    if target.likelihood == "gaussian":
+        generator = numpy_generator(0, "fidelity baseline", target.name)
+        marginal = generator.standard_normal((len(reference), DRAWS))
+        point = np.repeat(reference.mean(axis=1, dtype=np.float64)[:, None], DRAWS, axis=1)
+        return [_named("marginal of y", draws=marginal), _named("mean of the reference", draws=point)]
+    points, classes = reference.shape
+    named = reference.argmax(axis=1)
+    constant = np.tile(np.eye(classes)[np.bincount(named).argmax()], (points, 1))
+    return [
+        _named("constant class", probs=constant),
+        _named("uniform", probs=np.full((points, classes), 1 / classes)),
+        _named("one-hot of the reference", probs=np.eye(classes)[named]),
+    ]
+
+
+def _named(title: str, **values: NDArray[np.float64]) -> Answers:
+    return Answers(values.get("probs"), None, values.get("draws"), {"title": title, "baseline": True})

@@ -1,0 +1,121 @@
+"""Distances between predictive distributions, one value per test point, so that any of them can be resampled.
+
+Letters: N test points, C classes, S and M posterior samples. Classification compares probabilities (N, C), regression
+draws of y (N, S) with (N, M). Names that end in `_kit` are the competition's own functions (Wilson et al. 2021,
+starter kit), bit for bit; the others say what they compute.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+
+Probabilities = NDArray[np.floating]
+Values = NDArray[np.float64]
+
+
+def agreement(probs: Probabilities, reference: Probabilities) -> Values:
+    """Return 1 where both name the same class, else 0: (N, C), (N, C) -> (N,). Ties go to the first class."""
+    _same_shape(probs, reference)
+    return np.asarray(probs.argmax(axis=1) == reference.argmax(axis=1), np.float64)
+
+
+def total_variation(probs: Probabilities, reference: Probabilities) -> Values:
+    """Return ½ Σ_c |p_c - q_c| in [0, 1]: (N, C), (N, C) -> (N,)."""
+    _same_shape(probs, reference)
+    return np.asarray(np.abs(probs - reference).sum(axis=1) / 2, np.float64)
+
+
+def wasserstein(draws: Probabilities, reference: Probabilities, order: int = 1) -> Values:
+    """Return the Wasserstein distance of the given order between draws (N, S) and (N, M): (N,), in units of y.
+
+    W_p = (∫ |F⁻¹(u) - G⁻¹(u)|^p du)^(1/p), exact for empirical distributions of any two sizes.
+    """
+    if len(draws) != len(reference):
+        raise InputError(f"{len(draws)} rows of draws for {len(reference)} test points")
+    left, right = np.sort(draws, axis=1), np.sort(reference, axis=1)
+    s, m = left.shape[1], right.shape[1]
+    # Both quantile functions are constant between the merged levels i/S and j/M; in units of 1/(S M) these are whole.
+    levels = np.union1d(np.arange(s + 1) * m, np.arange(m + 1) * s)
+    width = np.diff(levels) / (s * m)
+    gaps = np.abs(left[:, levels[:-1] // m] - right[:, levels[:-1] // s])
+    return np.asarray((gaps**order @ width) ** (1 / order), np.float64)
+
+
+def w2_kit(draws: Probabilities, reference: Probabilities) -> float:
+    """Return what the competition called W2: minus the mean over test points of the Wasserstein-ONE distance.
+
+    Raises `InputError` unless there are exactly 1,000 draws per test point, as in the kit.
+    """
+    if draws.shape[1] != 1000:
+        raise InputError(
+            f"{draws.shape[1]} draws per test point; the competition's score takes exactly 1,000"
+        )
+    return -float(wasserstein(draws, reference).mean())
+
+
+def w2_as_printed(draws: Probabilities, reference: Probabilities) -> float:
+    """Return equation (3) of the competition paper literally: √(Σ squared differences of sorted draws), no 1/S."""
+    _same_shape(draws, reference)
+    return float(np.sqrt(draws.shape[1]) * wasserstein(draws, reference, order=2).mean())
+
+
+def noise_floor(reference: Probabilities, order: int = 1) -> Values:
+    """Return the Wasserstein distance between the two halves of the reference's draws (N, M): (N,).
+
+    What a perfect method with M / 2 independent draws would score: distances below it mean nothing.
+    """
+    half = reference.shape[1] // 2
+    return wasserstein(reference[:, :half], reference[:, half : 2 * half], order)
+
+
+def epistemic(samples: Probabilities) -> Values:
+    """Return the mutual information of label and posterior, H(mean) - mean H, in nats: (S, N, C) -> (N,)."""
+    return np.asarray(_entropy(samples.mean(axis=0)) - _entropy(samples).mean(axis=0), np.float64)
+
+
+def pairwise_disagreement(samples: Probabilities) -> Values:
+    """Return the chance that two different posterior samples name different classes: (S, N, C) -> (N,)."""
+    s, n, classes = samples.shape
+    votes = np.zeros((n, classes))
+    for named in samples.argmax(axis=2):
+        votes[np.arange(n), named] += 1
+    return np.asarray(1 - (votes * (votes - 1)).sum(axis=1) / (s * (s - 1)))
+
+
+def miscalibration(probs: Probabilities, reference: Probabilities, bins: int = 15) -> float:
+    """Return the calibration error with the reference as truth: over bins of the top-label confidence max p, the
+    weighted mean |mean of max p - mean reference probability of that label|.
+    """
+    _same_shape(probs, reference)
+    named = probs.argmax(axis=1)
+    rows = np.arange(len(probs))
+    confidence, truth = probs[rows, named], reference[rows, named]
+    of_bin = np.minimum((confidence * bins).astype(int), bins - 1)
+    gaps = np.bincount(of_bin, confidence - truth, minlength=bins)
+    return float(np.abs(gaps).sum() / len(probs))
+
+
+def decision_regret(probs: Probabilities, reference: Probabilities, costs: Values) -> Values:
+    """Return what acting on `probs` costs beyond acting on the reference, if the reference is right: (N,), >= 0.
+
+    costs (A, C): the cost of action a where the class is c. Each side takes its action of least expected cost; both
+    are charged under the reference.
+    """
+    _same_shape(probs, reference)
+    charged = reference @ costs.T
+    taken = (probs @ costs.T).argmin(axis=1)
+    return np.asarray(charged[np.arange(len(probs)), taken] - charged.min(axis=1), np.float64)
+
+
+def _entropy(probs: Probabilities) -> Values:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(probs > 0, probs * np.log(probs), 0)
+    return np.asarray(-terms.sum(axis=-1), np.float64)
+
+
+def _same_shape(a: Probabilities, b: Probabilities) -> None:
+    if a.shape != b.shape:
+        raise InputError(f"predictions of shape {a.shape} for a reference of shape {b.shape}")

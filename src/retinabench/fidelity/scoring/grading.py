@@ -1,0 +1,167 @@
+"""Grading answers against a reference: every measure, in every group of test points, with intervals and ceilings.
+
+The ceiling is what one chain of the reference scores against the others, averaged over chains: another sampler of the
+same posterior, with the noise of one chain. The floor is what the finite reference adds to a distance even for perfect
+answers. Answers may pass the ceiling: the mean of all chains has less noise than each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.fidelity.exam.submission import DRAWS, Answers
+from retinabench.fidelity.reference.reference_file import Reference
+from retinabench.fidelity.scoring import distances, measures, utility
+from retinabench.fidelity.scoring.decisions import costs, referable
+from retinabench.fidelity.scoring.measures import Probabilities, Spread
+from retinabench.fidelity.scoring.resampling import Estimate, Measure, Resampling, Values, average
+from retinabench.fidelity.targets.data import Data, labels
+from retinabench.fidelity.targets.targets import Target
+
+Estimates = dict[str, dict[str, Estimate]]
+"""{group: {measure: estimate}}."""
+
+
+class Against(NamedTuple):
+    """What a classification is held against: probabilities (N, C), epistemic uncertainty and disagreement (N,)."""
+
+    probs: Probabilities
+    epistemic: NDArray[np.floating]
+    disagreement: Values
+
+
+@dataclass(frozen=True, eq=False)
+class Examiner:
+    """A target with its data, its reference and one set of replicates: whatever it grades is comparable."""
+
+    target: Target
+    data: Data
+    reference: Reference
+    replicates: int = 1000
+    seed: int = 0
+    resampling: Resampling = field(init=False)
+
+    def __post_init__(self) -> None:
+        drawn = Resampling.of(self.target, self.data.test.group, self.replicates, self.seed)
+        object.__setattr__(self, "resampling", drawn)
+
+    def grade(self, answers: Answers) -> Estimates:
+        """Return all measures of answers, closeness and usefulness."""
+        truth = labels(self.data)[1]
+        found: Estimates = {}
+        if self.target.likelihood == "gaussian":
+            assert answers.draws is not None
+            close = measures.regression(answers.draws, self.reference.draws)
+            useful = utility.regression(answers.draws, truth)
+            return self._in_groups({**close, **useful})
+        assert answers.probs is not None
+        spread = None if answers.samples is None else Spread.of(answers.samples)
+        disagreement = Spread.joined(self._chain_spreads).disagreement
+        against = Against(self.reference.probs, self.reference.epistemic, disagreement)
+        for group, rows in self.resampling.groups.items():
+            measured = self._close(answers.probs, spread, against, rows)
+            measured |= utility.classification(answers.probs[rows], truth[rows])
+            found[group] = self.resampling.estimate(measured, group)
+            if (needs := referable(self.target)) is not None:
+                area = utility.referral_area(answers.probs[rows], truth[rows], needs)
+                found[group]["referral_area"] = area
+        return found
+
+    @cached_property
+    def ceiling(self) -> Estimates:
+        """Each chain of the reference against the others, averaged over chains."""
+        parts = self._draws_of_chains() if self.target.likelihood == "gaussian" else self._probs_of_chains()
+        return {
+            group: {name: average([part[group][name] for part in parts]) for name in parts[0][group]}
+            for group in self.resampling.groups
+        }
+
+    @cached_property
+    def floor(self) -> dict[str, dict[str, float]]:
+        """What perfect answers would score, by the noise of the reference alone, and of 1,000 draws of y.
+
+        Total variation: each class's Monte Carlo standard error e gives √(2/π) e / 2 on average. Wasserstein: the halves
+        of the reference's draws, h each, against each other, scaled to 1,000 draws against all M of them: the distance of
+        two samples of one distribution falls as √(1/n + 1/m).
+        """
+        if self.target.likelihood == "gaussian":
+            draws = self.reference.draws
+            count = draws.shape[1]
+            scale = np.sqrt((1 / DRAWS + 1 / count) / (2 / (count // 2)))
+            per_point = {
+                name: scale * distances.noise_floor(draws, order)
+                for name, order in (("wasserstein", 1), ("w2", 2))
+            }
+        else:
+            per_point = {"total_variation": np.nansum(self.reference.mcse, axis=1) * np.sqrt(2 / np.pi) / 2}
+        return {
+            group: {name: float(values[rows].mean()) for name, values in per_point.items()}
+            for group, rows in self.resampling.groups.items()
+        }
+
+    def relative(self, found: Estimates) -> Estimates:
+        """Return each measure of closeness over its ceiling: 1 is as good, or as far, as another chain."""
+        return {
+            group: {
+                name: one / self.ceiling[group][name]
+                for name, one in of_group.items()
+                if name in self.ceiling[group]
+            }
+            for group, of_group in found.items()
+        }
+
+    def _draws_of_chains(self) -> list[Estimates]:
+        assert self.reference.chain_draws is not None
+        return [
+            self._in_groups(measures.regression(chain, np.concatenate(others, axis=1)))
+            for chain, others in _one_and_others(self.reference.chain_draws)
+        ]
+
+    def _probs_of_chains(self) -> list[Estimates]:
+        assert self.reference.chain_probs is not None
+        found = []
+        both = zip(
+            _one_and_others(self.reference.chain_probs), _one_and_others(self._chain_spreads), strict=True
+        )
+        for (chain, others), (own, theirs) in both:
+            rest = Spread.joined(theirs)
+            against = Against(np.mean(others, axis=0), rest.epistemic, rest.disagreement)
+            found.append(
+                {
+                    group: self.resampling.estimate(self._close(chain, own, against, rows), group)
+                    for group, rows in self.resampling.groups.items()
+                }
+            )
+        return found
+
+    @cached_property
+    def _chain_spreads(self) -> list[Spread]:
+        assert self.reference.samples is not None
+        return [Spread.of(some) for some in np.array_split(self.reference.samples, self.reference.chains)]
+
+    def _close(
+        self, probs: Probabilities, spread: Spread | None, against: Against, rows: NDArray[np.intp]
+    ) -> dict[str, Measure]:
+        own = None if spread is None else spread.rows(rows)
+        theirs = (values[rows] for values in against)
+        return measures.classification(probs[rows], own, *theirs, costs=costs(self.target))
+
+    def _in_groups(self, measured: dict[str, Measure]) -> Estimates:
+        """Estimate measures whose terms are one value per point, in every group."""
+        return {
+            group: self.resampling.estimate(
+                {name: Measure(one.terms[rows], one.finish) for name, one in measured.items()}, group
+            )
+            for group, rows in self.resampling.groups.items()
+        }
+
+
+def _one_and_others(parts: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
+    some = list(parts)
+    return [(part, some[:k] + some[k + 1 :]) for k, part in enumerate(some)]

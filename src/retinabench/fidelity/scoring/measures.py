@@ -1,0 +1,171 @@
+"""The measures of the exam: how close answers come to the reference, and what they are worth.
+
+Letters: N test points, C classes, S posterior samples, n points of one group. Every measure is a function of means over
+points (`resampling.Measure`); the distances themselves are those of `distances.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from retinabench.fidelity.scoring import distances
+from retinabench.fidelity.scoring.resampling import Measure, Values, mean_of
+
+Probabilities = NDArray[np.floating]
+BINS = 15  # of the confidence, as in `distances.miscalibration`
+
+
+class About(NamedTuple):
+    """label: in tables. higher: is more better? kind: closeness to the reference, or usefulness. unit: for reading."""
+
+    label: str
+    higher: bool
+    kind: Literal["fidelity", "utility"]
+    unit: str = ""
+
+
+MEASURES = {
+    "agreement": About("agreement", True, "fidelity"),
+    "total_variation": About("total variation", False, "fidelity"),
+    "epistemic_correlation": About("epistemic rank correlation", True, "fidelity"),
+    "epistemic_error": About("epistemic error", False, "fidelity", "nats"),
+    "disagreement_gap": About("disagreement gap", False, "fidelity"),
+    "miscalibration": About("miscalibration", False, "fidelity"),
+    "regret": About("decision regret", False, "fidelity", "needless referrals"),
+    "wasserstein": About("Wasserstein-1", False, "fidelity", "deviations of y"),
+    "w2": About("Wasserstein-2", False, "fidelity", "deviations of y"),
+    "w2_kit": About("w2_kit (-W1)", True, "fidelity", "deviations of y"),
+    "w2_as_printed": About("W2 as printed", False, "fidelity"),
+    "accuracy": About("accuracy", True, "utility"),
+    "nll": About("NLL", False, "utility", "nats"),
+    "referral_area": About("referral area", True, "utility"),
+    "rmse": About("RMSE", False, "utility", "deviations of y"),
+    "crps": About("CRPS", False, "utility", "deviations of y"),
+    "coverage_90": About("coverage of 90 %", True, "utility"),
+}
+RANKED = {"categorical": ("agreement", "total_variation"), "gaussian": ("wasserstein",)}
+"""By which the competition ranked, and the board does."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """What the samples of a posterior add up to: sums over S of probabilities and votes (N, C), of entropies (N,)."""
+
+    samples: int
+    probs: Values
+    entropy: Values
+    votes: Values
+
+    @classmethod
+    def of(cls, samples: Probabilities) -> Spread:
+        """(S, N, C) -> sums."""
+        s, n, classes = samples.shape
+        probs, entropy, votes = np.zeros((n, classes)), np.zeros(n), np.zeros((n, classes))
+        for one in samples:
+            p = one.astype(np.float64)
+            probs += p
+            entropy += _entropy(p)
+            votes[np.arange(n), p.argmax(axis=1)] += 1
+        return cls(s, probs, entropy, votes)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Spread]) -> Spread:
+        """Return the spread of all samples of the parts."""
+        return cls(
+            sum(part.samples for part in parts),
+            np.sum([part.probs for part in parts], axis=0),
+            np.sum([part.entropy for part in parts], axis=0),
+            np.sum([part.votes for part in parts], axis=0),
+        )
+
+    @property
+    def epistemic(self) -> Values:
+        """(N,) as `distances.epistemic`, in nats; rounding of the samples cannot make it negative."""
+        return np.maximum(_entropy(self.probs / self.samples) - self.entropy / self.samples, 0)
+
+    @property
+    def disagreement(self) -> Values:
+        """(N,) as `distances.pairwise_disagreement`; 0 for a single sample."""
+        pairs = max(1, self.samples * (self.samples - 1))
+        return np.asarray(
+            1 - (self.votes * (self.votes - 1)).sum(axis=1) / pairs if self.samples > 1 else self.entropy * 0
+        )
+
+    def rows(self, rows: NDArray[np.intp]) -> Spread:
+        """Return that of some points."""
+        return Spread(self.samples, self.probs[rows], self.entropy[rows], self.votes[rows])
+
+
+def classification(
+    probs: Probabilities,
+    spread: Spread | None,
+    reference: Probabilities,
+    epistemic: NDArray[np.floating],
+    disagreement: NDArray[np.floating],
+    *,
+    costs: Values | None,
+) -> dict[str, Measure]:
+    """Return the measures of answers (n, C) to one group against the reference (n, C).
+
+    epistemic, disagreement: the reference's, (n,). Those of the answers need samples, the regret needs costs.
+    """
+    found = {
+        "agreement": mean_of(distances.agreement(probs, reference)),
+        "total_variation": mean_of(distances.total_variation(probs, reference)),
+        "miscalibration": miscalibration(probs, reference),
+    }
+    if spread is not None:
+        found["epistemic_correlation"] = rank_correlation(spread.epistemic, epistemic)
+        found["epistemic_error"] = mean_of(np.abs(spread.epistemic - epistemic))
+        gap = spread.disagreement - disagreement
+        found["disagreement_gap"] = Measure(gap[:, None], lambda means: np.abs(means[..., 0]))
+    if costs is not None:
+        found["regret"] = mean_of(distances.decision_regret(probs, reference, costs))
+    return found
+
+
+def regression(draws: Probabilities, reference: Probabilities) -> dict[str, Measure]:
+    """Return the measures of y-samples (n, S) of one group against those of the reference (n, M)."""
+    first, second = (distances.wasserstein(draws, reference, order) for order in (1, 2))
+    return {
+        "wasserstein": mean_of(first),
+        "w2": mean_of(second),
+        "w2_kit": mean_of(-first),
+        "w2_as_printed": mean_of(np.sqrt(draws.shape[1]) * second),
+    }
+
+
+def miscalibration(probs: Probabilities, reference: Probabilities) -> Measure:
+    """Return `distances.miscalibration` as a measure: the gap between confidence and reference in each bin."""
+    named, rows = probs.argmax(axis=1), np.arange(len(probs))
+    confidence, truth = probs[rows, named], reference[rows, named]
+    gaps = np.zeros((len(probs), BINS))
+    gaps[rows, np.minimum((confidence * BINS).astype(int), BINS - 1)] = confidence - truth
+    return Measure(gaps, lambda means: np.asarray(np.abs(means).sum(axis=-1)))
+
+
+def rank_correlation(a: NDArray[np.floating], b: NDArray[np.floating]) -> Measure:
+    """Return Spearman's correlation; in replicates the ranks stay those of the sample. NaN where a side is constant."""
+    x, y = ((rankdata(v) - (len(v) + 1) / 2) / len(v) for v in (a, b))
+
+    def correlation(means: Values) -> Values:
+        mx, my, xx, yy, xy = np.moveaxis(means, -1, 0)
+        product = (xx - mx**2) * (yy - my**2)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(
+                np.where(product > 1e-12, (xy - mx * my) / np.sqrt(np.maximum(product, 0)), np.nan)
+            )
+
+    return Measure(np.stack([x, y, x * x, y * y, x * y], axis=1), correlation)
+
+
+def _entropy(probs: Values) -> Values:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(probs > 0, probs * np.log(probs), 0)
+    return np.asarray(-terms.sum(axis=-1))

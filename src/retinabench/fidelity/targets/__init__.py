@@ -1,0 +1,1 @@
+"""Target posteriors and their data."""

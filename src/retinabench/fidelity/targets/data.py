@@ -1,0 +1,111 @@
+"""The data of a target: training points, test points, and the hash of both."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.fidelity.targets import cifar10, energy, fundus, idrid, imdb, medmnist
+from retinabench.fidelity.targets.points import Points
+from retinabench.fidelity.targets.targets import Target
+
+# (source) -> training points, test points. `source` is the folder or file of the user's data, None for what is shipped.
+LOADERS: dict[str, Callable[[Path | None], tuple[Points, Points]]] = {
+    "fundus": fundus.load,
+    "fundus-small": partial(fundus.load, name="fundus-small"),
+    "energy-gap": energy.load,
+    "energy-gap-wall": partial(energy.load, split=2),
+    "idrid": idrid.load,
+    "dermamnist": medmnist.load_dermamnist,
+    "retinamnist": medmnist.load_retinamnist,
+    "cifar10": cifar10.load,
+    "imdb": imdb.load,
+}
+
+
+Scaling = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Training and test points of a target, in the order that every file keeps.
+
+    scaling: mean and deviation of the channels of pictures in [0, 1], None for those of the training points.
+    """
+
+    train: Points
+    test: Points
+    scaling: Scaling | None = None
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of dtype, shape and bytes of all arrays as they are stored, before any standardising."""
+        digest = hashlib.sha256()
+        for points in (self.train, self.test):
+            for array in (points.inputs, points.targets, points.group.astype("S")):
+                digest.update(f"{array.dtype.str}{array.shape}".encode())
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+def load(target: Target, source: Path | None = None) -> Data:
+    """Return the data of a target.
+
+    Raises `InputError` where they are absent, of another size, or not those of the target's definition.
+    """
+    train, test = LOADERS[target.loader](source)
+    stated = target.mean is not None and target.deviation is not None
+    data = Data(train, test, (target.mean, target.deviation) if stated else None)  # type: ignore[arg-type]
+    if len(train) != target.train:
+        raise InputError(
+            f"holds {len(train)} training points; the target '{target.name}' has {target.train}", file=source
+        )
+    if target.sha256 and data.sha256 != target.sha256:
+        raise InputError(
+            f"is not the data of the target '{target.name}' (SHA-256 {data.sha256[:12]}…, not {target.sha256[:12]}…)",
+            file=source,
+            hint="The exam compares posteriors of the same data only.",
+        )
+    return data
+
+
+def labels(data: Data) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return training and test targets as likelihoods take them, (N,): classes int64, or real targets float32.
+
+    Real targets have mean 0 and deviation 1 over the training rows: predictions are in that unit.
+    """
+    train, test = data.train.targets, data.test.targets
+    if train.dtype.kind == "i":
+        return train, test
+    mean, deviation = train.mean(), train.std()
+    return ((train - mean) / deviation).astype(np.float32), ((test - mean) / deviation).astype(np.float32)
+
+
+def standardised(data: Data) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return training and test inputs as networks take them, (N, ...), float32.
+
+    Pictures (N, H, W, 3), uint8, become (N, 3, H, W) with channels less their mean, over their deviation (`scaling`);
+    numbers (N, D) have columns of mean 0 and deviation 1 over the training rows; tokens (N, T), integers, stay.
+    """
+    train, test = data.train.inputs, data.test.inputs
+    axes: int | tuple[int, ...] = 0
+    if train.dtype == np.uint8:
+        axes = (0, 1, 2)
+    elif np.issubdtype(train.dtype, np.integer):
+        return train, test  # tokens
+    if data.scaling is not None:
+        mean, deviation = (255 * np.array(values) for values in data.scaling)
+    else:
+        mean, deviation = train.mean(axis=axes, dtype=np.float64), train.std(axis=axes, dtype=np.float64)
+    scaled = [((inputs - mean) / deviation).astype(np.float32) for inputs in (train, test)]
+    if train.dtype == np.uint8:
+        scaled = [np.ascontiguousarray(inputs.transpose(0, 3, 1, 2)) for inputs in scaled]
+    return scaled[0], scaled[1]

@@ -1,0 +1,1 @@
+"""Run folders shown in TensorBoard or Weights & Biases."""

@@ -1,0 +1,95 @@
+"""What a run folder says, in the words of trackers: settings, one row of numbers per epoch, final scores.
+
+It reads `run.json`, `metrics.jsonl` (written whole after every epoch) and `predictions.parquet`, the last two where they
+are there: a run still in training has no scores yet, an ensemble has no epochs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.score import score
+from retinabench.predictions.io import read_predictions
+
+Setting = str | float | bool
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run as trackers see it.
+
+    name: of its folder. settings: dotted key -> value, nested tables flattened. rows: per epoch its number and {tag:
+    value}; tags are `loss`, `lr`, `validation/auroc`, …. scores: `score/SET/NAME` -> value, undefined ones left out.
+    began: when the run was first started, in seconds since 1970.
+    """
+
+    name: str
+    settings: Mapping[str, Setting]
+    rows: tuple[tuple[int, Mapping[str, float]], ...]
+    scores: Mapping[str, float]
+    began: float
+
+
+def read_record(folder: Path, rules: str = "corrected") -> Record:
+    """Read a run folder.
+
+    Raises `InputError` where it is none, or where a file or line in it is damaged.
+    """
+    about = folder / "run.json"
+    try:
+        content = json.loads(about.read_text())
+        # Where the data lie is no setting, and tells a server about the machine.
+        run = {key: value for key, value in content["run"].items() if key not in ("data", "shifted")}
+        settings = dict(_flat(run)) | {"fingerprint": content["fingerprint"]}
+        began = about.stat().st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        hint = "Name run folders, such as runs/*."
+        raise InputError("is no run folder (run.json is missing)", file=folder, hint=hint) from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise InputError("does not describe a run", file=about, hint="Train the run again.") from None
+    predictions = folder / "predictions.parquet"
+    scores = _scores(predictions, rules) if predictions.is_file() else {}
+    return Record(folder.resolve().name, settings, tuple(_rows(folder / "metrics.jsonl")), scores, began)
+
+
+def _rows(file: Path) -> Iterator[tuple[int, dict[str, float]]]:
+    if not file.is_file():
+        return
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            epoch = int(row.pop("epoch"))
+            values = {_tag(key): float(value) for key, value in row.items()}
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise InputError("is no epoch of a training", file=file, row=number) from None
+        yield epoch, values
+
+
+def _tag(key: str) -> str:
+    """`validation_auroc` -> `validation/auroc`: trackers group by what stands before the slash."""
+    group, _, name = key.partition("_")
+    return f"{group}/{name}" if name and group in ("validation", "loss") else key
+
+
+def _scores(file: Path, rules: str) -> dict[str, float]:
+    sets = score(read_predictions(file), rules, bootstrap=0).sets
+    return {
+        f"score/{name}/{key}": float(entry["value"])
+        for name, one in sets.items()
+        for key, entry in one["scores"].items()
+        if entry["value"] is not None
+    }
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Setting]]:
+    """Flatten nested tables into dotted keys; what is not set is left out, lists become their JSON."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif value is not None:
+            yield f"{prefix}{key}", value if isinstance(value, (str, bool, int, float)) else json.dumps(value)

@@ -1,0 +1,108 @@
+"""Weights & Biases: one W&B run per run folder, under an id that depends on the folder's name alone.
+
+A server takes no point back, so `OUT/exported.json` remembers the last epoch sent of every run: exporting again sends
+what is new and nothing else. `WANDB_MODE=offline` writes below OUT without network, for `wandb sync` later. There the
+whole run is written each time and its earlier folder deleted, since a sync replaces what an earlier one brought.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from retinabench.core.atomic_files import write_json
+from retinabench.core.errors import InputError, WorkError
+from retinabench.integrations.record import Record
+
+LEDGER = "exported.json"
+
+
+def export(records: Sequence[Record], out: Path, project: str) -> list[str]:
+    """Send what is new of every run to `project`; return a line per run that had something new.
+
+    Raises `InputError` where wandb is not installed or knows no account, `WorkError` where a server fails.
+    """
+    try:
+        import wandb
+    except ImportError:
+        hint = "Install it with: pip install 'retinabench[track]'"
+        raise InputError("--to wandb needs Weights & Biases", hint=hint) from None
+    ledger, said = _read(out / LEDGER), []
+    out.mkdir(parents=True, exist_ok=True)
+    for record in records:
+        key = f"{os.environ.get('WANDB_MODE', 'online')}/{project}/{run_id(record)}"
+        before = ledger.get(key, {"epoch": -1, "scores": ""})
+        after = {
+            "epoch": max((epoch for epoch, _ in record.rows), default=0),
+            "scores": _digest(record.scores),
+        }
+        if after == before:
+            continue
+        try:
+            _send(wandb, record, project, out, before["epoch"])
+        except wandb.errors.UsageError as error:
+            hint = "Run `wandb login`, or set WANDB_MODE=offline and `wandb sync` later."
+            raise InputError(f"Weights & Biases refuses: {error}", hint=hint) from None
+        except wandb.errors.Error as error:
+            raise WorkError(f"Weights & Biases: {error}. The same command sends what is missing.") from None
+        ledger[key] = after
+        write_json(out / LEDGER, ledger)  # after every run: a stopped export continues
+        said.append(f"{record.name}: epochs {max(before['epoch'], 0)} to {after['epoch']}")
+    return said
+
+
+def run_id(record: Record) -> str:
+    """Return the run's id: 16 digits of the hash of its folder's name, which itself ends in the hash of the run."""
+    return hashlib.sha256(record.name.encode()).hexdigest()[:16]
+
+
+def _send(wandb: Any, record: Record, project: str, out: Path, sent: int) -> None:
+    """Log the scores and the epochs after `sent`; offline, all epochs."""
+    # The machine that exports is not the one that trained: its code, console and load are none of the run's business.
+    settings = wandb.Settings(
+        console="off",
+        silent=True,
+        disable_git=True,
+        save_code=False,
+        x_disable_stats=True,
+        x_disable_meta=True,
+    )
+    run = wandb.init(
+        project=project,
+        id=run_id(record),
+        name=record.name,
+        config=dict(record.settings),
+        dir=str(out),
+        resume="allow",
+        settings=settings,
+    )
+    try:
+        for epoch, values in record.rows:
+            if epoch > sent or run.offline:
+                run.log(dict(values), step=epoch)
+        run.summary.update(dict(record.scores))
+    finally:
+        run.finish()
+    if run.offline:
+        for folder in (out / "wandb").glob(f"offline-run-*-{run_id(record)}"):
+            if folder.resolve() != Path(run.dir).resolve().parent:
+                shutil.rmtree(folder)
+
+
+def _digest(scores: Any) -> str:
+    return hashlib.sha256(json.dumps(dict(scores), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        raise InputError("is damaged", file=file, hint="Choose another --out and --project.") from None
+    return content

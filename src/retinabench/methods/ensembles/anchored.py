@@ -1,0 +1,68 @@
+"""Anchored ensembles (Pearce et al. 2020): one member, a MAP network whose prior is centred at an anchor drawn from it.
+
+θ_k = argmin_θ  mean NLL + l2 Σ (θ - a_k)²,  a_k ~ N(0, 1 / (2 N l2)). The ensemble is `ensemble` with K of these: their
+anchors, initial weights and orders of pictures differ with the seed. `matched` anchors are those under which a
+linear-Gaussian model's members are draws of its posterior (`anchors.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import nn
+
+from retinabench.core.random_streams import torch_generator
+from retinabench.data.loader import Batches
+from retinabench.experiments import config
+from retinabench.experiments.config import Run
+from retinabench.methods.base import as_config
+from retinabench.methods.ensembles.anchors import Anchors, anchored_objective, prior_deviation, without_l2
+from retinabench.methods.map import PointPosterior, build
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.loop import make_optimizer, train
+
+__all__ = ["Config", "build", "fit", "gradients_per_example"]
+
+
+class Config(config.Method):
+    """anchors: drawn from the `prior`, or `matched` to the posterior: after half of the epochs, noise of the likelihood's
+    own covariance there joins them. That costs one more pass over the training pictures.
+    """
+
+    title = "anchored MAP"
+
+    name: Literal["anchored"] = "anchored"
+    samples: Literal[1] = 1
+    anchors: Literal["prior", "matched"] = "prior"
+
+
+def gradients_per_example(run: Run) -> int:
+    """Return the passes over the training pictures that a run takes: its epochs, and one for `matched` anchors."""
+    method: Config = as_config(run, Config)
+    return run.optimizer.epochs + (method.anchors == "matched")
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> PointPosterior:
+    """Draw the anchors and train.
+
+    Raises `InputError` where the run has no prior to draw from.
+    """
+    anchors, deviation = Anchors(model, run), prior_deviation(run, len(batches.train))
+    generator = torch_generator(batches.device, run.seed, "anchor", 0)
+    anchors.anchor.normal_(generator=generator).mul_(deviation)
+
+    def add_noise(epoch: int) -> None:
+        if epoch + 1 == (run.optimizer.epochs + 1) // 2:
+            draws = torch_generator(batches.device, run.seed, "score", 0)
+            anchors.draw_score(model, batches, run, draws)
+
+    return train(
+        build(model, run),
+        batches,
+        run,
+        checkpoint,
+        objective=anchored_objective(model, batches, run, anchors),
+        optimizer=make_optimizer(model, without_l2(run.optimizer)),
+        after_epoch=add_noise if anchors.matched else None,
+        extra=anchors,
+    )

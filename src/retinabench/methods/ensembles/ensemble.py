@@ -1,0 +1,59 @@
+"""Ensemble: K members of any method, trained apart; their samples are pooled (Lakshminarayanan et al. 2017).
+
+p(y | x) = 1/K Σ_k p_k(y | x). With MAP members this is the deep ensemble. A member is a run of its own, with its own
+folder: members are shared with single runs of the same seed, resume on their own, and can be computed anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from retinabench.core.errors import InputError
+from retinabench.experiments import config
+from retinabench.experiments.config import AnyMethod, Run
+from retinabench.predictions.table import Predictions
+
+
+class Config(config.Method):
+    """members: K. member: the method of every member. Its samples are the members' own, pooled."""
+
+    name: Literal["ensemble"] = "ensemble"
+    members: int = Field(3, ge=2)
+    member: AnyMethod = Field(default_factory=lambda: config.method_config("map"))
+
+
+def member_runs(run: Run) -> list[Run]:
+    """Return the K runs of an ensemble: seeds K*seed … K*seed + K - 1, so that ensembles share no member."""
+    method = run.method
+    assert isinstance(method, Config)
+    if isinstance(method.member, Config):
+        raise InputError("an ensemble of ensembles is one larger ensemble", hint="Raise method.members.")
+    first = method.members * run.seed
+    return [
+        run.model_copy(update={"method": method.member, "seed": first + k}) for k in range(method.members)
+    ]
+
+
+def combine(members: Sequence[Predictions]) -> Predictions:
+    """Pool the predictions of K members of the same images: (N, S) each -> (N, K S), member by member.
+
+    Raises `InputError` where the members hold other images or unequally many samples.
+    """
+    first = members[0]
+    for other in members[1:]:
+        same = len(other) == len(first) and bool(
+            (other.image_id == first.image_id).all() and (other.label == first.label).all()
+        )
+        if not same or other.samples != first.samples:
+            raise InputError(
+                "holds other images, labels or numbers of samples than the first member", file=other.source
+            )
+    metadata = {**first.metadata, "members": sum(m.metadata["members"] for m in members)}
+    return replace(
+        first, probs=np.concatenate([m.probs for m in members], axis=1), metadata=metadata, source=None
+    )

@@ -1,0 +1,221 @@
+"""SWAG along the iterates of SGD or of SGLD, with Gaussians of several shapes and mixtures of them.
+
+From the share `start` of the training on, the learning rate is constant and iterates are collected. They are cut into
+`components` stretches of the path, each with the mean θ̄, variance and K deviations D of its own (`swag.py`). A draw chooses a
+stretch, and then
+
+    diagonal     N(θ̄, diag(variance))
+    low_rank     N(θ̄, ½ diag(variance) + ½ D Dᵀ / (K - 1)): SWAG
+    per_layer    the same in each layer, independently of the others: stretch, diagonal and factors
+    all          the three in turn, draw by draw: an ensemble over families from one training
+
+A layer is a module with parameters of its own. Wilson & Izmailov's MultiSWAG, and the mixtures that came second in the
+competition of 2021 (their moments along SGLD), are `ensemble` with K members of this method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from retinabench.core.errors import InputError
+from retinabench.data.loader import Batches
+from retinabench.experiments import config
+from retinabench.experiments.config import Run
+from retinabench.methods.base import State, as_config, restore_with, state_with
+from retinabench.methods.ensembles.swag import Moments, draw, flat_weights, named_weights, update_batch_norm
+from retinabench.methods.map import PointPosterior
+from retinabench.methods.mcmc.langevin import Langevin
+from retinabench.methods.mcmc.weight_samples import before_steps
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.training.loop import (
+    last_epoch_answers,
+    likelihood_only,
+    make_optimizer,
+    parameter_groups,
+    train,
+)
+from retinabench.methods.training.schedules import learning_rate
+from retinabench.methods.variational.sample_cache import Kept, room
+
+FAMILIES = ("diagonal", "low_rank", "per_layer")
+
+
+class Config(config.Method):
+    """samples: weight draws per prediction. path: what is collected along, `sgd` or `sgld` (at temperature 1).
+
+    start: share of the training after which iterates are collected. lr_factor: the constant learning rate of that phase
+    over the run's peak rate. per_epoch: iterates collected in an epoch. rank: K, the largest number of deviations kept
+    for each component. covariance, components: see above. scale: on the covariance.
+    """
+
+    title = "SWAG mixture"
+
+    name: Literal["multiswag"] = "multiswag"
+    samples: int = Field(6, ge=1)
+    path: Literal["sgd", "sgld"] = "sgd"
+    start: float = Field(0.5, ge=0, lt=1)
+    lr_factor: float = Field(0.1, gt=0)
+    per_epoch: int = Field(4, ge=1)
+    rank: int = Field(20, ge=2)
+    covariance: Literal["diagonal", "low_rank", "per_layer", "all"] = "all"
+    components: int = Field(1, ge=1)
+    scale: float = Field(1.0, ge=0)
+
+
+@dataclass
+class SwagMixture:
+    """M components: means and variances (M, P), deviations (M, K, P). The network holds their mean."""
+
+    model: nn.Module
+    means: Tensor
+    variances: Tensor
+    deviations: Tensor
+    covariance: str
+    scale: float
+    kept: Kept[dict[str, Tensor]] = field(default_factory=Kept, repr=False)
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """(B, 3, H, W) -> (S, B, C): S draws of all weights, one pass each."""
+        self.model.eval()
+
+        def drawn(start: torch.Generator) -> Iterator[dict[str, Tensor]]:
+            for number in range(samples):
+                family = FAMILIES[number % len(FAMILIES)] if self.covariance == "all" else self.covariance
+                yield named_weights(self.model, self.sample(family, start))
+
+        sources = [*self.model.parameters(), self.means, self.variances, self.deviations]
+        kept = self.kept.samples(generator, samples, sources, drawn, keep=room(samples, self.model))
+        answers = [functional_call(self.model, weights, (images,)) for weights in kept]
+        return torch.stack([predictive(logits) for logits in answers])
+
+    def sample(self, family: str, generator: torch.Generator) -> Tensor:
+        """Draw one vector (P,) of a family."""
+        if family == "per_layer":
+            sizes = layer_sizes(self.model)
+            return torch.cat([self._block(family, slice(end - size, end), generator) for size, end in sizes])
+        return self._block(family, slice(None), generator)
+
+    def _block(self, family: str, part: slice, generator: torch.Generator) -> Tensor:
+        """Draw the weights of `part` of one component, chosen for this part."""
+        chosen = int(torch.randint(len(self.means), (), generator=generator, device=generator.device))
+        mean, variance = self.means[chosen, part], self.variances[chosen, part]
+        if family == "diagonal":
+            return draw(mean, variance, self.deviations[chosen, :0, part], self.scale, generator)
+        return draw(mean, variance, self.deviations[chosen, :, part], 0.5 * self.scale, generator)
+
+    def state(self) -> State:
+        """The network's tensors and the moments."""
+        moments = {"means": self.means, "variances": self.variances, "deviations": self.deviations}
+        return state_with(self.model, moments)
+
+    def restore(self, state: State) -> None:
+        """Take over saved tensors."""
+        moments = restore_with(self.model, state)
+        self.means, self.variances = moments["means"], moments["variances"]
+        self.deviations = moments["deviations"]
+
+
+def layer_sizes(model: nn.Module) -> list[tuple[int, int]]:
+    """Return size and end of each layer's stretch of the flat weights, which follow the modules."""
+    sizes = [sum(p.numel() for p in module.parameters(recurse=False)) for module in model.modules()]
+    ends, end = [], 0
+    for size in sizes:
+        if size:
+            end += size
+            ends.append((size, end))
+    return ends
+
+
+class Stretches:
+    """The moments of M stretches of a path, filled one after the other."""
+
+    def __init__(self, components: int, size: int, rank: int, device: torch.device) -> None:
+        self.moments = [Moments(size, rank, device) for _ in range(components)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that was collected."""
+        return {"moments": [moments.state_dict() for moments in self.moments]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what was collected."""
+        for moments, saved in zip(self.moments, state["moments"], strict=True):
+            moments.load_state_dict(saved)
+
+
+def build(model: nn.Module, run: Run) -> SwagMixture:
+    """Return the network as the mean of one Gaussian without spread."""
+    method, mean = as_config(run, Config), flat_weights(model)[None]
+    empty = mean.new_zeros(1, 0, mean.shape[1])
+    return SwagMixture(model, mean, torch.zeros_like(mean), empty, method.covariance, method.scale)
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> SwagMixture:
+    """Train, collect, and take batch norm's statistics anew at the mean. The checkpoint's validation is the path's.
+
+    Raises `InputError` where a component would have fewer than two iterates.
+    """
+    method, posterior = as_config(run, Config), build(model, run)
+    total = run.optimizer.epochs * batches.steps
+    first, every = round(method.start * total), max(1, batches.steps // method.per_epoch)
+    ends = list(range(first + every, total + 1, every))
+    if len(ends) < 2 * method.components:
+        raise InputError(
+            f"{len(ends)} iterates are too few for {method.components} components of two and more",
+            hint="Lower method.components or method.start, or raise optimizer.epochs.",
+        )
+    stretches = Stretches(method.components, posterior.means.shape[1], method.rank, batches.device)
+
+    def schedule(step: int) -> float:
+        if step < first:
+            return learning_rate(step, batches.steps, run.optimizer)
+        return float(method.lr_factor * run.optimizer.lr)
+
+    def collect(number: int) -> None:
+        stretches.moments[number * method.components // len(ends)].collect(flat_weights(model))
+
+    train(
+        PointPosterior(model),
+        batches,
+        last_epoch_answers(run),
+        checkpoint,
+        objective=before_steps(likelihood_only(model, batches, run), ends, collect),
+        optimizer=path_optimizer(model, batches, run),
+        schedule=schedule,
+        extra=stretches,
+    )
+    if ends[-1] == total:
+        collect(len(ends) - 1)
+    moments = stretches.moments
+    posterior.means = torch.stack([m.mean for m in moments])
+    posterior.variances = torch.stack([m.variance for m in moments])
+    fewest = min(len(m.deviations) for m in moments)
+    posterior.deviations = torch.stack([m.deviations[-fewest:] for m in moments])
+    with torch.no_grad():
+        for name, weights in named_weights(model, posterior.means.mean(dim=0)).items():
+            model.get_parameter(name).copy_(weights)
+    update_batch_norm(model, batches, run)
+    return posterior
+
+
+def path_optimizer(model: nn.Module, batches: Batches, run: Run) -> torch.optim.Optimizer:
+    """Return the run's own optimiser, or SGLD at temperature 1 (`langevin.py`)."""
+    if as_config(run, Config).path == "sgd":
+        return make_optimizer(model, run.optimizer)
+    return Langevin(
+        parameter_groups(model, run.optimizer),
+        lr=run.optimizer.lr,
+        momentum=0.0,
+        images=len(batches.train),
+        temperature=1.0,
+        adapt=0,
+        seed=run.seed,
+    )

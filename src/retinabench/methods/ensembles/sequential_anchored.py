@@ -1,0 +1,132 @@
+"""Sequential anchored ensembles (Delaunoy & Louppe 2022): member after member in one training, each from the last one's weights.
+
+Member k minimises mean NLL + l2 Σ (θ - a_k)², where a_1, a_2, … is a slow chain whose stationary law is the prior (the guided
+walk): the minimum moves a little from member to member, so that a few epochs find it again. The first member takes the
+share `first` of the training; every member has a cosine of its own. Several chains are an `ensemble` of these.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from retinabench.core.random_streams import torch_generator
+from retinabench.data.loader import Batches
+from retinabench.experiments import config
+from retinabench.experiments.config import Run
+from retinabench.methods.base import as_config
+from retinabench.methods.ensembles.anchors import Anchors, anchored_objective, prior_deviation, without_l2
+from retinabench.methods.ensembles.guided_walk import guided_walk
+from retinabench.methods.map import PointPosterior
+from retinabench.methods.mcmc.sgmcmc import build
+from retinabench.methods.mcmc.weight_samples import CollectedPosterior, Collector, before_steps, evenly_spaced
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.loop import last_epoch_answers, make_optimizer, train
+
+__all__ = ["Config", "build", "fit", "gradients_per_example"]
+
+
+class Config(config.Method):
+    """samples: members of the chain, all of which predict. first: the first one's share of the training.
+
+    lr_factor: the peak learning rate of the others over that of the first. walk: one move of the anchors, over the prior's
+    deviation. anchors: drawn from the `prior`, or `matched` to the posterior, with noise of the likelihood's covariance at
+    the last member, drawn anew for each (`anchors.py`): one more pass over the training pictures per member.
+    """
+
+    title = "sequential anchored"
+
+    name: Literal["sequential_anchored"] = "sequential_anchored"
+    samples: int = Field(5, ge=2)
+    first: float = Field(0.5, gt=0, lt=1)
+    lr_factor: float = Field(1.0, gt=0)
+    walk: float = Field(0.1, gt=0)
+    anchors: Literal["prior", "matched"] = "prior"
+
+
+class WalkingAnchors(Anchors):
+    """Anchors that a guided walk moves, with the direction (A,) of each."""
+
+    def __init__(self, model: nn.Module, run: Run, images: int) -> None:
+        super().__init__(model, run)
+        self.deviation, self.seed = prior_deviation(run, images), run.seed
+        self.walk: float = as_config(run, Config).walk
+        draws = self._draws(0)
+        self.anchor.normal_(generator=draws).mul_(self.deviation)
+        self.direction = torch.rand(self.anchor.shape, generator=draws, device=self.anchor.device) < 0.5
+        self.direction = 2.0 * self.direction - 1
+
+    def _draws(self, member: int) -> torch.Generator:
+        return torch_generator(self.anchor.device, self.seed, "anchor", member)
+
+    def move(self, member: int) -> None:
+        """Take one step of the walk, to the anchors of the 0-based `member`."""
+        draws, like = self._draws(member), self.anchor
+        noise = torch.randn(like.shape, generator=draws, device=like.device) * (self.walk * self.deviation)
+        uniform = torch.rand(like.shape, generator=draws, device=like.device)
+        self.anchor, self.direction = guided_walk(like, self.direction, noise, uniform, self.deviation)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Anchors, score and directions."""
+        return {**super().state_dict(), "direction": self.direction.cpu()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue with them."""
+        super().load_state_dict(state)
+        self.direction = state["direction"].to(self.direction.device)
+
+
+def gradients_per_example(run: Run) -> int:
+    """Return the passes over the training pictures that a run takes: its epochs, and one a member for `matched` anchors."""
+    method: Config = as_config(run, Config)
+    return run.optimizer.epochs + method.samples * (method.anchors == "matched")
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> CollectedPosterior:
+    """Train the members one after the other. The checkpoint's validation is that of the network of the moment.
+
+    Raises `InputError` where the run has no prior to draw from, or fewer steps than members.
+    """
+    method: Config = as_config(run, Config)
+    total = run.optimizer.epochs * batches.steps
+    first = max(1, round(method.first * total))
+    ends = [first, *evenly_spaced(first, total, method.samples - 1, run)]
+    anchors, collector = WalkingAnchors(model, run, len(batches.train)), Collector(model, checkpoint)
+    objective = anchored_objective(model, batches, run, anchors)
+    if anchors.matched:
+        begins = [first // 2, *ends[:-1]]  # the noise of the first member awaits half of its training
+
+        def draw(member: int) -> None:
+            draws = torch_generator(batches.device, run.seed, "score", member)
+            anchors.draw_score(model, batches, run, draws)
+
+        objective = before_steps(objective, begins, draw)
+    objective = before_steps(objective, ends[:-1], lambda ended: anchors.move(ended + 1))
+    train(
+        PointPosterior(model),
+        batches,
+        last_epoch_answers(run),
+        checkpoint,
+        objective=before_steps(objective, ends, collector.collect),
+        optimizer=make_optimizer(model, without_l2(run.optimizer)),
+        schedule=lambda step: run.optimizer.lr * rate(step, batches.steps, run, ends),
+        extra=anchors,
+    )
+    collector.collect(method.samples - 1)
+    return collector.posterior(method.samples)
+
+
+def rate(step: int, steps_per_epoch: int, run: Run, ends: list[int]) -> float:
+    """Return the factor on the learning rate: a cosine down to 0 for each member, the first one after the run's warm-up."""
+    method, warm = as_config(run, Config), round(run.optimizer.warmup * steps_per_epoch)
+    member = min(bisect_right(ends, step), len(ends) - 1)
+    begin = ends[member - 1] if member else min(warm, ends[0] - 1)
+    if step < begin:
+        return step / warm
+    cosine = 0.5 * (1 + math.cos(math.pi * (step - begin) / (ends[member] - begin)))
+    return cosine * (method.lr_factor if member else 1.0)

@@ -1,0 +1,223 @@
+"""SWAG: a Gaussian fitted to the iterates of SGD (Maddox et al. 2019). MultiSWAG is `ensemble` with SWAG members.
+
+From the share `start` of the training on, the learning rate is constant, and every so many steps the weights θ_i are
+collected: their mean θ̄, their variance, and their last K deviations D_i = θ_i - θ̄_i from the mean so far. Then
+
+    q(θ) = N(θ̄, scale · (diag(variance) + D Dᵀ / (K - 1)))
+
+Batch norm: its statistics are taken anew once, with the weights θ̄, over the training pictures; all samples share them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from retinabench.data.loader import Batches
+from retinabench.experiments import config
+from retinabench.experiments.config import Run
+from retinabench.methods.base import State, as_config, precision, restore_with, state_with
+from retinabench.methods.map import PointPosterior
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.training.loop import Objective, last_epoch_answers, likelihood_only, train
+from retinabench.methods.training.schedules import learning_rate
+from retinabench.methods.variational.sample_cache import Kept, room
+
+
+class Config(config.Method):
+    """samples: weight draws per prediction. start: share of the training after which iterates are collected.
+
+    lr_factor: the constant learning rate of that phase over the run's peak rate. per_epoch: iterates collected in an
+    epoch. rank: K, the largest number of deviations kept (the latest). scale: ½ as in the paper, 1 as in the Retina
+    Benchmark's script; 0 is stochastic weight averaging.
+    """
+
+    title = "SWAG"
+
+    name: Literal["swag"] = "swag"
+    samples: int = Field(5, ge=1)
+    start: float = Field(0.75, ge=0, lt=1)
+    lr_factor: float = Field(0.1, gt=0)
+    per_epoch: int = Field(4, ge=1)
+    rank: int = Field(20, ge=2)
+    scale: float = Field(0.5, ge=0)
+
+
+class Moments:
+    """Running mean, sum of squared deviations (P,) and the last K deviations of vectors, by Welford's updates."""
+
+    def __init__(self, size: int, rank: int, device: torch.device) -> None:
+        self.rank, self.count = rank, 0
+        self.mean = torch.zeros(size, device=device)
+        self.squares = torch.zeros(size, device=device)
+        self.deviations = torch.zeros(0, size, device=device)
+
+    def collect(self, weights: Tensor) -> None:
+        """Take in one vector (P,)."""
+        self.count += 1
+        before = weights - self.mean
+        self.mean = self.mean + before / self.count
+        deviation = weights - self.mean
+        self.squares = self.squares + before * deviation
+        self.deviations = torch.cat([self.deviations, deviation[None]])[-self.rank :]
+
+    @property
+    def variance(self) -> Tensor:
+        """(P,), of the collected vectors, divided by their number."""
+        return self.squares / max(1, self.count)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that was collected."""
+        tensors = {"mean": self.mean, "squares": self.squares, "deviations": self.deviations}
+        return {**{name: tensor.cpu() for name, tensor in tensors.items()}, "count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what was collected."""
+        self.count, device = state["count"], self.mean.device
+        self.mean, self.squares = state["mean"].to(device), state["squares"].to(device)
+        self.deviations = state["deviations"].to(device)
+
+
+def draw(
+    mean: Tensor, variance: Tensor, deviations: Tensor, scale: float, generator: torch.Generator
+) -> Tensor:
+    """Draw one vector (P,) of N(mean, scale · (diag(variance) + Dᵀ D / (K - 1))), D: (K, P)."""
+    columns = len(deviations)
+    diagonal = variance.sqrt() * torch.randn(mean.shape, generator=generator, device=mean.device)
+    weights = torch.randn(columns, generator=generator, device=mean.device)
+    return mean + math.sqrt(scale) * (diagonal + weights @ deviations / math.sqrt(max(1, columns - 1)))
+
+
+def flat_weights(model: nn.Module) -> Tensor:
+    """Return all parameters of `model` as one vector (P,), a copy."""
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+
+def named_weights(model: nn.Module, vector: Tensor) -> dict[str, Tensor]:
+    """Cut a vector (P,) into the parameters of `model`, by name, in their shapes and memory layouts."""
+    named = dict(model.named_parameters())
+    pieces = torch.split(vector, [p.numel() for p in named.values()])
+    return {
+        name: torch.empty_like(p, requires_grad=False).copy_(piece.view(p.shape))
+        for (name, p), piece in zip(named.items(), pieces, strict=True)
+    }
+
+
+@dataclass
+class SwagPosterior:
+    """The mean in the network, the variance (P,) and the deviations (K, P) beside it."""
+
+    model: nn.Module
+    variance: Tensor
+    deviations: Tensor
+    scale: float
+    kept: Kept[dict[str, Tensor]] = field(default_factory=Kept, repr=False)
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """(B, 3, H, W) -> (S, B, C): S draws of all weights, one pass each."""
+        self.model.eval()
+
+        def drawn(start: torch.Generator) -> Iterator[dict[str, Tensor]]:
+            mean = flat_weights(self.model)
+            for _ in range(samples):
+                vector = draw(mean, self.variance, self.deviations, self.scale, start)
+                yield named_weights(self.model, vector)
+
+        sources = [*self.model.parameters(), self.variance, self.deviations]
+        kept = self.kept.samples(generator, samples, sources, drawn, keep=room(samples, self.model))
+        answers = [functional_call(self.model, weights, (images,)) for weights in kept]
+        return torch.stack([predictive(logits) for logits in answers])
+
+    def state(self) -> State:
+        """The network's tensors, variance and deviations."""
+        return state_with(self.model, {"variance": self.variance, "deviations": self.deviations})
+
+    def restore(self, state: State) -> None:
+        """Take over saved tensors."""
+        beside = restore_with(self.model, state)
+        self.variance, self.deviations = beside["variance"], beside["deviations"]
+
+
+def build(model: nn.Module, run: Run) -> SwagPosterior:
+    """Return the network as the mean of a Gaussian without spread."""
+    mean = flat_weights(model)
+    return SwagPosterior(
+        model, torch.zeros_like(mean), mean.new_zeros(0, len(mean)), as_config(run, Config).scale
+    )
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> SwagPosterior:
+    """Train, collect, set the mean, and take batch norm's statistics anew. The checkpoint's validation is SGD's."""
+    method, posterior = as_config(run, Config), build(model, run)
+    first = round(method.start * run.optimizer.epochs * batches.steps)
+    moments = Moments(len(posterior.variance), method.rank, batches.device)
+
+    def schedule(step: int) -> float:
+        if step < first:
+            return learning_rate(step, batches.steps, run.optimizer)
+        return float(method.lr_factor * run.optimizer.lr)
+
+    train(
+        PointPosterior(model),
+        batches,
+        last_epoch_answers(run),
+        checkpoint,
+        objective=collecting(moments, model, batches, run, first),
+        schedule=schedule,
+        extra=moments,
+    )
+    moments.collect(flat_weights(model))
+    with torch.no_grad():
+        for name, weights in named_weights(model, moments.mean).items():
+            model.get_parameter(name).copy_(weights)
+    update_batch_norm(model, batches, run)
+    posterior.variance, posterior.deviations = moments.variance, moments.deviations
+    return posterior
+
+
+def collecting(moments: Moments, model: nn.Module, batches: Batches, run: Run, first: int) -> Objective:
+    """Return the plain objective that collects the weights before every so-manieth step after step `first`."""
+    objective, every = (
+        likelihood_only(model, batches, run),
+        max(1, batches.steps // as_config(run, Config).per_epoch),
+    )
+
+    collected = first
+
+    def collect_and_evaluate(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
+        nonlocal collected
+        if step > collected and (step - first) % every == 0:  # once, of however many parts the step has
+            moments.collect(flat_weights(model))
+            collected = step
+        return objective(images, labels, step)
+
+    return collect_and_evaluate
+
+
+@torch.no_grad()
+def update_batch_norm(model: nn.Module, batches: Batches, run: Run) -> None:
+    """Set every batch norm's statistics to the average over the batches of one epoch of the training rows."""
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    if not norms:
+        return
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # a plain average instead of a moving one
+    model.train()
+    for images, _ in batches.epoch(run.optimizer.epochs):
+        with precision(run, batches.device):
+            model(images)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+    model.eval()

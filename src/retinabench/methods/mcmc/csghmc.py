@@ -1,0 +1,42 @@
+"""Cyclical SGHMC (Zhang et al. 2020): the step of SGHMC falls and is raised again; every cycle ends in one sample.
+
+After a burn-in at the constant step h0 = lr / N, step t of a cycle has h = h0 / 2 (1 + cos(π t / cycle)): long steps cross from
+one mode to another, short ones settle there. The noise is that of the posterior in all of them; the paper leaves it out
+of the first part of a cycle, which then only optimises.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import nn
+
+from retinabench.data.loader import Batches
+from retinabench.experiments.config import Run
+from retinabench.methods.mcmc import sgmcmc
+from retinabench.methods.mcmc.sgmcmc import build, cyclical, sample_chain
+from retinabench.methods.mcmc.weight_samples import CollectedPosterior
+from retinabench.methods.training.checkpoint import Checkpoint
+
+__all__ = ["Config", "build", "fit"]
+
+
+class Config(sgmcmc.Config):
+    """samples: cycles, of equal length, after the burn-in; the rest as in `sgmcmc.py`."""
+
+    title = "cyclical SGHMC"
+
+    name: Literal["csghmc"] = "csghmc"
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> CollectedPosterior:
+    """Sample one chain."""
+    return sample_chain(
+        model,
+        batches,
+        run,
+        checkpoint,
+        momentum=run.optimizer.momentum,
+        lr=run.optimizer.lr,
+        factor=cyclical,
+    )

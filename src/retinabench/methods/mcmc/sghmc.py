@@ -1,0 +1,44 @@
+"""SGHMC: stochastic-gradient Hamiltonian Monte Carlo (Chen et al. 2014): SGLD with momentum.
+
+v ← b v - √h ∇U(w) + √(2 (1 - b) T) ξ, w ← w + √h v, h = lr / N, b = `optimizer.momentum`: heavy-ball SGD of the same `lr` and b, with
+noise. The step falls along a cosine during the burn-in and stays; samples are then collected at equal distances.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from torch import nn
+
+from retinabench.data.loader import Batches
+from retinabench.experiments.config import Run
+from retinabench.methods.base import as_config
+from retinabench.methods.mcmc import sgmcmc
+from retinabench.methods.mcmc.sgmcmc import build, constant_after_burn_in, sample_chain
+from retinabench.methods.mcmc.weight_samples import CollectedPosterior
+from retinabench.methods.training.checkpoint import Checkpoint
+
+__all__ = ["Config", "build", "fit"]
+
+
+class Config(sgmcmc.Config):
+    """lr_factor: the constant step of the sampling over that at the start of the burn-in; the rest as in `sgmcmc.py`."""
+
+    title = "SGHMC"
+
+    name: Literal["sghmc"] = "sghmc"
+    lr_factor: float = Field(0.3, gt=0)
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> CollectedPosterior:
+    """Sample one chain."""
+    return sample_chain(
+        model,
+        batches,
+        run,
+        checkpoint,
+        momentum=run.optimizer.momentum,
+        lr=run.optimizer.lr,
+        factor=constant_after_burn_in(as_config(run, Config).lr_factor),
+    )

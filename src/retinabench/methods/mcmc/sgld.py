@@ -1,0 +1,44 @@
+"""SGLD: stochastic-gradient Langevin dynamics (Welling & Teh 2011), at a step that becomes constant.
+
+w ← w - h ∇U(w) + √(2 h T) ξ, ξ ~ N(0, I), h = lr / N: a step of plain SGD of the learning rate `lr`, and noise. The step falls
+along a cosine during the burn-in and stays; samples are then collected at equal distances.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from torch import nn
+
+from retinabench.data.loader import Batches
+from retinabench.experiments.config import Run
+from retinabench.methods.base import as_config
+from retinabench.methods.mcmc import sgmcmc
+from retinabench.methods.mcmc.sgmcmc import build, constant_after_burn_in, sample_chain
+from retinabench.methods.mcmc.weight_samples import CollectedPosterior
+from retinabench.methods.training.checkpoint import Checkpoint
+
+__all__ = ["Config", "build", "fit"]
+
+
+class Config(sgmcmc.Config):
+    """lr_factor: the constant step of the sampling over that at the start of the burn-in; the rest as in `sgmcmc.py`."""
+
+    title = "SGLD"
+
+    name: Literal["sgld"] = "sgld"
+    lr_factor: float = Field(0.3, gt=0)
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> CollectedPosterior:
+    """Sample one chain."""
+    return sample_chain(
+        model,
+        batches,
+        run,
+        checkpoint,
+        momentum=0.0,
+        lr=run.optimizer.lr,
+        factor=constant_after_burn_in(as_config(run, Config).lr_factor),
+    )

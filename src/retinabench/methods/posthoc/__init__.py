@@ -1,0 +1,1 @@
+"""Methods applied to a trained network."""

@@ -1,0 +1,183 @@
+"""Laplace's approximation (MacKay 1992; Daxberger et al. 2021): a Gaussian around MAP, as wide as the likelihood allows.
+
+    q(θ) = N(θ*, (H + δ I)⁻¹),  H the Gauss-Newton curvature of the likelihood at θ*, δ the prior's precision
+
+`last_layer`: the last layer's weights with their full covariance. `diagonal`: all weights, the diagonal of H alone
+(derivatives of the whole network are taken in float32, whatever `optimizer.precision` says).
+Training is MAP's; then one pass over the training pictures, without augmentation. Where the likelihood was reweighted
+by class (`optimizer.reweight`), H is that of the reweighted likelihood, with the classes' shares in the whole training
+set: the Gaussian then belongs to the function that θ* maximises.
+
+Predictions are samples of the network that is linear in θ - θ*, f(x) + J(x) (θ - θ*), the model of which H is the exact
+curvature (Immer et al. 2021). For the last layer that is the network itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+from scipy.optimize import minimize_scalar
+from torch import Tensor, nn
+
+from retinabench.core.errors import InputError
+from retinabench.data.loader import Batches
+from retinabench.experiments import config
+from retinabench.experiments.config import Run
+from retinabench.methods.base import as_config, precision
+from retinabench.methods.map import PointPosterior
+from retinabench.methods.posthoc.laplace_curvature import (
+    diagonal_curvature,
+    evidence_precision,
+    linear_curvature,
+)
+from retinabench.methods.posthoc.laplace_posterior import DiagonalPosterior, LastLayerPosterior
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.loop import train, validation_scores
+from retinabench.methods.training.losses import class_weights
+from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
+
+Widen = Callable[[float], None]
+SEARCHED = (1e-2, 1e8)
+
+
+class Config(config.Method):
+    """weights: which are random. samples: per prediction.
+
+    prior_precision: δ, a number or what chooses it: the `evidence`, or the NLL of the `validation` split. Default: the
+    evidence for the last layer; the validation split for the diagonal, which without correlations thinks the weights of
+    a large network far less determined than they are, and whose evidence then asks for too little prior.
+    """
+
+    title = "Laplace"
+
+    name: Literal["laplace"] = "laplace"
+    weights: Literal["last_layer", "diagonal"] = "last_layer"
+    prior_precision: Literal["evidence", "validation"] | float | None = None
+    samples: int = Field(5, ge=1)
+
+    @field_validator("prior_precision")
+    @classmethod
+    def _positive(cls, value: str | float | None) -> str | float | None:
+        if isinstance(value, float) and value <= 0:
+            raise ValueError("a precision is above 0")
+        return value
+
+
+def build(model: nn.Module, run: Run) -> LastLayerPosterior | DiagonalPosterior:
+    """Return the network with a Gaussian of no width around it."""
+    if as_config(run, Config).weights == "diagonal":
+        return DiagonalPosterior(model, {name: torch.zeros_like(p) for name, p in model.named_parameters()})
+    network = split_last_layer(model)
+    weights = _head_weights(network)
+    return LastLayerPosterior(network, weights.new_zeros(weights.numel(), weights.numel()))
+
+
+def fit(
+    model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint
+) -> LastLayerPosterior | DiagonalPosterior:
+    """Train MAP, then measure the curvature in one pass and choose δ. The checkpoint's validation is MAP's."""
+    posterior = build(model, run)
+    train(PointPosterior(posterior.model), batches, run, checkpoint)
+    posterior.model.eval()
+    measure = measure_last_layer if isinstance(posterior, LastLayerPosterior) else measure_diagonal
+    eigenvalues, squared_norm, widen = measure(posterior, batches, run)  # type: ignore[arg-type]
+    method = as_config(run, Config)
+    chosen = method.prior_precision or ("evidence" if method.weights == "last_layer" else "validation")
+    if isinstance(chosen, float):
+        widen(chosen)
+    elif chosen == "evidence":
+        widen(evidence_precision(eigenvalues, squared_norm))
+    else:
+        widen(_validation_precision(posterior, widen, batches, run))
+    return posterior
+
+
+def gradients_per_example(run: Run) -> float:
+    """Those of MAP, and for the diagonal one Jacobian."""
+    return run.optimizer.epochs + float(as_config(run, Config).weights == "diagonal")
+
+
+@torch.no_grad()
+def measure_last_layer(
+    posterior: LastLayerPosterior, batches: Batches, run: Run
+) -> tuple[NDArray[np.float64], float, Widen]:
+    """Return the eigenvalues λ (P,) of H = V λ Vᵀ, |θ*|², and what sets the factor to V (λ + δ)^-½."""
+    network, head = posterior.model, _head_weights(posterior.model)
+    curvature = torch.zeros(posterior.factor.shape, dtype=torch.float64, device=batches.device)
+    for images, weights in _weighted(batches, run):
+        with precision(run, batches.device):
+            features = network.features(images)
+        curvature += linear_curvature(with_bias(features), network.head(features), weights)
+    eigenvalues, vectors = torch.linalg.eigh(curvature)
+
+    def widen(delta: float) -> None:
+        posterior.factor = (vectors * (eigenvalues.clamp(min=0) + delta).rsqrt()).float()
+
+    return eigenvalues.cpu().numpy(), float(head.double().square().sum()), widen
+
+
+def measure_diagonal(
+    posterior: DiagonalPosterior, batches: Batches, run: Run
+) -> tuple[NDArray[np.float64], float, Widen]:
+    """Return the diagonal h (P,) of H, |θ*|², and what sets the deviations to (h + δ)^-½."""
+    model = posterior.model
+    curvature = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    for images, weights in _weighted(batches, run):
+        for name, part in diagonal_curvature(model, images, weights).items():
+            curvature[name] += part
+    everything = torch.cat([h.flatten() for h in curvature.values()]).double().cpu().numpy()
+    squared_norm = sum(float(p.detach().double().square().sum()) for p in model.parameters())
+
+    def widen(delta: float) -> None:
+        posterior.deviations = {name: (h + delta).rsqrt() for name, h in curvature.items()}
+
+    return everything, squared_norm, widen
+
+
+def _validation_precision(
+    posterior: LastLayerPosterior | DiagonalPosterior, widen: Widen, batches: Batches, run: Run
+) -> float:
+    """Return the δ in `SEARCHED` with the least NLL on the validation split, by Brent's method with fixed draws.
+
+    Raises `InputError` where there is none.
+    """
+    if not len(batches.validation):
+        raise InputError(
+            "no validation split is held out that could choose the prior precision",
+            hint="Set method.prior_precision to a number, or to evidence.",
+        )
+
+    def loss(log_precision: float) -> float:
+        widen(math.exp(log_precision))
+        return validation_scores(posterior, batches, run, 0)["nll"]
+
+    low, high = (math.log(end) for end in SEARCHED)
+    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.05})
+    return math.exp(found.x)
+
+
+def _weighted(batches: Batches, run: Run) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the training pictures in batches, each with the weights (B,) of its images in the likelihood."""
+    if run.optimizer.reweight == "minibatch":
+        labels = batches.data.records.label[batches.train].astype("float32")
+        weights = class_weights(torch.from_numpy(labels).to(batches.device))
+    else:
+        weights = torch.ones(len(batches.train), device=batches.device)
+    start = 0
+    for images, _ in batches.rows(batches.train):
+        yield images, weights[start : start + len(images)]
+        start += len(images)
+
+
+def _head_weights(network: SplitNetwork) -> Tensor:
+    """Weights and bias of the last layer, (C, D + 1)."""
+    head = network.head
+    assert isinstance(head, nn.Linear)
+    bias = head.bias if head.bias is not None else head.weight.new_zeros(head.out_features)
+    return torch.cat([head.weight, bias[:, None]], dim=1).detach()

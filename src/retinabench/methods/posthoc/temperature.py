@@ -1,0 +1,82 @@
+"""Temperature scaling (Guo et al. 2017) of any method: its logits divided by T, chosen on the validation split.
+
+p_s(y = 1 | x) = sigmoid(logit_s(x) / T) for every posterior sample s, and T > 0 minimises the NLL of their mean on the
+in-domain validation images. The member is a run of its own, shared with whoever else needs it; nothing is trained.
+`temperature` of an `ensemble` has one T for the pool, an `ensemble` of `temperature` one for each member.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, logit
+
+from retinabench.core.errors import InputError
+from retinabench.experiments import config
+from retinabench.experiments.config import AnyMethod, Run
+from retinabench.metrics.classification import nll
+from retinabench.predictions.table import Predictions
+
+RANGE = (0.05, 20.0)
+SMALLEST = 2.0**-53  # a probability of 1 stands for one that float64 cannot tell from it
+
+
+class Config(config.Method):
+    """member: the method whose logits are scaled; its samples are kept."""
+
+    name: Literal["temperature"] = "temperature"
+    member: AnyMethod = Field(default_factory=lambda: config.method_config("map"))
+
+
+def member_runs(run: Run) -> list[Run]:
+    """Return the one run to be scaled.
+
+    Raises `InputError` where that is itself scaled: two temperatures are one.
+    """
+    method = run.method
+    assert isinstance(method, Config)
+    if isinstance(method.member, Config):
+        raise InputError("a temperature of a temperature is one temperature", hint="Name another member.")
+    return [run.model_copy(update={"method": method.member})]
+
+
+def combine(members: Sequence[Predictions]) -> Predictions:
+    """Scale the predictions of the one member.
+
+    Raises `InputError` where they hold no in-domain validation images of both classes.
+    """
+    (member,) = members
+    held = member.select(domain="in_domain", split="validation")
+    if held is None or len(set(held.label)) < 2:
+        raise InputError(
+            "a temperature needs validation images of both classes",
+            hint="Hold some out, or use the member itself.",
+        )
+    return replace(member, probs=scaled(member.probs, best_temperature(held.label, held.probs)), source=None)
+
+
+def scaled(probs: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
+    """sigmoid(logit(p) / T) of probabilities of any shape."""
+    return np.asarray(expit(logit(np.clip(probs, SMALLEST, 1 - SMALLEST)) / temperature))
+
+
+def best_temperature(label: NDArray[np.int8], probs: NDArray[np.float64]) -> float:
+    """Return the T in `RANGE` that minimises the NLL of the predictive mean: label (N,), probs (N, S).
+
+    Found by Brent's method on log T. With one sample the NLL is convex in 1 / T, so that its minimum is the only one;
+    T = 1 is kept where nothing better is found.
+    """
+
+    def loss(log_temperature: float) -> float:
+        return float(nll(label, scaled(probs, math.exp(log_temperature)).mean(axis=1)))
+
+    low, high = (math.log(end) for end in RANGE)
+    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-6})
+    return math.exp(found.x) if found.fun < loss(0.0) else 1.0

@@ -1,0 +1,99 @@
+"""The checkpoint of one training: where it stands on disk, so that a killed training continues.
+
+`last.pt` holds everything at the end of an epoch (weights, optimiser, history); `best.pt` the weights of the best
+epoch. They are written in the order best, last: a training killed between the two repeats the epoch and, being
+deterministic, writes the same best again. `metrics.jsonl` has one line per epoch and is always written whole.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from retinabench.core.atomic_files import atomic_write, write_bytes
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET, Progress
+
+
+def save_tensors(path: Path, content: Any) -> None:
+    """Write tensors, numbers and text, nested in dicts and lists, atomically, one tensor at a time."""
+    with atomic_write(path) as handle:
+        torch.save(content, handle)
+
+
+def load_tensors(path: Path, *, mapped: bool = False) -> Any:
+    """Read what `save_tensors` wrote; no code in the file is ever run.
+
+    mapped: leave the values in the file until they are looked at; it may be replaced or deleted, not changed in place.
+    Raises `InputError` where the file is damaged or holds anything else.
+    """
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # torch raises half a dozen kinds for a damaged file
+        hint = "Delete it; the training then starts again."
+        raise InputError(f"is no checkpoint ({type(error).__name__})", file=path, hint=hint) from None
+
+
+@dataclass
+class Checkpoint:
+    """The state of one training, kept in `folder`, or in memory where there is none (tests, notebooks).
+
+    Of several processes that train together only the first one `writes`; the others read the folder to continue.
+    interval: seconds between checkpoints, 0 for one per epoch: an epoch of a small network is shorter than a write.
+    counts: numbers that the caller keeps with every checkpoint; a resumed training counts on.
+    """
+
+    folder: Path | None = None
+    progress: Progress = QUIET
+    title: str = "Training"
+    history: list[dict[str, Any]] = field(default_factory=list)
+    writes: bool = True
+    interval: float = 0.0
+    counts: dict[str, float] = field(default_factory=dict)
+    _saved: float = field(default_factory=time.monotonic, repr=False)
+    _best: dict[str, Tensor] | None = None
+
+    def resume(self) -> dict[str, Any] | None:
+        """Return what the last `checkpoint` saved, or None at the start."""
+        if self.folder is None or not (self.folder / "last.pt").is_file():
+            return None
+        saved: dict[str, Any] = load_tensors(self.folder / "last.pt")
+        self.history = json.loads(saved["history"])
+        self.counts.update(saved.get("counts", {}))
+        return saved
+
+    def keep_best(self, weights: dict[str, Tensor]) -> None:
+        """Keep the weights of the best epoch so far."""
+        if self.folder is None or not self.writes:
+            self._best = weights
+        else:
+            save_tensors(self.folder / "best.pt", weights)
+
+    def best(self) -> dict[str, Tensor]:
+        """Return the weights of the best epoch."""
+        if self._best is not None:
+            return self._best
+        assert self.folder is not None
+        best: dict[str, Tensor] = load_tensors(self.folder / "best.pt")
+        return best
+
+    def due(self) -> bool:
+        """Say whether the last checkpoint is `interval` seconds old."""
+        return time.monotonic() - self._saved >= self.interval
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Save `state` with the history so far; the epochs after it are repeated by a training that is killed."""
+        self._saved = time.monotonic()
+        if self.folder is not None and self.writes:
+            beside = {"history": json.dumps(self.history), "counts": dict(self.counts)}
+            save_tensors(self.folder / "last.pt", {**state, **beside})
+            lines = "".join(json.dumps(line) + "\n" for line in self.history)
+            write_bytes(self.folder / "metrics.jsonl", lines.encode())

@@ -1,0 +1,248 @@
+"""The one training loop of every method that trains by gradient descent."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from retinabench.core.errors import DivergedError, InputError
+from retinabench.core.random_streams import torch_generator
+from retinabench.data.loader import Batches
+from retinabench.experiments.config import Optimizer, Run
+from retinabench.methods.base import NetworkPosterior, Posterior, network_state, precision
+from retinabench.methods.training import distributed
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.losses import cross_entropy, whole_batch
+from retinabench.methods.training.nonfinite import FiniteWatch
+from retinabench.methods.training.schedules import learning_rate
+from retinabench.metrics.classification import auroc, nll
+from retinabench.models.stochastic import use_generator
+
+Objective = Callable[[Tensor, Tensor, int], dict[str, Tensor]]
+Trained = TypeVar("Trained", bound=NetworkPosterior)
+SIGN = {"auroc": 1, "nll": -1}  # the better, the higher
+
+
+class Stateful(Protocol):
+    """What a method accumulates beside the network, such as SWAG's moments: saved and resumed with the epoch."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return tensors and numbers, nested in dicts and lists."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what `state_dict` returned."""
+
+
+def train(
+    posterior: Trained,
+    batches: Batches,
+    run: Run,
+    checkpoint: Checkpoint,
+    *,
+    objective: Objective | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    schedule: Callable[[int], float] | None = None,
+    after_epoch: Callable[[int], None] | None = None,
+    extra: Stateful | None = None,
+) -> Trained:
+    """Train the network of `posterior` for the run's epochs; return the posterior of the chosen epoch.
+
+    objective(images, labels, step) gives the named terms of the loss of one 0-based step; their sum is minimised.
+    Default: the (reweighted) cross-entropy. It is called once per part of a batch (`optimizer.accumulate`, several
+    processes); each term is a mean over the images or does not depend on them, and parts weigh as their images do, so
+    that a penalty is not counted twice. `optimizer`: default as the run says (`make_optimizer`); its groups' `lr`
+    follows `schedule(step)`, default the run's, times the group's `lr_factor` where it has one. `after_epoch(epoch)`
+    runs before the validation. `extra` is saved and resumed with the network and the optimiser.
+
+    After each epoch `posterior` predicts the validation split, and the epoch is checkpointed: a killed training
+    continues from there, and ends with the same bits on a CPU, since the order of the pictures and all noise depend
+    on seed and epoch alone.
+
+    Under `torchrun` all processes come here together (`distributed.py`); the first one validates.
+
+    Raises `DivergedError` where the loss is no longer finite.
+    """
+    config, model, ranks = run.optimizer, posterior.model, distributed.current()
+    objective = objective or likelihood_only(model, batches, run)
+    optimizer = optimizer or make_optimizer(model, config)
+    schedule = schedule or (lambda step: learning_rate(step, batches.steps, config))
+    start, best = 0, -math.inf
+    if saved := checkpoint.resume():
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        if extra is not None:
+            extra.load_state_dict(saved["extra"])
+        start, best = saved["epoch"], saved["best"]
+    with checkpoint.progress.track(checkpoint.title, config.epochs * batches.steps, unit="steps") as advance:
+        advance(start * batches.steps)
+        for epoch in range(start, config.epochs):
+            began = time.perf_counter()
+            own = (ranks.rank,) * (ranks.rank > 0)  # every process draws its own noise
+            use_generator(model, torch_generator(batches.device, run.seed, "noise", epoch, *own))
+            losses = _epoch(model, batches, run, optimizer, schedule, objective, epoch, advance)
+            distributed.share_buffers(model)
+            distributed.check_equal(model)
+            if after_epoch is not None:
+                after_epoch(epoch)
+            scores = validation_scores(posterior, batches, run, epoch)
+            final = epoch + 1 == config.epochs
+            criterion = (
+                float(epoch) if config.select == "last" else scores[config.select] * SIGN[config.select]
+            )
+            if criterion > best and (final or config.select != "last"):
+                best = criterion
+                checkpoint.keep_best(posterior.state())
+            rate = schedule((epoch + 1) * batches.steps - 1)
+            row = {
+                "epoch": epoch + 1,
+                "lr": rate,
+                "loss": sum(losses.values()),
+                **{f"loss_{k}": v for k, v in losses.items() if len(losses) > 1},
+                **{f"validation_{k}": v for k, v in scores.items()},
+            }
+            row["seconds"] = round(time.perf_counter() - began, 3)
+            checkpoint.history.append(row)
+            if final or checkpoint.due():
+                state = {"model": network_state(model), "optimizer": optimizer.state_dict()}
+                state |= {"extra": extra.state_dict()} if extra is not None else {}
+                checkpoint.save({**state, "epoch": epoch + 1, "best": best})
+    posterior.restore(checkpoint.best())
+    return posterior
+
+
+def last_epoch_answers(run: Run) -> Run:
+    """Return `run` with its last epoch as the chosen one, for methods that average over the end of the training."""
+    return run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"select": "last"})})
+
+
+def likelihood_only(model: nn.Module, batches: Batches, run: Run) -> Objective:
+    """Return the objective of one forward pass and no penalty."""
+
+    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
+        with precision(run, batches.device):
+            logits = model(images)
+        return {"cross_entropy": cross_entropy(logits, labels, run.optimizer.reweight)}
+
+    return objective
+
+
+def parameter_groups(model: nn.Module, config: Optimizer) -> list[dict[str, Any]]:
+    """Return the trained parameters as an optimiser's groups: those on which the L2 term acts (`l2_on`), then the others.
+
+    `weights` have two or more axes, biases and norms one. A parameter with the attribute `no_decay = True`, such as the
+    log-scale of a posterior, belongs to neither and is never decayed. No group is empty.
+    """
+    decayed: list[nn.Parameter] = []
+    free: list[nn.Parameter] = []
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            kind = "weights" if parameter.ndim > 1 else "norms_and_biases"
+            acts = config.l2_on in (kind, "everything") and not getattr(parameter, "no_decay", False)
+            (decayed if acts else free).append(parameter)
+    groups: list[dict[str, Any]] = [
+        {"params": decayed, "weight_decay": 2 * config.l2},
+        {"params": free, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer:
+    """SGD with Nesterov momentum or Adam on `parameter_groups`.
+
+    `weight_decay = 2 * l2` puts the gradient of `l2 * Σ w²` into the loss's gradient (it is not decoupled).
+    """
+    groups = parameter_groups(model, config)
+    if config.name == "adam":
+        return torch.optim.Adam(groups, lr=config.lr, betas=(config.momentum, 0.999))
+    return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0)
+
+
+def _epoch(
+    model: nn.Module,
+    batches: Batches,
+    run: Run,
+    optimizer: torch.optim.Optimizer,
+    schedule: Callable[[int], float],
+    objective: Objective,
+    epoch: int,
+    advance: Callable[[int], None],
+) -> dict[str, float]:
+    """Take one step per batch; return the mean of every loss term over the epoch's images."""
+    ranks = distributed.current()
+    watch = FiniteWatch(run, batches.steps, schedule)
+    model.train()
+    totals: dict[str, Tensor] = {}
+    step = epoch * batches.steps
+    for images, labels in batches.epoch(epoch, ranks.rank, ranks.count):
+        rate = schedule(step)
+        for group in optimizer.param_groups:
+            group["lr"] = rate * group.get("lr_factor", 1.0)
+        optimizer.zero_grad(set_to_none=True)
+        for terms, part in _backward(objective, images, labels, step, run.optimizer.accumulate):
+            watch.see(terms, step)
+            for name, term in terms.items():
+                totals[name] = totals.get(name, 0) + term.detach().double() * part
+        distributed.sum_gradients(p for group in optimizer.param_groups for p in group["params"])
+        optimizer.step()
+        step += 1
+        advance(1)
+    watch.check()
+    return {name: float(distributed.total(value)) / len(batches.train) for name, value in totals.items()}
+
+
+def _backward(
+    objective: Objective, images: Tensor, labels: Tensor, step: int, accumulate: int
+) -> Iterator[tuple[dict[str, Tensor], int]]:
+    """Add the gradients of a batch, cut into `accumulate` parts; yield the terms and the images of each part."""
+    referable, whole = distributed.total(
+        torch.stack([labels.sum(), torch.full((), len(labels), device=labels.device)])
+    )
+    parts = min(accumulate, max(1, len(labels) // 2))  # batch norm needs two
+    with whole_batch(referable / whole, whole):
+        for some, theirs in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
+            if len(theirs):  # of a last batch smaller than the number of processes, some get nothing
+                terms = objective(some, theirs, step)
+                loss = sum(terms.values(), torch.zeros((), device=labels.device))
+                (loss * (len(theirs) / whole)).backward()
+                yield terms, len(theirs)
+
+
+def validation_scores(posterior: Posterior, batches: Batches, run: Run, epoch: int) -> dict[str, float]:
+    """AUROC and NLL of the predictive mean on the validation split, computed by the first process; nothing without one.
+
+    Raises `DivergedError` where a prediction is not a number, and `InputError` where AUROC must choose and is undefined.
+    """
+    if not len(batches.validation):
+        return {}
+    scores = torch.zeros(2, dtype=torch.float64, device=batches.device)
+    if distributed.current().leads:
+        generator = torch_generator(batches.device, run.seed, "validate", epoch)
+        means, labels = [], []
+        for images, truth in batches.held_out():
+            with precision(run, batches.device):
+                probs = posterior.predict(images, run.method.samples, generator)
+            means.append(probs[..., 1].mean(dim=0).cpu())
+            labels.append(truth.cpu())
+        prob = torch.cat(means).double().numpy()
+        label = torch.cat(labels).numpy().astype(np.int8)
+        finite = bool(np.isfinite(prob).all())
+        found = [auroc(label, prob), nll(label, prob)] if finite else [math.nan, math.nan]
+        scores.copy_(torch.tensor(found, dtype=torch.float64))
+    ranking, loss = distributed.total(scores).tolist()
+    if math.isnan(loss):
+        raise DivergedError(
+            f"after epoch {epoch + 1} the network predicts values that are no numbers, though its losses were "
+            "finite: its weights or running statistics overflowed. Lower optimizer.lr."
+        )
+    if math.isnan(ranking) and run.optimizer.select == "auroc":
+        raise InputError(
+            "the validation split holds one class only, so that no AUROC can choose the epoch",
+            hint="Set optimizer.select=nll.",
+        )
+    return {"auroc": ranking, "nll": loss}

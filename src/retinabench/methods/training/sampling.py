@@ -1,0 +1,83 @@
+"""Prediction of networks whose every pass is a posterior sample: several samples in one pass, where memory allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from retinabench.methods.base import State, network_state
+from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.variational.sample_cache import Kept, room
+from retinabench.models.stochastic import Draw, use_draws
+
+# Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest pictures. A
+# GPU wants large passes: 40 pictures of 512 px, or 2,700 of 64 px. A larger batch fills one pass per sample.
+PASS_VALUES = {"cpu": 2**18, "cuda": 2**25}
+
+
+@dataclass
+class SampledPosterior:
+    """One network with layers that draw: weights, of which each sample is one function for all images, or units, which
+    every image draws on its own (`per_image`).
+    """
+
+    model: nn.Module
+    per_image: bool = False
+    kept: Kept[Draw] = field(default_factory=Kept, repr=False)
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """(B, 3, H, W) -> (S, B, C): S draws of the network's noise."""
+        if self.per_image:
+            return predict_samples(self.model, images, samples, generator)
+        keep, weights = room(samples, self.model), list(self.model.parameters())
+        draws = self.kept.samples(
+            generator, samples, weights, lambda start: sample_draws(samples, start, keep=keep), keep=keep
+        )
+        return predict_draws(self.model, images, list(draws))
+
+    def state(self) -> State:
+        """The network's tensors; the noise is not learnt."""
+        return network_state(self.model)
+
+    def restore(self, state: State) -> None:
+        """Take over saved tensors."""
+        self.model.load_state_dict(state)
+
+
+def predict_samples(
+    model: nn.Module, images: Tensor, samples: int, generator: torch.Generator, pass_values: int | None = None
+) -> Tensor:
+    """Return class probabilities (S, B, C) of S posterior samples, fresh draws of `generator`'s stream."""
+    return predict_draws(model, images, sample_draws(samples, generator), pass_values)
+
+
+def sample_draws(samples: int, generator: torch.Generator, *, keep: bool = False) -> list[Draw]:
+    """Return S posterior samples, each with a generator of its own, seeded from `generator`."""
+    most = 2**63 - 1
+    seeds = torch.randint(most, (samples,), generator=generator, device=generator.device).tolist()
+    return [
+        Draw(torch.Generator(generator.device).manual_seed(seed), number, {} if keep else None)
+        for number, seed in enumerate(seeds)
+    ]
+
+
+def predict_draws(
+    model: nn.Module, images: Tensor, draws: list[Draw], pass_values: int | None = None
+) -> Tensor:
+    """Return class probabilities (S, B, C) of the samples `draws`, with as many in one pass as `pass_values` allows.
+
+    Default: by device. How many share a pass changes no draw, only the rounding of the batched kernels.
+    """
+    model.eval()
+    pass_values = pass_values or PASS_VALUES.get(images.device.type, 2**18)
+    together = max(1, pass_values // images.numel())
+    probs = []
+    for first in range(0, len(draws), together):
+        chunk = draws[first : first + together]
+        use_draws(model, chunk)
+        drawn = predictive(model(torch.cat([images] * len(chunk))))
+        probs.append(drawn.view(len(chunk), len(images), -1))
+    return torch.cat(probs)

@@ -1,0 +1,53 @@
+"""Independent Gaussians over all weights of a network, whoever learnt them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from retinabench.methods.base import State, restore_with, state_with
+from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.variational.sample_cache import Kept, room
+
+
+@dataclass
+class WeightPosterior:
+    """Independent Gaussians over the weights: means in the network, deviations beside it, by name."""
+
+    model: nn.Module
+    deviations: dict[str, Tensor]
+    kept: Kept[dict[str, Tensor]] = field(default_factory=Kept, repr=False)
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """(B, 3, H, W) -> (S, B, C): S draws of all weights, one pass each."""
+        self.model.eval()
+
+        def draw(start: torch.Generator) -> Iterator[dict[str, Tensor]]:
+            for _ in range(samples):
+                yield {
+                    name: p + self.deviations[name] * torch.randn(p.shape, generator=start, device=p.device)
+                    for name, p in self.model.named_parameters()
+                }
+
+        sources = [*self.model.parameters(), *self.deviations.values()]
+        drawn = self.kept.samples(generator, samples, sources, draw, keep=room(samples, self.model))
+        answers = [functional_call(self.model, weights, (images,)) for weights in drawn]
+        return torch.stack([predictive(logits) for logits in answers])
+
+    def state(self) -> State:
+        """The network's tensors and the deviations."""
+        return state_with(self.model, self.deviations)
+
+    def restore(self, state: State) -> None:
+        """Take over saved tensors."""
+        self.deviations = restore_with(self.model, state)
+
+
+def point(model: nn.Module) -> WeightPosterior:
+    """Return the network with no width around it."""
+    return WeightPosterior(model, {name: torch.zeros_like(p) for name, p in model.named_parameters()})

@@ -1,0 +1,96 @@
+"""What all variational methods share: their options, and the negative evidence lower bound as the loop's objective.
+
+-ELBO / N = E_q[CE] + T w(t) KL(q ‖ p) / N, with N training images, the temperature T and the annealing w of the step.
+T = 1 and w = 1 is the bound itself, up to the class weights of the cross-entropy, which are those of MAP.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from retinabench.core.random_streams import torch_generator
+from retinabench.data.loader import Batches
+from retinabench.experiments import config
+from retinabench.experiments.config import Run
+from retinabench.methods.base import precision
+from retinabench.methods.training.annealing import Annealing, kl_weight
+from retinabench.methods.training.loop import Objective
+from retinabench.methods.training.losses import cross_entropy
+from retinabench.models.stochastic import Prior, Variational, kl, swap
+from retinabench.models.stochastic.affine import Affine
+from retinabench.models.stochastic.families import Family
+
+
+class VariationalConfig(config.Method):
+    """Options of every method with a variational objective.
+
+    samples: posterior samples per prediction. train_samples: forward passes per training step.
+    kl_temperature: T. annealing: the course of the KL's weight (`methods/annealing.py`).
+    """
+
+    samples: int = Field(5, ge=1)
+    train_samples: int = Field(1, ge=1)
+    kl_temperature: float = Field(1.0, ge=0)
+    annealing: Annealing = "linear"
+
+
+class WeightConfig(VariationalConfig):
+    """Options of the methods with a posterior over every weight.
+
+    estimator: `flipout`, or `reparameterised` with one weight for the batch.
+    prior_mean: `tied` to the posterior's mean, as published, or `zero`. prior_stddev: None is sqrt(2 / fan-in).
+    stddev_mean_init, stddev_stddev_init: the initial σ, and the spread of softplus⁻¹(σ) around it.
+    """
+
+    estimator: Literal["flipout", "reparameterised"] = "flipout"
+    prior_mean: Literal["tied", "zero"] = "tied"
+    prior_stddev: float | None = Field(None, gt=0)
+    stddev_mean_init: float = Field(1e-3, gt=0)
+    stddev_stddev_init: float = Field(0.1, ge=0)
+
+
+def around_weights(model: nn.Module, options: WeightConfig, family: Family, seed: int) -> nn.Module:
+    """Put a posterior of `family` around the weights of every linear layer and convolution, in place."""
+    generator = torch_generator("cpu", seed, "variational")
+
+    def make(layer: Affine) -> nn.Module:
+        return Variational(
+            layer,
+            family=family,
+            prior=Prior(options.prior_mean, options.prior_stddev),
+            flipout=options.estimator == "flipout",
+            stddev=(options.stddev_mean_init, options.stddev_stddev_init),
+            generator=generator,
+        )
+
+    return swap(model, make)
+
+
+def elbo(model: nn.Module, batches: Batches, run: Run, options: VariationalConfig) -> Objective:
+    """Return the objective with the terms `cross_entropy` and `kl`."""
+
+    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
+        weight = kl_weight(step, batches.steps, run.optimizer.epochs, options.annealing)
+        weight *= options.kl_temperature / len(batches.train)
+        return {
+            "cross_entropy": expected_cross_entropy(model, images, labels, run, options.train_samples),
+            "kl": weight * kl(model),
+        }
+
+    return objective
+
+
+def expected_cross_entropy(
+    model: nn.Module, images: Tensor, labels: Tensor, run: Run, samples: int
+) -> Tensor:
+    """Mean (reweighted) cross-entropy over `samples` forward passes, each with fresh noise; a scalar in nats."""
+    losses = []
+    for _ in range(samples):
+        with precision(run, images.device):
+            logits = model(images)
+        losses.append(cross_entropy(logits, labels, run.optimizer.reweight))
+    return torch.stack(losses).mean()

@@ -1,0 +1,226 @@
+"""FSVI: function-space variational inference over the last layer (Rudner et al. 2022).
+
+The trunk φ is deterministic, the last layer's weights are q(w, b) = Π N(m, σ²), so that q over functions is exactly
+Gaussian: f(x) ~ N(φ(x)ᵀm + b, φ(x)² · σ² + σ_b²). It is trained to the likelihood, and to stay near a prior over
+functions, f(x) ~ N(0, prior_variance) at M inducing inputs x_i:
+
+    loss = mean_n E_q[CE(y_n, f(x_n))] + weight · Σ_i KL(q(f(x_i)) ‖ N(0, prior_variance))
+
+The network is linear in what is random, so the linearisation of the paper is exact and its Jacobian is φ itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from retinabench.core.random_streams import torch_generator
+from retinabench.data.loader import Batches
+from retinabench.experiments import config
+from retinabench.experiments.config import Run
+from retinabench.methods.base import State, as_config, network_state, precision, rewound
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.training.loop import Objective, make_optimizer, train
+from retinabench.methods.training.losses import batch_size, cross_entropy
+from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
+
+RELEASED_DEVICES = 4  # each took the KL at its own inducing inputs, over its own quarter of the batch
+
+
+class Config(config.Method):
+    """samples, train_samples: draws of the last layer per prediction and per step.
+
+    prior_variance: of f(x) under the prior, per output. inducing: M, per step. context: where they come from: pictures
+    of the current `batch` (as released), or `monochrome` pictures, each in the colour of one pixel of the batch.
+    covariance: the KL's over the inducing inputs, its `diagonal` (as released) or in `full`; the prior is independent.
+    kl_weight: 1 / N (`training_set`, the evidence bound), or 1 / (M · batch of a device), as `released` for four devices.
+    stochastic_mean: q's mean at the inducing inputs from one draw of the last layer instead of from its mean
+    (released as `stochastic_linearization`). log_variance: initial log σ², drawn within 1 of it; released: -19. Well
+    above -8 its noise drowns the last layer's small first weights.
+    variance_rate: learning rate of log σ² relative to the network's; released: 1, which leaves σ where it started.
+    """
+
+    title = "FSVI"
+
+    name: Literal["fsvi"] = "fsvi"
+    samples: int = Field(5, ge=1)
+    train_samples: int = Field(5, ge=1)
+    prior_variance: float = Field(10.0, gt=0)
+    inducing: int = Field(10, ge=1)
+    context: Literal["batch", "monochrome"] = "batch"
+    covariance: Literal["diagonal", "full"] = "diagonal"
+    kl_weight: Literal["training_set", "released"] = "training_set"
+    stochastic_mean: bool = False
+    log_variance: float = -8.0
+    variance_rate: float = Field(100.0, ge=0)
+
+
+class GaussianLinear(nn.Module):
+    """A linear layer whose D weights and bias per output are independent Gaussians; (C, D + 1), bias last."""
+
+    def __init__(self, layer: nn.Linear, log_variance: float, generator: torch.Generator) -> None:
+        super().__init__()
+        bias = layer.bias if layer.bias is not None else torch.zeros(layer.out_features)
+        start = torch.cat([layer.weight.detach(), bias.detach().to(layer.weight.device)[:, None]], dim=1)
+        spread = 2 * torch.rand(start.shape, generator=generator) - 1
+        self.mean = nn.Parameter(start.clone())
+        self.log_variance = nn.Parameter((log_variance + spread).to(start.device))
+        for parameter in self.parameters():
+            parameter.no_decay = True  # type: ignore[attr-defined]  # the function-space prior acts instead
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, D) -> logits (B, C) of the mean weights."""
+        return with_bias(features) @ self.mean.T
+
+    def sample(
+        self, features: Tensor, samples: int, generator: torch.Generator, *, mirrored: bool = False
+    ) -> Tensor:
+        """(B, D) -> logits (S, B, C), one draw of the weights per sample, drawn in the order of the samples.
+
+        `mirrored` draws come in pairs mean ± noise: each has q's law, and what is odd in the noise leaves the average,
+        above all the noise that the last layer would send into the trunk.
+        """
+        count = (samples + 1) // 2 if mirrored else samples
+        shape, device = self.mean.shape, features.device
+        noise = torch.stack([torch.randn(shape, generator=generator, device=device) for _ in range(count)])
+        noise = torch.cat([noise, -noise])[:samples] if mirrored else noise
+        weights = self.mean + (0.5 * self.log_variance).exp() * noise
+        return with_bias(features) @ weights.mT
+
+    def variance(self, features: Tensor) -> Tensor:
+        """(B, D) -> (B, C), the variance of f: the diagonal of J diag(σ²) Jᵀ, whose J is [φ, 1]."""
+        return with_bias(features).square() @ self.log_variance.exp().T
+
+    def covariance(self, features: Tensor) -> Tensor:
+        """(B, D) -> (C, B, B), the covariance of f over the inputs; the outputs are independent."""
+        phi = with_bias(features)
+        return (phi * self.log_variance.exp()[:, None]) @ phi.T
+
+
+def kl_diagonal(mean: Tensor, variance: Tensor, prior_mean: Tensor, prior_variance: Tensor) -> Tensor:
+    """Σ KL(N(mean, variance) ‖ N(prior_mean, prior_variance)) in nats, over all entries."""
+    ratio = variance / prior_variance
+    kl: Tensor = 0.5 * (ratio - 1 - ratio.log() + (mean - prior_mean).square() / prior_variance).sum()
+    return kl
+
+
+def kl_full(mean: Tensor, covariance: Tensor, prior_variance: float) -> Tensor:
+    """Σ_c KL(N(mean[:, c], covariance[c]) ‖ N(0, prior_variance · I)): mean (M, C), covariance (C, M, M).
+
+    It is `kl_diagonal` plus the total correlation of q. A millionth of the mean variance on the diagonal keeps pictures
+    that are (nearly) alike from making the covariance singular.
+    """
+    M = len(mean)
+    covariance, mean = covariance.double(), mean.double()
+    variance = covariance.diagonal(dim1=1, dim2=2)
+    jitter = 1e-6 * variance.mean(dim=1)[:, None, None] * torch.eye(M, device=mean.device, dtype=mean.dtype)
+    log_det = 2 * torch.linalg.cholesky(covariance + jitter).diagonal(dim1=1, dim2=2).log().sum()
+    outer = (variance.sum() + mean.square().sum()) / prior_variance
+    kl: Tensor = 0.5 * (outer - mean.numel() + mean.numel() * math.log(prior_variance) - log_det)
+    return kl.float()
+
+
+@dataclass
+class FunctionSpacePosterior:
+    """A deterministic trunk and a Gaussian last layer."""
+
+    model: SplitNetwork
+
+    @property
+    def head(self) -> GaussianLinear:
+        """The last layer."""
+        assert isinstance(self.model.head, GaussianLinear)
+        return self.model.head
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """(B, 3, H, W) -> (S, B, C): one pass of the trunk, S last layers."""
+        self.model.eval()
+        features = self.model.features(images)
+        with torch.autocast(images.device.type, enabled=False):
+            logits = self.head.sample(features, samples, rewound(generator))
+        return torch.stack([predictive(draw) for draw in logits])
+
+    def state(self) -> State:
+        """The tensors of trunk and last layer."""
+        return network_state(self.model)
+
+    def restore(self, state: State) -> None:
+        """Take over saved tensors."""
+        self.model.load_state_dict(state)
+
+
+def build(model: nn.Module, run: Run) -> FunctionSpacePosterior:
+    """Put a Gaussian layer where the last linear one was."""
+    network = split_last_layer(model)
+    assert isinstance(network.head, nn.Linear)
+    generator = torch_generator("cpu", run.seed, "fsvi", "log_variance")
+    network.head = GaussianLinear(network.head, as_config(run, Config).log_variance, generator)
+    return FunctionSpacePosterior(network)
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> FunctionSpacePosterior:
+    """Train trunk and last layer together."""
+    posterior = build(model, run)
+    optimizer = make_optimizer(posterior.model, run.optimizer)
+    scale = posterior.head.log_variance
+    for group in optimizer.param_groups:
+        group["params"] = [p for p in group["params"] if p is not scale]
+    rate = as_config(run, Config).variance_rate
+    optimizer.add_param_group({"params": [scale], "weight_decay": 0.0, "lr_factor": rate})
+    objective = function_space_objective(posterior, batches, run)
+    return train(posterior, batches, run, checkpoint, objective=objective, optimizer=optimizer)
+
+
+def function_space_objective(posterior: FunctionSpacePosterior, batches: Batches, run: Run) -> Objective:
+    """Return the two terms of the loss: the expected cross-entropy and the weighted KL."""
+    method, network, head = as_config(run, Config), posterior.model, posterior.head
+
+    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
+        generator = torch_generator(images.device, run.seed, "fsvi", step)
+        with precision(run, batches.device):
+            features = network.features(images)
+        chosen = torch.randperm(len(images), generator=generator, device=images.device)[: method.inducing]
+        if method.context == "batch":
+            inducing = features[chosen]
+        else:
+            network.eval()  # pictures of no retina must not enter the batch norms' statistics
+            with precision(run, batches.device):
+                inducing = network.features(monochrome(images[chosen], generator))
+            network.train()
+        logits = head.sample(features, method.train_samples, generator, mirrored=True)
+        mean = head.sample(inducing, 1, generator)[0] if method.stochastic_mean else head(inducing)
+        if method.covariance == "full":
+            kl = kl_full(mean, head.covariance(inducing), method.prior_variance)
+        else:
+            prior = torch.full_like(mean, method.prior_variance)
+            kl = kl_diagonal(mean, head.variance(inducing), torch.zeros_like(mean), prior)
+        size = batch_size(labels)
+        inputs = size.clamp(max=method.inducing)  # of the batch; a small part of it has fewer
+        terms = inputs * size / RELEASED_DEVICES if method.kl_weight == "released" else len(batches.train)
+        return {
+            "cross_entropy": expected_cross_entropy(logits, labels, run.optimizer.reweight),
+            "function_kl": kl * (inputs / len(chosen)) / terms,
+        }
+
+    return objective
+
+
+def expected_cross_entropy(logits: Tensor, labels: Tensor, reweight: str) -> Tensor:
+    """Mean over samples and images of (S, B, C) logits; two outputs of a softmax count as their difference."""
+    referable = logits if logits.shape[2] == 1 else logits[..., 1:] - logits[..., :1]
+    return cross_entropy(referable.flatten(0, 1), labels.repeat(len(logits)), reweight)
+
+
+def monochrome(images: Tensor, generator: torch.Generator) -> Tensor:
+    """(M, 3, H, W) -> as many pictures, each wholly in the colour of one random pixel of its original."""
+    flat = images.flatten(2)
+    place = torch.randint(flat.shape[2], (len(images), 1, 1), generator=generator, device=images.device)
+    colour = flat.gather(2, place.expand(-1, flat.shape[1], -1))
+    return colour[..., None].expand_as(images).contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,133 @@
+"""Mean-field variational inference over every parameter (Graves 2011, Blundell et al. 2015): the stated posterior's.
+
+q(θ) = N(m, diag(σ²)) minimises E_q[-log p(D | θ)] + KL(q ‖ N(0, s² I)), the prior's precision 1 / s² = 2 N l2 being that
+of the L2 term, here over all parameters, biases and norms included. The divergence is exact; the expectation is taken
+with reparameterised draws of all weights, one for the batch.
+
+`mfvi` is the Retina Benchmark's: weights alone, flipout, a prior tied to the mean. This one targets what Hamiltonian Monte
+Carlo samples. On a linear-Gaussian model it ends at the exact mean and at 1 / diag(precision).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import softplus
+
+from retinabench.core.errors import InputError
+from retinabench.core.random_streams import torch_generator
+from retinabench.data.loader import Batches
+from retinabench.experiments import config
+from retinabench.experiments.config import Run
+from retinabench.methods.base import as_config, precision
+from retinabench.methods.map import PointPosterior
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.loop import Objective, last_epoch_answers, make_optimizer, train
+from retinabench.methods.training.losses import cross_entropy
+from retinabench.methods.variational.diagonal_gaussian import WeightPosterior, point
+
+
+class Config(config.Method):
+    """samples: weight draws per prediction. train_samples: per step, in pairs m ± noise.
+
+    deviation: of every weight under q at the start. temperature: T, the divergence counts T-fold; below 1 a cold
+    posterior.
+    """
+
+    title = "mean-field Gaussian"
+
+    name: Literal["gaussian_vi"] = "gaussian_vi"
+    samples: int = Field(5, ge=1)
+    train_samples: int = Field(1, ge=1)
+    deviation: float = Field(0.01, gt=0)
+    temperature: float = Field(1.0, gt=0)
+
+
+class Spread(nn.Module):
+    """ρ by name, σ = softplus(ρ): what the optimiser moves beside the network."""
+
+    def __init__(self, model: nn.Module, deviation: float) -> None:
+        super().__init__()
+        start = math.log(math.expm1(deviation))
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.rho = nn.ParameterList([torch.full_like(p, start) for p in trained.values()])
+        self.names = list(trained)
+
+    def deviations(self) -> dict[str, Tensor]:
+        """Return σ by name, in the parameters' shapes."""
+        return {name: softplus(rho) for name, rho in zip(self.names, self.rho, strict=True)}
+
+
+def build(model: nn.Module, run: Run) -> WeightPosterior:
+    """Return the network with q as a point."""
+    return point(model)
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> WeightPosterior:
+    """Train q; the last epoch answers. The checkpoint's validation is the mean's."""
+    options, settings = as_config(run, Config), run.optimizer
+    if settings.l2 == 0:
+        raise InputError(
+            "gaussian_vi takes its prior from optimizer.l2, which is 0", hint="Set optimizer.l2."
+        )
+    spread = Spread(model, options.deviation)
+    undecayed = settings.model_copy(update={"l2": 0.0})  # the divergence holds the prior
+    trained = train(
+        PointPosterior(model),
+        batches,
+        last_epoch_answers(run),
+        checkpoint,
+        objective=bound(model, spread, batches, run),
+        optimizer=make_optimizer(nn.ModuleList([model, spread]), undecayed),
+        extra=spread,
+    )
+    posterior = build(trained.model, run)
+    for name, deviation in spread.deviations().items():
+        posterior.deviations[name] = deviation.detach()
+    return posterior
+
+
+def bound(model: nn.Module, spread: Spread, batches: Batches, run: Run) -> Objective:
+    """Return the terms `cross_entropy` and `kl` of the negative evidence bound, per training point."""
+    options = as_config(run, Config)
+    points, prior_precision = len(batches.train), 2 * len(batches.train) * run.optimizer.l2
+
+    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
+        generator = torch_generator(images.device, run.seed, "gaussian_vi", step)
+        deviations = spread.deviations()
+        means = {name: p for name, p in model.named_parameters() if name in deviations}
+        losses: list[Tensor] = []
+        noise: dict[str, Tensor] = {}
+        for number in range(options.train_samples):
+            if number % 2:  # what is odd in the noise leaves the gradient of the mean
+                noise = {name: -draw for name, draw in noise.items()}
+            else:
+                noise = {
+                    name: torch.randn(p.shape, generator=generator, device=p.device)
+                    for name, p in means.items()
+                }
+            weights = {name: p + deviations[name] * noise[name] for name, p in means.items()}
+            with precision(run, batches.device):
+                outputs = functional_call(model, weights, (images,))
+            losses.append(cross_entropy(outputs, labels, run.optimizer.reweight))
+        divergence = sum(
+            (gaussian_kl(p, deviations[name], prior_precision) for name, p in means.items()),
+            torch.zeros((), device=images.device),
+        )
+        return {
+            "cross_entropy": torch.stack(losses).mean(),
+            "kl": options.temperature * divergence / points,
+        }
+
+    return objective
+
+
+def gaussian_kl(mean: Tensor, deviation: Tensor, prior_precision: float) -> Tensor:
+    """KL(N(mean, deviation²) ‖ N(0, 1 / prior_precision)), summed over all elements, in nats."""
+    scaled = prior_precision * deviation.square()
+    return 0.5 * (scaled + prior_precision * mean.square() - 1 - scaled.log()).sum()

@@ -1,0 +1,40 @@
+"""Mean-field variational inference (Graves 2011, Blundell et al. 2015): an independent Gaussian for every weight.
+
+q(w) = Π N(w_i; μ_i, σ_i²) minimises E_q[-log p(y | x, w)] + KL(q ‖ p), the gradient by flipout (Wen et al. 2018).
+Biases and norms stay deterministic, as published.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import nn
+
+from retinabench.data.loader import Batches
+from retinabench.experiments.config import Run
+from retinabench.methods.base import as_config
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.loop import train
+from retinabench.methods.training.sampling import SampledPosterior
+from retinabench.methods.variational.elbo import WeightConfig, around_weights, elbo
+from retinabench.models.stochastic.families import FAMILIES
+
+
+class Config(WeightConfig):
+    """The options shared with radial, and no other (`methods/variational.py`)."""
+
+    title = "MFVI"
+
+    name: Literal["mfvi"] = "mfvi"
+
+
+def build(model: nn.Module, run: Run) -> SampledPosterior:
+    """Put Gaussians around the weights."""
+    return SampledPosterior(around_weights(model, as_config(run, Config), FAMILIES["gaussian"], run.seed))
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> SampledPosterior:
+    """Put Gaussians around the weights and train them."""
+    posterior = build(model, run)
+    objective = elbo(posterior.model, batches, run, as_config(run, Config))
+    return train(posterior, batches, run, checkpoint, objective=objective)

@@ -1,0 +1,103 @@
+"""Rank-1 Bayesian network (Dusenberry et al. 2020): distributions over two vectors per layer, a point for the rest.
+
+W_k = W ∘ (s_k r_kᵀ), r_k and s_k Gaussian; K mixture components are K ensemble members that share W. The objective
+averages over the components: -ELBO / N = 1/K Σ_k E_{q_k}[CE] + KL(q_k ‖ p) / N, plus the L2 term on W.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import nn
+
+from retinabench.core.random_streams import torch_generator
+from retinabench.data.loader import Batches
+from retinabench.experiments.config import Run
+from retinabench.methods.base import as_config
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.loop import make_optimizer, train
+from retinabench.methods.training.sampling import SampledPosterior
+from retinabench.methods.variational.elbo import VariationalConfig, elbo
+from retinabench.models.stochastic import Rank1, swap
+from retinabench.models.stochastic.affine import Affine
+
+
+class Config(VariationalConfig):
+    """Options of rank-1 beside the shared ones.
+
+    components: K, of which samples is a multiple; each sees 1 / K of the images, so a mixture wants more epochs. positive: probability that a component's factor starts at +1, not -1.
+    prior_mean: `sign`, the nearer of +1 and -1, or `one`, as released. prior_stddev: of that prior.
+    fast_lr: learning rate of the distributions of r and s relative to the others'.
+    fast_norms: let it act on norms too, as released. clip: cuts samples of r and s at ±, 10 as released, None ours.
+    """
+
+    title = "Rank-1"
+
+    name: Literal["rank1"] = "rank1"
+    components: int = Field(1, ge=1)
+    positive: float = Field(0.75, ge=0, le=1)
+    prior_mean: Literal["sign", "one"] = "sign"
+    prior_stddev: float = Field(0.05, gt=0)
+    fast_lr: float = Field(1.0, gt=0)
+    fast_norms: bool = False
+    clip: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _equal_shares(self) -> Config:
+        if self.samples % self.components:
+            raise ValueError(
+                f"samples ({self.samples}) is no multiple of components ({self.components}), "
+                "whose shares must be equal"
+            )
+        return self
+
+
+def build(model: nn.Module, run: Run) -> SampledPosterior:
+    """Put distributions over r and s into every layer."""
+    options = as_config(run, Config)
+    generator = torch_generator("cpu", run.seed, "variational")
+
+    def make(layer: Affine) -> nn.Module:
+        return Rank1(
+            layer,
+            components=options.components,
+            positive=options.positive,
+            prior_mean=options.prior_mean,
+            prior_stddev=options.prior_stddev,
+            clip=options.clip,
+            generator=generator,
+        )
+
+    return SampledPosterior(swap(model, make))
+
+
+def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> SampledPosterior:
+    """Put distributions over r and s into every layer and train them."""
+    posterior, options = build(model, run), as_config(run, Config)
+    optimizer = make_optimizer(posterior.model, run.optimizer)
+    set_pace(optimizer, fast_parameters(posterior.model, norms=options.fast_norms), options.fast_lr)
+    objective = elbo(posterior.model, batches, run, options)
+    return train(posterior, batches, run, checkpoint, objective=objective, optimizer=optimizer)
+
+
+def fast_parameters(model: nn.Module, *, norms: bool) -> list[nn.Parameter]:
+    """Return the parameters of the distributions of r and s, and those of batch norms on demand."""
+    found = [p for module in model.modules() if isinstance(module, Rank1) for p in module.fast_weights()]
+    if norms:
+        found += [
+            p for module in model.modules() if isinstance(module, nn.BatchNorm2d) for p in module.parameters()
+        ]
+    return found
+
+
+def set_pace(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], lr_factor: float) -> None:
+    """Move `parameters` into groups of their own with this factor on the learning rate; all else of them stays."""
+    chosen = {id(p) for p in parameters}
+    for group in list(optimizer.param_groups):
+        moved = [p for p in group["params"] if id(p) in chosen]
+        if moved:
+            group["params"] = [p for p in group["params"] if id(p) not in chosen]
+            optimizer.add_param_group({**group, "params": moved, "lr_factor": lr_factor})
+    optimizer.param_groups[:] = [group for group in optimizer.param_groups if group["params"]]

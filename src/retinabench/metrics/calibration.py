@@ -1,0 +1,226 @@
+"""Whether probabilities mean what they say: calibration errors in bins, for weighted images.
+
+Two meanings of binary calibration error are in use and are named apart: *top label* (confidence max(p, 1-p) against
+being right) and *positive class* (p against y). Bins of equal width are (low, high], the first with its low edge;
+bins of equal mass hold the same number of images, images of equal forecast being shared evenly where an edge falls
+among them, so that nothing depends on the order of the rows.
+
+A calibration error of finitely many images is above 0 even for a perfectly calibrated model: read it beside its
+`null_band`, or use the debiased square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.sorted_images import Cases, Weighted
+
+Floats = NDArray[np.float64]
+Of = Literal["top_label", "positive_class"]
+Spacing = Literal["width", "mass"]
+
+BINS = 15
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A reliability diagram: per bin (M,) its weight, and the weighted means forecast and observed (NaN if empty)."""
+
+    weight: Floats
+    forecast: Floats
+    observed: Floats
+
+    @property
+    def share(self) -> Floats:
+        """(M,) share of the weight."""
+        return np.asarray(self.weight / self.weight.sum())
+
+    @property
+    def gap(self) -> Floats:
+        """(M,) observed - forecast, 0 where empty."""
+        return np.where(self.weight > 0, self.observed - self.forecast, 0.0)
+
+    def expected_error(self) -> float:
+        """ECE: sum of share x |gap|."""
+        return float(self.share @ np.abs(self.gap))
+
+    def largest_error(self) -> float:
+        """MCE: the largest |gap|."""
+        return float(np.abs(self.gap).max())
+
+    def root_mean_square_error(self) -> float:
+        """RMSCE: the root of the sum of share x gap^2."""
+        return float(np.sqrt(self.share @ self.gap**2))
+
+    def debiased_square(self) -> float:
+        """Sum of share x (gap^2 - o (1-o) / (weight - 1)): squared error less what chance adds; can be below 0.
+
+        Bins of weight 1 or less are left out. Source: Kumar et al., NeurIPS 2019; Roelofs et al., AISTATS 2022.
+        """
+        held = self.weight > 1
+        o = self.observed[held]
+        chance = o * (1 - o) / (self.weight[held] - 1)
+        return float(self.share[held] @ (self.gap[held] ** 2 - chance))
+
+
+def bins_of(w: Weighted, of: Of = "positive_class", spacing: Spacing = "width", bins: int = BINS) -> Bins:
+    """Reliability diagram of weighted images."""
+    if of not in ("top_label", "positive_class"):
+        raise InputError(f"unknown calibration of '{of}'", hint=nearest(of, ("top_label", "positive_class")))
+    if spacing not in ("width", "mass"):
+        raise InputError(f"unknown spacing '{spacing}'", hint=nearest(spacing, ("width", "mass")))
+    if bins < 1:
+        raise InputError(f"{bins} bins", hint="Ask for 1 or more.")
+    forecast, observed = _judged(w, of)
+    sums = _SPACINGS[spacing](forecast, w.weight, bins)
+    return _means(sums(w.weight), sums(w.weight * forecast), sums(w.weight * observed))
+
+
+def _judged(w: Weighted, of: Of) -> tuple[Floats, Floats]:
+    """Forecasts (N,) and what happened, 0 or 1."""
+    if of == "top_label":
+        return np.maximum(w.cases.prob, 1 - w.cases.prob), (~w.cases.error).astype(np.float64)
+    return w.cases.prob, w.cases.label.astype(np.float64)
+
+
+def reliability(
+    label: ArrayLike,
+    prob: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    of: Of = "positive_class",
+    spacing: Spacing = "width",
+    bins: int = BINS,
+) -> Bins:
+    """Reliability diagram from arrays (N,)."""
+    return bins_of(Cases(label, prob).weighted(weight), of, spacing, bins)
+
+
+Sums = Callable[[Floats], Floats]  # (N,) masses of images to (M,) masses of bins
+
+
+def _equal_width(forecast: Floats, weight: Floats, bins: int) -> Sums:
+    number = np.searchsorted(np.linspace(0, 1, bins + 1), forecast, side="left") - 1
+    number = np.clip(number, 0, bins - 1)
+    return lambda mass: np.bincount(number, mass, minlength=bins).astype(np.float64)
+
+
+def _equal_mass(forecast: Floats, weight: Floats, bins: int) -> Sums:
+    """Edges as in dealing W images to bins that differ by at most one, the larger first (whole W)."""
+    order = np.argsort(forecast, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(forecast[order])), len(order) - 1)
+
+    def cumulate(mass: Floats) -> Floats:
+        return np.concatenate(([0.0], np.cumsum(mass[order])[ends]))
+
+    total = cumulate(weight)
+    size, larger = divmod(float(total[-1]), bins)
+    edges = np.arange(bins + 1) * size + np.minimum(np.arange(bins + 1), larger)
+    if larger != round(larger):  # no whole number of images: equal parts
+        edges = np.linspace(0, total[-1], bins + 1)
+    keep = np.concatenate(([True], np.diff(total) > 0))
+    return lambda mass: np.diff(np.interp(edges, total[keep], cumulate(mass)[keep]))
+
+
+_SPACINGS: dict[str, Callable[[Floats, Floats, int], Sums]] = {"width": _equal_width, "mass": _equal_mass}
+
+
+def _means(mass: Floats, forecast: Floats, observed: Floats) -> Bins:
+    empty = np.full(len(mass), np.nan)
+    return Bins(
+        mass,
+        np.divide(forecast, mass, out=empty.copy(), where=mass > 0),
+        np.divide(observed, mass, out=empty, where=mass > 0),
+    )
+
+
+def ece_top_label_of(w: Weighted) -> float:
+    """Expected calibration error of the model's answer, 15 bins of equal width."""
+    return bins_of(w, "top_label").expected_error()
+
+
+def ece_positive_class_of(w: Weighted) -> float:
+    """Expected calibration error of P(label = 1), 15 bins of equal width."""
+    return bins_of(w, "positive_class").expected_error()
+
+
+def null_band_of(
+    w: Weighted,
+    of: Of = "positive_class",
+    spacing: Spacing = "width",
+    bins: int = BINS,
+    replicates: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, float, float]:
+    """ECE of a perfectly calibrated model with these forecasts: mean, and low and high end of `level`.
+
+    What happens is drawn from the forecasts themselves, `replicates` times; images are taken as independent.
+    """
+    forecast, _ = _judged(w, of)
+    sums = _SPACINGS[spacing](forecast, w.weight, bins)
+    mass, foreseen = sums(w.weight), sums(w.weight * forecast)
+    rng = np.random.default_rng(seed)
+    draws = [
+        _means(mass, foreseen, sums(w.weight * (rng.random(len(forecast)) < forecast))).expected_error()
+        for _ in range(replicates)
+    ]
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    return float(np.mean(draws)), float(low), float(high)
+
+
+def null_band(
+    prob: ArrayLike,
+    *,
+    of: Of = "positive_class",
+    spacing: Spacing = "width",
+    bins: int = BINS,
+    replicates: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, float, float]:
+    """`null_band_of` from probabilities (N,)."""
+    p = np.asarray(prob, np.float64)
+    return null_band_of(Cases(np.zeros(len(p)), p).weighted(), of, spacing, bins, replicates, level, seed)
+
+
+@dataclass(frozen=True)
+class Murphy:
+    """Brier = reliability - resolution + uncertainty + within_bin.
+
+    reliability: sum of share x gap^2, 0 is best. resolution: sum of share x (observed - prevalence)^2, high is good.
+    uncertainty: prevalence (1 - prevalence). within_bin: what forecasts differ inside the bins.
+    """
+
+    brier: float
+    reliability: float
+    resolution: float
+    uncertainty: float
+    within_bin: float
+    skill: float
+
+
+def murphy(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None, bins: int = 10) -> Murphy:
+    """Split the Brier score over bins of equal width; `skill` = 1 - Brier / uncertainty, NaN with one class.
+
+    Source: Murphy, J. Appl. Meteorol. 12:595 (1973); the within-bin term: Stephenson et al. 2008.
+    """
+    return murphy_of(Cases(label, prob).weighted(weight), bins)
+
+
+def murphy_of(w: Weighted, bins: int = 10) -> Murphy:
+    """`murphy` of weighted images."""
+    diagram = bins_of(w, "positive_class", "width", bins)
+    share, prevalence = diagram.share, w.positives / w.total
+    held = share > 0
+    score = w.mean((w.cases.prob - w.cases.label) ** 2)
+    rel = float(share @ diagram.gap**2)
+    res = float(share[held] @ (diagram.observed[held] - prevalence) ** 2)
+    unc = prevalence * (1 - prevalence)
+    return Murphy(score, rel, res, unc, score - (rel - res + unc), 1 - score / unc if unc > 0 else np.nan)

@@ -1,0 +1,141 @@
+"""How well the answers fit: accuracy, discrimination and proper scores, for weighted images.
+
+Every function takes label (N,) 0/1, prob (N,) = P(label = 1) and an optional weight (N,), and returns a float, NaN
+where undefined. An image is *positive by the model* where prob > threshold, 1/2 if not said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.sorted_images import Cases, Ranking, Weighted
+
+Floats = NDArray[np.float64]
+
+
+def _weighted(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None) -> Weighted:
+    return Cases(label, prob).weighted(weight)
+
+
+# ------------------------------------------------------------------------------- from arrays
+
+
+def accuracy(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """Share of right answers, mean of [(p > 1/2) = y]."""
+    return accuracy_of(_weighted(label, prob, weight))
+
+
+def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """P(a positive image ranks above a negative one) + P(tie) / 2; NaN with one class."""
+    return auroc_of(_weighted(label, prob, weight))
+
+
+def average_precision(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """Sum over distinct probabilities of (gain in recall) x precision there; NaN without positives."""
+    return auprc_of(_weighted(label, prob, weight))
+
+
+def nll(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """Mean of -ln P(the right answer), nats; probabilities are clipped to [1e-15, 1 - 1e-15]."""
+    return nll_of(_weighted(label, prob, weight))
+
+
+def brier(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """Mean of (p - y)^2, in [0, 1]."""
+    return brier_of(_weighted(label, prob, weight))
+
+
+# ------------------------------------------------------------------- from sorted, weighted images
+
+
+def accuracy_of(w: Weighted) -> float:
+    """Share of right answers."""
+    return w.mean(~w.cases.error)
+
+
+def nll_of(w: Weighted) -> float:
+    """Mean negative log likelihood, nats per image."""
+    return w.mean(w.cases.log_loss)
+
+
+def brier_of(w: Weighted) -> float:
+    """Mean squared error of the probability."""
+    return w.mean((w.cases.prob - w.cases.label) ** 2)
+
+
+def sensitivity_of(w: Weighted, threshold: float = 0.5) -> float:
+    """Share of positive images that are positive by the model; NaN without positives."""
+    return _ratio(float(w.positive @ (w.cases.prob > threshold)), w.positives)
+
+
+def specificity_of(w: Weighted, threshold: float = 0.5) -> float:
+    """Share of negative images that are negative by the model; NaN without negatives."""
+    return _ratio(float(w.negative @ (w.cases.prob <= threshold)), w.negatives)
+
+
+def auroc_of(w: Weighted) -> float:
+    """Area under the ROC curve of the probability."""
+    return ranked_auroc(w.cases.by_prob, w.positive, w.negative)
+
+
+def auprc_of(w: Weighted) -> float:
+    """Average precision of the probability."""
+    return ranked_average_precision(w.cases.by_prob, w.positive, w.negative)
+
+
+# ------------------------------------------------------------------------------- from a ranking
+
+
+def ranked_auroc(ranking: Ranking, positive: Floats, negative: Floats) -> float:
+    """AUROC of any score: positive and negative are (N,) masses; NaN where one of them is empty."""
+    hit, false = ranking.cumulate(positive), ranking.cumulate(negative)
+    if hit[-1] <= 0 or false[-1] <= 0:
+        return np.nan
+    before = np.concatenate(([0.0], hit[:-1]))
+    return float(np.diff(false, prepend=0.0) @ (hit + before) / (2 * hit[-1] * false[-1]))
+
+
+def ranked_average_precision(ranking: Ranking, positive: Floats, negative: Floats) -> float:
+    """Average precision of any score (a step sum, not the trapezoid, which is too high between points)."""
+    hit, false = ranking.cumulate(positive), ranking.cumulate(negative)
+    if hit[-1] <= 0:
+        return np.nan
+    called = hit + false
+    precision = np.divide(hit, called, out=np.zeros_like(hit), where=called > 0)
+    return float(np.diff(hit, prepend=0.0) @ precision / hit[-1])
+
+
+# ------------------------------------------------------------------------------------ ROC curve
+
+
+@dataclass(frozen=True)
+class Roc:
+    """Points (G+1,) from (0, 0) to (1, 1): positive by the model where score >= threshold; the first is +inf."""
+
+    false_positive_rate: Floats
+    sensitivity: Floats
+    threshold: Floats
+
+
+def roc_curve(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> Roc:
+    """Every exact point of the ROC curve, one per distinct probability, none dropped.
+
+    Raises `InputError` where one class is missing: the curve is not defined.
+    """
+    w = _weighted(label, prob, weight)
+    if w.positives <= 0 or w.negatives <= 0:
+        raise InputError("an ROC curve needs images of both classes", column="label")
+    ranking = w.cases.by_prob
+    return Roc(
+        np.concatenate(([0.0], ranking.cumulate(w.negative) / w.negatives)),
+        np.concatenate(([0.0], ranking.cumulate(w.positive) / w.positives)),
+        np.concatenate(([np.inf], ranking.values)),
+    )
+
+
+def _ratio(part: float, whole: float) -> float:
+    return float(part / whole) if whole > 0 else np.nan

@@ -1,0 +1,1 @@
+"""Operating points, screening, decision curves, thresholds with guarantees."""

@@ -1,0 +1,169 @@
+"""Operating points: the 2x2 table of a frozen threshold, and the threshold that a goal asks for.
+
+The rule everywhere is "positive iff prob >= threshold". Nothing is interpolated: a threshold that nobody could set
+has no sensitivity.
+
+    >>> table = two_by_two([1, 1, 0, 0], [True, False, False, False])
+    >>> table.sensitivity, table.specificity
+    (0.5, 1.0)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.inference.proportions import binary, clopper_pearson, wilson
+
+Floats = NDArray[np.float64]
+PROPORTIONS = ("sensitivity", "specificity", "ppv", "npv", "accuracy", "prevalence", "positive_rate")
+
+
+@dataclass(frozen=True)
+class TwoByTwo:
+    """Counts of true and false positives and negatives, and the proportions of them; NaN where nothing is counted."""
+
+    tp: int
+    fp: int
+    fn: int
+    tn: int
+
+    def counts(self, name: str) -> tuple[int, int]:
+        """(successes, trials) of the proportion `name` (one of `PROPORTIONS`)."""
+        total = self.tp + self.fp + self.fn + self.tn
+        return {
+            "sensitivity": (self.tp, self.tp + self.fn),
+            "specificity": (self.tn, self.tn + self.fp),
+            "ppv": (self.tp, self.tp + self.fp),
+            "npv": (self.tn, self.tn + self.fn),
+            "accuracy": (self.tp + self.tn, total),
+            "prevalence": (self.tp + self.fn, total),
+            "positive_rate": (self.tp + self.fp, total),
+        }[name]
+
+    @property
+    def sensitivity(self) -> float:
+        """TP / (TP + FN)."""
+        return _ratio(*self.counts("sensitivity"))
+
+    @property
+    def specificity(self) -> float:
+        """TN / (TN + FP)."""
+        return _ratio(*self.counts("specificity"))
+
+    @property
+    def ppv(self) -> float:
+        """TP / (TP + FP), at the prevalence of this very set."""
+        return _ratio(*self.counts("ppv"))
+
+    @property
+    def npv(self) -> float:
+        """TN / (TN + FN), at the prevalence of this very set."""
+        return _ratio(*self.counts("npv"))
+
+    @property
+    def accuracy(self) -> float:
+        """(TP + TN) / N."""
+        return _ratio(*self.counts("accuracy"))
+
+    @property
+    def positive_likelihood_ratio(self) -> float:
+        """sensitivity / (1 - specificity)."""
+        return _ratio(self.sensitivity, 1 - self.specificity)
+
+    @property
+    def negative_likelihood_ratio(self) -> float:
+        """(1 - sensitivity) / specificity."""
+        return _ratio(1 - self.sensitivity, self.specificity)
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """The counts and every proportion with its Wilson and Clopper-Pearson interval (independent cases)."""
+        out: dict[str, Any] = {"tp": self.tp, "fp": self.fp, "fn": self.fn, "tn": self.tn}
+        for name in PROPORTIONS:
+            k, n = self.counts(name)
+            if n == 0:
+                out[name] = {"value": None, "why": "no such case", "successes": 0, "trials": 0}
+                continue
+            out[name] = {
+                "value": k / n,
+                "successes": k,
+                "trials": n,
+                "wilson": [float(end) for end in wilson(k, n, level)],
+                "clopper_pearson": [float(end) for end in clopper_pearson(k, n, level)],
+            }
+        return out
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A threshold (positive iff prob >= threshold; infinity: nobody is positive) and what it yields."""
+
+    threshold: float
+    sensitivity: float
+    specificity: float
+
+
+def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
+    """Count the 2x2 table of labels (N,) 0/1 and decisions (N,) bool."""
+    y, said = binary(label, "label"), binary(positive, "positive")
+    if len(y) != len(said):
+        raise InputError(f"{len(said)} decisions for {len(y)} labels")
+    tp, fp, fn = (int(np.sum(case)) for case in (y & said, ~y & said, y & ~said))
+    return TwoByTwo(tp, fp, fn, len(y) - tp - fp - fn)
+
+
+def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    """(thresholds, sensitivity, specificity), each (D + 1,): infinity, then the D distinct values from the top.
+
+    Sensitivity rises, specificity falls along the arrays; NaN throughout for an absent class.
+    """
+    y, p = binary(label, "label"), np.asarray(prob, np.float64)
+    if p.shape != y.shape or not np.isfinite(p).all():
+        raise InputError(f"needed are {len(y)} finite numbers, one per label", column="prob")
+    order = np.argsort(-p, kind="stable")
+    ranked = p[order]
+    last = np.flatnonzero(
+        np.append(ranked[1:] != ranked[:-1], True)
+    )  # the end of every block of equal values
+    tp, said = np.cumsum(y[order])[last], last + 1
+    positives, negatives = int(y.sum()), int((~y).sum())
+    with np.errstate(invalid="ignore"):
+        sensitivity = np.append(0, tp) / np.float64(positives)
+        # Counted, not subtracted: 1 - 0.2 is not 0.8 to the last bit, and a goal of 0.8 would be missed.
+        specificity = np.append(negatives, negatives - (said - tp)) / np.float64(negatives)
+    return np.append(np.inf, ranked[last]), sensitivity, specificity
+
+
+def sensitivity_at_specificity(label: ArrayLike, prob: ArrayLike, specificity: float) -> OperatingPoint:
+    """The point of greatest sensitivity among those with at least `specificity`.
+
+    Over the thresholds {infinity, every distinct value}; of several such points that of the highest threshold. Always
+    exists (nobody positive has specificity 1) unless a class is absent: NaN then.
+    """
+    threshold, sens, spec = operating_points(label, prob)
+    return _best(threshold, sens, spec, spec >= specificity, sens)
+
+
+def specificity_at_sensitivity(label: ArrayLike, prob: ArrayLike, sensitivity: float) -> OperatingPoint:
+    """The point of greatest specificity among those with at least `sensitivity`; see `sensitivity_at_specificity`."""
+    threshold, sens, spec = operating_points(label, prob)
+    return _best(threshold, sens, spec, sens >= sensitivity, spec)
+
+
+def _best(
+    threshold: Floats, sens: Floats, spec: Floats, allowed: NDArray[np.bool_], value: Floats
+) -> OperatingPoint:
+    if np.isnan(sens).any() or np.isnan(spec).any() or not allowed.any():
+        return OperatingPoint(float("nan"), float("nan"), float("nan"))
+    best = int(np.argmax(np.where(allowed, value, -1.0)))  # the first of equals: thresholds fall
+    return OperatingPoint(float(threshold[best]), float(sens[best]), float(spec[best]))
+
+
+def _ratio(top: float, bottom: float) -> float:
+    if bottom == 0:
+        return float("inf") if top > 0 else float("nan")
+    return top / bottom

@@ -1,0 +1,195 @@
+"""What a screening programme asks: the four readings of "referred", and patients instead of images.
+
+>>> views = referral_views([1, 1, 0, 0], [True, False, False, False], [False, True, False, True])
+>>> views["retained_only"].sensitivity, views["screen_positive"].specificity, views["expert"].specificity
+(1.0, 0.5, 1.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes, percentile_interval
+from retinabench.metrics.inference.proportions import binary
+
+Floats = NDArray[np.float64]
+READINGS = ("retained_only", "screen_positive", "expert", "reader")
+RATES = ("sensitivity", "specificity", "accuracy", "prevalence", "positive_rate")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The (expected) counts of the whole pathway under one reading of "referred", and the rates that follow."""
+
+    tp: float
+    fp: float
+    fn: float
+    tn: float
+
+    @property
+    def sensitivity(self) -> float:
+        """TP / (TP + FN), NaN without a positive."""
+        return _share(self.tp, self.tp + self.fn)
+
+    @property
+    def specificity(self) -> float:
+        """TN / (TN + FP), NaN without a negative."""
+        return _share(self.tn, self.tn + self.fp)
+
+    @property
+    def accuracy(self) -> float:
+        """(TP + TN) / all that are counted."""
+        return _share(self.tp + self.tn, self.tp + self.fp + self.fn + self.tn)
+
+    @property
+    def prevalence(self) -> float:
+        """(TP + FN) / all that are counted; referral removes positives, so it falls among the retained."""
+        return _share(self.tp + self.fn, self.tp + self.fp + self.fn + self.tn)
+
+    @property
+    def positive_rate(self) -> float:
+        """(TP + FP) / all that are counted: who is sent on in the end."""
+        return _share(self.tp + self.fp, self.tp + self.fp + self.fn + self.tn)
+
+
+def referral_views(
+    label: ArrayLike,
+    positive: ArrayLike,
+    referred: ArrayLike,
+    *,
+    reader: tuple[float, float] = (0.9, 0.95),
+    weight: ArrayLike | None = None,
+) -> dict[str, Reading]:
+    """The four readings of "referred"; they differ by far more than methods do, so none is given alone.
+
+    label: (N,) 0/1. positive: (N,) the model's call. referred: (N,) sent to an expert whatever the call.
+    reader: sensitivity s and specificity p of a stated human reader. weight: (N,) multiplicities, or None.
+
+    With P and N the positives and negatives, `_ret` retained, `_ref` referred:
+
+    | reading           | sensitivity             | specificity             |
+    |-------------------|-------------------------|-------------------------|
+    | `retained_only`   | TP_ret / P_ret          | TN_ret / N_ret          |
+    | `screen_positive` | (TP_ret + P_ref) / P    | TN_ret / N              |
+    | `expert`          | (TP_ret + P_ref) / P    | (TN_ret + N_ref) / N    |
+    | `reader`          | (TP_ret + s P_ref) / P  | (TN_ret + p N_ref) / N  |
+
+    `expert` never errs: an upper bound. `retained_only` drops the referred, and prevalence changes with them.
+    """
+    y, said, sent = (
+        binary(values, name)
+        for values, name in ((label, "label"), (positive, "positive"), (referred, "referred"))
+    )
+    if not all(0 <= rate <= 1 for rate in reader):
+        raise InputError(f"the reader's sensitivity and specificity are {reader}", hint="Both lie in [0, 1].")
+    if not len(y) == len(said) == len(sent):
+        raise InputError(f"{len(said)} calls and {len(sent)} referrals for {len(y)} labels")
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
+
+    def count(case: NDArray[np.bool_]) -> float:
+        return float(w[case].sum())
+
+    tp, fp, fn, tn = (
+        count(case) for case in (~sent & y & said, ~sent & ~y & said, ~sent & y & ~said, ~sent & ~y & ~said)
+    )
+    positives, negatives = count(sent & y), count(sent & ~y)
+
+    def joined(s: float, p: float) -> Reading:
+        return Reading(
+            tp + s * positives, fp + (1 - p) * negatives, fn + (1 - s) * positives, tn + p * negatives
+        )
+
+    return {
+        "retained_only": Reading(tp, fp, fn, tn),
+        "screen_positive": joined(1, 0),
+        "expert": joined(1, 1),
+        "reader": joined(*reader),
+    }
+
+
+def referral_view_intervals(
+    label: ArrayLike,
+    positive: ArrayLike,
+    referred: ArrayLike,
+    cluster: ArrayLike | Sequence[Hashable],
+    *,
+    reader: tuple[float, float] = (0.9, 0.95),
+    replicates: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> dict[str, dict[str, tuple[float, float, float]]]:
+    """`referral_views` with patient-clustered percentile intervals: {reading: {rate: (value, low, high)}}.
+
+    The thresholds behind `positive` and `referred` are taken as frozen: choose them on other data.
+    """
+
+    def statistic(weight: Floats | None) -> Floats:
+        views = referral_views(label, positive, referred, reader=reader, weight=weight)
+        return np.array([getattr(views[name], rate) for name in READINGS for rate in RATES])
+
+    values = statistic(None)
+    low, high = percentile_interval(
+        cluster_bootstrap(statistic, cluster, replicates=replicates, seed=seed), level
+    )
+    table = np.stack([values, low, high], axis=1).reshape(len(READINGS), len(RATES), 3).tolist()
+    return {
+        reading: {rate: (v, lo, hi) for rate, (v, lo, hi) in zip(RATES, rows, strict=True)}
+        for reading, rows in zip(READINGS, table, strict=True)
+    }
+
+
+@dataclass(frozen=True)
+class Patients:
+    """One row per patient, in the order of the sorted ids; G patients."""
+
+    label: NDArray[np.bool_]
+    prob: Floats
+    positive: NDArray[np.bool_]
+    referred: NDArray[np.bool_]
+    images: NDArray[np.int64]
+
+
+def patient_level(
+    label: ArrayLike,
+    prob: ArrayLike,
+    patient: ArrayLike | Sequence[Hashable],
+    *,
+    threshold: float = 0.5,
+    referred: ArrayLike | None = None,
+) -> Patients:
+    """The any-eye reading: a patient is referable if one eye is, and is called so if one eye is called so.
+
+    label, prob, referred: (N,) per image; patient: (N,). The patient's prob is the largest of the *retained* images (of
+    all images where none is retained). Positive: that a retained image has prob >= threshold. Referred: some image is
+    referred and no retained one is positive (a positive patient sees the specialist in any case).
+
+    The pivotal trial of IDx-DR judged participants so: "in at least one eye".
+    """
+    y, p = binary(label, "label"), np.asarray(prob, np.float64)
+    sent = np.zeros(len(y), bool) if referred is None else binary(referred, "referred")
+    codes, patients = cluster_codes(patient)
+    if not len(y) == len(p) == len(sent) == len(codes):
+        raise InputError(
+            f"{len(p)} probabilities, {len(sent)} referrals, {len(codes)} ids for {len(y)} labels"
+        )
+
+    def any_eye(case: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return np.bincount(codes, case, patients) > 0
+
+    positive = any_eye((p >= threshold) & ~sent)
+    alone = ~any_eye(~sent)[codes]  # images of patients all of whose images are referred
+    largest = np.full(patients, -np.inf)
+    shown = ~sent | alone
+    np.maximum.at(largest, codes[shown], p[shown])
+    return Patients(
+        any_eye(y), largest, positive, any_eye(sent) & ~positive, np.bincount(codes, minlength=patients)
+    )
+
+
+def _share(top: float, bottom: float) -> float:
+    return top / bottom if bottom > 0 else float("nan")

@@ -1,0 +1,156 @@
+"""Several models on the same images: aligned by image, bootstrapped over the same patients.
+
+Two models fail on the same hard photographs. A replicate therefore draws patients once and scores every model on them:
+what is common cancels in the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.inference.bootstrap import cluster_bootstrap
+from retinabench.metrics.registry import SCORES, Score
+from retinabench.metrics.sets import SETS, Evaluator, ImageSet, image_sets
+from retinabench.metrics.sorted_images import Weighted
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PairedSet:
+    """One set of images scored by M models: point (M, K), draws (R, M, K) on the same patients; NaN where undefined."""
+
+    name: str
+    images: int
+    patients: int | None
+    positives: int
+    scores: tuple[Score, ...]
+    point: Floats
+    draws: Floats
+    whole: tuple[Weighted, ...]
+
+
+def align(models: Sequence[Predictions]) -> list[Predictions]:
+    """The test splits of the models, rows in the order of the first; patients from the first model that names them.
+
+    Raises `InputError` unless all hold the same images with the same label, grade, domain and patient.
+    """
+    tests = []
+    for model in models:
+        test = model.select(split="test")
+        if test is None:
+            raise InputError("holds no image of the test split", file=model.source)
+        tests.append(test)
+    first = tests[0]
+    aligned = [first]
+    for number, other in enumerate(tests[1:], start=2):
+        aligned.append(_matched(first, other, number))
+    return aligned
+
+
+def _matched(first: Predictions, other: Predictions, number: int) -> Predictions:
+    where = other.source or f"model {number}"
+    order = np.argsort(other.image_id, kind="stable")
+    place = np.minimum(np.searchsorted(other.image_id[order], first.image_id), len(order) - 1)
+    rows = order[place]
+    absent = other.image_id[rows] != first.image_id
+    if absent.any():
+        image = first.image_id[np.flatnonzero(absent)[0]][:60]
+        raise InputError(
+            f"lacks {int(absent.sum())} of the {len(first)} images of {first.source or 'model 1'}, such as '{image}'",
+            file=where,
+            hint="Paired comparison needs predictions of the same images.",
+        )
+    if len(other) != len(first):
+        extra = other.image_id[~np.isin(other.image_id, first.image_id)][0][:60]
+        raise InputError(
+            f"holds {len(other) - len(first)} images that {first.source or 'model 1'} lacks, such as '{extra}'",
+            file=where,
+            hint="Paired comparison needs predictions of the same images.",
+        )
+    taken = other.take(rows)
+    for column in ("label", "domain", "patient_id", "grade"):
+        ours, theirs = getattr(first, column), getattr(taken, column)
+        if ours is None or theirs is None:
+            continue
+        if (differ := np.flatnonzero(ours != theirs)).size:
+            row = int(differ[0])
+            raise InputError(
+                f"is '{theirs[row]}' for image '{first.image_id[row][:60]}' where {first.source or 'model 1'} has "
+                f"'{ours[row]}'",
+                file=where,
+                row=int(rows[row]) + 1,
+                column=column,
+                hint="Both files must hold the same truth.",
+            )
+    return taken
+
+
+def paired_sets(
+    models: Sequence[Predictions],
+    *,
+    scores: Sequence[str] | None = None,
+    sets: Sequence[str] | None = None,
+    uncertainty: str = "auto",
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> list[PairedSet]:
+    """Score aligned models on every set that exists, with draws on the same patients.
+
+    scores, sets: names to restrict the work to, None for all. uncertainty: as in `score`, per model.
+    """
+    check_names(scores, sets)
+    values = [referral_uncertainty(model, uncertainty)[0] for model in models]
+    found = []
+    for images in zip(*map(image_sets, models, values), strict=True):
+        one = images[0]
+        chosen = tuple(s for s in one.scores if scores is None or s.name in scores)
+        if not chosen or (sets is not None and one.name not in sets):
+            continue
+        patients = (each.part.patient_id for each in images)
+        patient = next((ids for ids in patients if ids is not None), None)
+        evaluators = [Evaluator(each, chosen) for each in images]
+        found.append(_paired_set(one, chosen, evaluators, patient, bootstrap, seed))
+    return found
+
+
+def check_names(scores: Sequence[str] | None, sets: Sequence[str] | None) -> None:
+    """Raise `InputError` for a score or a set that does not exist."""
+    for known, asked in ((SCORES, scores), (SETS, sets)):
+        for name in asked or ():
+            if name not in known:
+                raise InputError(f"unknown name '{name}'", hint=nearest(name, known))
+
+
+def _paired_set(
+    images: ImageSet,
+    chosen: tuple[Score, ...],
+    evaluators: list[Evaluator],
+    patient: NDArray[np.str_] | None,
+    bootstrap: int,
+    seed: int,
+) -> PairedSet:
+    def statistic(weight: Floats) -> Floats:
+        return np.concatenate([evaluator(weight) for evaluator in evaluators])
+
+    draws = np.empty((0, len(evaluators) * len(chosen)))
+    if bootstrap:
+        cluster = images.part.image_id if patient is None else patient
+        draws = cluster_bootstrap(statistic, cluster, replicates=bootstrap, seed=seed)
+    return PairedSet(
+        images.name,
+        len(images.part),
+        None if patient is None else len(np.unique(patient)),
+        int(images.part.label.sum()),
+        chosen,
+        np.array([evaluator.point for evaluator in evaluators]),
+        draws.reshape(-1, len(evaluators), len(chosen)),
+        tuple(evaluator.whole for evaluator in evaluators),
+    )

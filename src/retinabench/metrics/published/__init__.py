@@ -1,0 +1,1 @@
+"""The released Retina Benchmark protocol, faults included."""

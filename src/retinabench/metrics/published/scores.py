@@ -1,0 +1,258 @@
+"""The scores exactly as the released Retina Benchmark computes them, faults included.
+
+For comparison with published numbers only. What is wrong with each, and what the corrected rules do instead, is in
+`docs/deviations.md`. Curves start with nothing referred and end with everything referred, where the answer is 1 (0
+for NLL) by decree. Areas are plain means of these arrays.
+
+**Ties.** The released code sorts by NumPy's default sort, which is not stable: the order of images of equal
+uncertainty, and with it every curve, depends on the NumPy version and on the row order. Every function here takes an
+`order` for that reason; where it is None, `order_of` sorts as the released code does under the NumPy installed.
+
+Reference: google/uncertainty-baselines at 163351d4c923, `baselines/diabetic_retinopathy_detection`; the calibration
+error is that of google-research/robustness_metrics at 93ac2c25. Old scikit-learn semantics (before 1.6) hold: an
+AUROC of one class is an error, counted as 0 in a curve.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.selective.referral_curves import Curve
+
+Floats = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+BUCKETS = 100
+METRICS = ("accuracy", "nll", "auroc", "auprc")
+
+
+def order_of(uncertainty: ArrayLike) -> Index:
+    """Order of referral, the certain first: NumPy's default sort, not stable."""
+    return np.argsort(np.asarray(uncertainty))
+
+
+def referral_curve(
+    label: ArrayLike,
+    prob: ArrayLike,
+    uncertainty: ArrayLike,
+    metric: str,
+    *,
+    oracle: bool = False,
+    order: ArrayLike | None = None,
+) -> Curve:
+    """Curve of a metric over the referred fraction, by the released code.
+
+    accuracy and nll have N+1 points, auroc and auprc (trapezoid) 101, at int(k/100 N) retained. oracle: as the 2021
+    code stored it, the referred count as answered rightly. order: (N,) rows, the certain first, to settle ties.
+    """
+    y, p = np.asarray(label), np.asarray(prob)
+    rows = order_of(uncertainty) if order is None else np.asarray(order)
+    if metric == "accuracy":
+        value = accuracy_curve(y == (p > 0.5), rows, oracle)
+    elif metric == "nll":
+        value = loss_curve(losses(y, p), rows, oracle)
+    elif metric in ("auroc", "auprc"):
+        value = ranking_curve(y, p, rows, metric, oracle)
+    else:
+        raise InputError(
+            f"unknown metric '{metric}' under the published rules", hint=nearest(metric, METRICS)
+        )
+    n = len(y)
+    referred = np.arange(len(value)) / (len(value) - 1)
+    retained = (np.arange(n + 1) if len(value) == n + 1 and metric in ("accuracy", "nll") else _buckets(n))[
+        ::-1
+    ]
+    positives = np.concatenate(([0.0], np.cumsum(y[rows] == 1)))[retained]
+    negatives = np.asarray(retained - positives, np.float64)
+    return Curve(metric, "published", referred, value, float(np.mean(value)), positives, negatives)
+
+
+def losses(label: ArrayLike, prob: ArrayLike) -> Floats:
+    """(N,) negative log likelihood, nats: clipped to [1e-15, 1 - 1e-15], the two classes brought back to sum 1."""
+    y = np.asarray(label)
+    return _log_loss(y, np.asarray(prob), 1e-15)
+
+
+def nll(label: ArrayLike, prob: ArrayLike) -> float:
+    """Mean NLL with scikit-learn 1.5's clipping: the machine epsilon of the type (2.2e-16 for float64)."""
+    p = np.asarray(prob)
+    return float(_log_loss(np.asarray(label), p, float(np.finfo(p.dtype).eps)).mean())
+
+
+def _log_loss(y: NDArray[np.generic], p: NDArray[np.floating], eps: float) -> Floats:
+    clipped = np.clip(p, eps, 1 - eps)
+    other = 1 - clipped
+    return np.asarray(-np.log(np.where(y == 1, clipped, other) / (clipped + other)))
+
+
+def accuracy_curve(right: ArrayLike, order: Index, oracle: bool = False) -> Floats:
+    """(N+1,) accuracy of the retained; with the oracle (right retained + referred) / N."""
+    sums = np.concatenate(([0.0], np.cumsum(np.asarray(right)[order])))[::-1]
+    n = len(sums) - 1
+    if oracle:
+        return np.asarray((sums + np.arange(n + 1)) / n)
+    return np.append(sums[:-1] / np.arange(n, 0, -1), 1.0)
+
+
+def loss_curve(loss: ArrayLike, order: Index, oracle: bool = False) -> Floats:
+    """(N+1,) mean loss of the retained, 0 where all are referred; with the oracle the sum over N."""
+    sums = np.append(np.cumsum(np.asarray(loss)[order])[::-1], 0.0)
+    n = len(sums) - 1
+    return np.asarray(sums / (n if oracle else np.append(np.arange(n, 0, -1), 1)))
+
+
+def _buckets(n: int) -> Index:
+    return np.append((np.arange(BUCKETS) / BUCKETS * n).astype(np.intp), n)
+
+
+def ranking_curve(
+    label: ArrayLike, prob: ArrayLike, order: Index, metric: str, oracle: bool = False
+) -> Floats:
+    """(101,) AUROC or trapezoid AUPRC of the retained.
+
+    From the most certain end: while one class is left and all answers are right, the value is 1. The first set that
+    is not so ends this for good; from there an AUROC of one class counts 0, as does a set without images.
+    """
+    y, p = np.asarray(label)[order], np.asarray(prob)[order]
+    n = len(y)
+    area = auroc if metric == "auroc" else auprc
+    values = [1.0]
+    lucky = True
+    for count in _buckets(n)[1:]:
+        labels, probs = y[:count], p[:count]
+        last = len(values) == BUCKETS
+        if lucky and not last and len(np.unique(labels)) == 1 and np.array_equal(probs > 0.5, labels):
+            value = 1.0
+        else:
+            lucky = False
+            value = area(labels, probs) or 0.0
+            if oracle and not last:
+                value = (count * value + n - count) / n
+        values.append(value)
+    return np.array(values[::-1])
+
+
+def auroc(label: ArrayLike, prob: ArrayLike) -> float | None:
+    """AUROC, None where one class is missing."""
+    hit, false = _counts(label, prob)
+    if not len(hit) or hit[-1] == 0 or false[-1] == 0:
+        return None
+    sensitivity, rate = np.append(0, hit) / hit[-1], np.append(0, false) / false[-1]
+    return _trapezoid(rate, sensitivity)
+
+
+def auprc(label: ArrayLike, prob: ArrayLike) -> float | None:
+    """Trapezoid under precision over recall, closed at (0, 1): 0.5 without positives, 1 without negatives."""
+    hit, false = _counts(label, prob)
+    if not len(hit):
+        return None
+    recall = hit / hit[-1] if hit[-1] else np.ones(len(hit))
+    return _trapezoid(np.append(0.0, recall), np.append(1.0, hit / (hit + false)))
+
+
+def _counts(label: ArrayLike, score: ArrayLike) -> tuple[Floats, Floats]:
+    """Positives and negatives at or above every distinct score, from the highest."""
+    y, s = np.asarray(label) == 1, np.asarray(score)
+    order = np.argsort(-s, kind="stable")
+    ranked = s[order]
+    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))[: len(s)]
+    hit = np.cumsum(y[order], dtype=np.float64)[last]
+    return hit, last + 1 - hit
+
+
+def _trapezoid(x: Floats, y: Floats) -> float:
+    return float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2))
+
+
+def ece(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> float:
+    """Top-label calibration error in single precision, bins [low, high) of equal width over [0, 1].
+
+    The model says 0 where the two classes tie. Sums run over the images in their order, as does the original's; its
+    last sum runs in packets of four, which decides the last bit.
+    """
+    count, right, sure = ece_bins(label, prob, bins)
+    held = count > 0
+    count, right, sure = count[held], right[held], sure[held]
+    return float(_packet_sum(count / count.sum() * np.abs(right / count - sure / count)))
+
+
+def ece_bins(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> NDArray[np.float32]:
+    """(3, bins): images, right answers and summed confidence of every bin."""
+    one = np.float32(1)
+    p = np.asarray(prob).astype(np.float32)
+    answer = p > one - p
+    confidence = np.where(answer, p, one - p)
+    number = np.clip(np.floor(confidence * np.float32(bins)).astype(np.intp), 0, bins - 1)
+    sums = np.zeros((3, bins), np.float32)
+    np.add.at(sums[0], number, one)
+    np.add.at(sums[1], number, (answer == (np.asarray(label) == 1)).astype(np.float32))
+    np.add.at(sums[2], number, confidence)
+    return sums
+
+
+def _packet_sum(terms: NDArray[np.float32]) -> np.float32:
+    whole = len(terms) // 4 * 4
+    total = np.float32(0)
+    if whole:
+        packet = terms[:4].copy()
+        for start in range(4, whole, 4):
+            packet += terms[start : start + 4]
+        total = np.float32((packet[0] + packet[2]) + (packet[1] + packet[3]))
+    for term in terms[whole:]:
+        total = np.float32(total + term)
+    return total
+
+
+def balanced_rows(shifted: ArrayLike, seed: int | np.random.RandomState) -> Index:
+    """Rows of the balanced joint set: all in-domain, then whole copies of the shifted, then a random rest.
+
+    The rest is drawn without replacement by NumPy's old generator, after `np.random.seed(seed)`.
+    """
+    rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
+    far = np.flatnonzero(np.asarray(shifted))
+    near = np.flatnonzero(~np.asarray(shifted, bool))
+    copies = int(len(near) / len(far))
+    rest = rng.choice(far, size=len(near) - copies * len(far), replace=False)
+    return np.concatenate([near, *[far] * copies, rest])
+
+
+EYEPACS_GRADES = {0: 0.7359503164, 1: 0.07129130537, 2: 0.1472228732, 3: 0.0228966487, 4: 0.02263885634}
+
+
+def rebalanced_rows(grade: ArrayLike, seed: int | np.random.RandomState, size: int = 10_000) -> Index:
+    """Rows drawn with replacement so that the grades are as frequent as in the EyePACS test set (paper B.5).
+
+    Grades are drawn in the order in which they first appear, int(proportion x size) of each: 9,997 of 10,000.
+    """
+    rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
+    grades = np.asarray(grade)
+    present, first = np.unique(grades, return_index=True)
+    drawn = [
+        rng.choice(np.flatnonzero(grades == g), size=int(EYEPACS_GRADES[int(g)] * size), replace=True)
+        for g in present[np.argsort(first)]
+    ]
+    return np.concatenate(drawn)
+
+
+def decompose(samples: ArrayLike) -> dict[str, NDArray[np.floating]]:
+    """Return mean, entropy, variance, aleatoric and epistemic of (S, N) samples in the precision given, nats."""
+    p = np.asarray(samples)
+    mean, aleatoric = p.mean(axis=0), binary_entropy(p).mean(axis=0)
+    entropy = binary_entropy(mean)
+    return {
+        "prediction": mean,
+        "predictive_entropy": entropy,
+        "predictive_variance": p.var(axis=0),
+        "epistemic_uncertainty": entropy - aleatoric,
+        "aleatoric_uncertainty": aleatoric,
+    }
+
+
+def binary_entropy(p: ArrayLike) -> NDArray[np.floating]:
+    """Entropy in nats in the precision given; terms with p = 0 or p = 1 count 0."""
+    p = np.asarray(p)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        no, yes = np.log1p(-p) * (1 - p), np.log(p) * p
+    return np.asarray(-(np.where(p == 1, 0, no) + np.where(p == 0, 0, yes))).astype(p.dtype)

@@ -1,0 +1,95 @@
+"""How probabilities would have to be bent to be right: the clinical view of calibration.
+
+The logistic line logit P(y = 1) = intercept + slope x logit(p). Slope below 1: the model is overconfident; above 1:
+it is timid. *In the large*: the intercept with the slope held at 1, 0 where as many images are positive as foreseen.
+
+Sources: Cox, Biometrika 45:562 (1958); Van Calster et al., BMC Medicine 17:230 (2019).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, logit
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.sorted_images import EPS, Cases, Weighted
+
+Floats = NDArray[np.float64]
+ROUNDS, TOLERANCE = 100, 1e-12
+
+
+@dataclass(frozen=True)
+class CalibrationLine:
+    """intercept, slope: the fitted line; in_the_large: the intercept at slope 1; observed_over_expected: sum y / sum p.
+
+    Ideal: 0, 1, 0, 1. NaN where the maximum likelihood does not exist (one class, or classes parted by p).
+    """
+
+    intercept: float
+    slope: float
+    in_the_large: float
+    observed_over_expected: float
+
+
+def calibration_line(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> CalibrationLine:
+    """Fit the calibration line of (N,) probabilities by maximum likelihood; p is clipped to [1e-15, 1 - 1e-15]."""
+    return calibration_line_of(Cases(label, prob).weighted(weight))
+
+
+def calibration_line_of(w: Weighted) -> CalibrationLine:
+    """`calibration_line` of weighted images."""
+    x = np.asarray(logit(np.clip(w.cases.prob, EPS, 1 - EPS)), np.float64)
+    one = np.ones((len(x), 1))
+    intercept, slope = _fit(w, np.column_stack([one, x]), np.zeros(len(x)))
+    (large,) = _fit(w, one, x)
+    expected = float(w.weight @ w.cases.prob)
+    return CalibrationLine(intercept, slope, large, w.positives / expected if expected > 0 else np.nan)
+
+
+def _fit(w: Weighted, design: Floats, offset: Floats) -> tuple[float, ...]:
+    """Newton's method for weighted logistic regression, steps halved where the likelihood would fall."""
+    undefined: tuple[float, ...] = (float("nan"),) * design.shape[1]
+    if w.positives <= 0 or w.negatives <= 0:
+        return undefined
+    beta: Floats = np.zeros(design.shape[1])
+    beta[1:] = 1.0
+    y = w.cases.label.astype(np.float64)
+
+    def loss(b: Floats) -> float:
+        z = offset + design @ b
+        return float(w.weight @ np.logaddexp(0, np.where(y == 1, -z, z)))
+
+    now = loss(beta)
+    for _ in range(ROUNDS):
+        mean = np.asarray(expit(offset + design @ beta), np.float64)
+        gradient = design.T @ (w.weight * (y - mean))
+        curvature = (design * (w.weight * mean * (1 - mean))[:, None]).T @ design
+        try:
+            step = np.linalg.solve(curvature, gradient)
+        except np.linalg.LinAlgError:
+            return undefined
+        scale = 1.0
+        while not (then := loss(beta + scale * step)) <= now + 1e-12 * abs(now) and scale > 1e-8:
+            scale /= 2
+        beta, now = beta + scale * step, then
+        if not np.isfinite(beta).all() or np.abs(beta).max() > 1e3:
+            return undefined
+        if np.abs(scale * step).max() < TOLERANCE * max(1.0, np.abs(beta).max()):
+            return tuple(float(b) for b in beta)
+    return undefined
+
+
+def correct_prior(prob: ArrayLike, positive_weight: float) -> Floats:
+    """Undo class weights of training: logit(p) - ln(positive_weight), (N,) to (N,).
+
+    positive_weight: how many times more a positive image counted in the training loss than a negative one. A model
+    trained to a balanced prior at 19.6 % prevalence has (1 - 0.196) / 0.196 = 4.1. The order of the images by p, and
+    so AUROC, stays; NLL, Brier, accuracy at 1/2 and every uncertainty that follows |p - 1/2| change.
+    """
+    if not positive_weight > 0:
+        raise InputError(f"the weight of positive images is {positive_weight}", hint="It must be above 0.")
+    p = np.asarray(prob, np.float64)
+    return np.asarray(p / (p + positive_weight * (1 - p)))

@@ -1,0 +1,1 @@
+"""Selective prediction: curves over the referred fraction and their summaries."""

@@ -1,0 +1,191 @@
+"""What remains when the uncertain images go to an expert: curves over every number of referred images.
+
+Images are referred in the order of their uncertainty, the largest first. With n images the curve has a value for
+0, 1, … n-1 referred. Ties in uncertainty are shared evenly (see `cases`), so that no value depends on the order of the
+rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.selective import incremental_precision
+from retinabench.metrics.sorted_images import Cases, Weighted
+
+Floats = NDArray[np.float64]
+
+MIN_CLASS = 10.0  # an AUROC or AUPRC of fewer images of a class is noise: such counts stay out of the area
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A metric over the fraction of images referred, nothing referred first.
+
+    referred, value: (K,), value NaN where undefined. positives, negatives: (K,) retained images of each class (their
+    weight). area: the mean of the value over the counts that enter it, NaN if none. reach: the largest fraction
+    referred that enters the area. why: what is undefined, if anything; `positives` and `negatives` count. exact: None where every value is
+    exact; else (K,) whether it is, the others being interpolated.
+    """
+
+    metric: str
+    rules: str
+    referred: Floats
+    value: Floats
+    area: float
+    positives: Floats
+    negatives: Floats
+    reach: float = 1.0
+    why: str | None = None
+    exact: NDArray[np.bool_] | None = None
+
+    def at(self, referred: float) -> float:
+        """Value where at least this fraction is referred: the nearest count that does not retain more."""
+        later = np.flatnonzero(self.referred >= referred - 1e-9)
+        return float(self.value[later[0]]) if len(later) else np.nan
+
+
+def referral_curve(
+    label: ArrayLike,
+    prob: ArrayLike,
+    uncertainty: ArrayLike,
+    metric: str,
+    rules: str = "corrected",
+    weight: ArrayLike | None = None,
+) -> Curve:
+    """Curve of a metric over the referred fraction.
+
+    Arguments
+    ---------
+    label (N,) 0/1; prob (N,) P(label = 1); uncertainty (N,), the largest is referred first; weight (N,) images that
+    each row stands for (whole numbers equal repetition). metric: one of `METRICS`. rules: "corrected", or
+    "published": the released Retina Benchmark's code (accuracy, nll, auroc, auprc; no weights), see
+    `docs/deviations.md`.
+
+    Corrected values equal scikit-learn on the retained images at every count, to 1e-12. NLL in nats. AUPRC is average
+    precision. The area is the plain mean over all counts; AUROC and AUPRC average only the counts at which at least 10
+    images of each class remain (`reach` says how far that is), and are NaN with a `why` where the set has too few.
+    Values lose their meaning as an order between models where the models retain different patients: read sensitivity
+    and prevalence of the retained set beside them.
+    """
+    if rules == "published":
+        from retinabench.metrics.published import scores
+
+        if weight is not None:
+            raise InputError("the published rules know no weights", hint="Use rules='corrected'.")
+        Cases(label, prob, uncertainty)  # the same inputs are refused
+        return scores.referral_curve(label, prob, uncertainty, metric)
+    if rules != "corrected":
+        raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, ("corrected", "published")))
+    if metric not in METRICS:
+        raise InputError(f"unknown metric '{metric}'", hint=nearest(metric, METRICS))
+    return curve_of(Cases(label, prob, uncertainty).weighted(weight), metric)
+
+
+def curve_of(w: Weighted, metric: str) -> Curve:
+    """`referral_curve` of sorted, weighted images."""
+    value, exact = METRICS[metric](w)
+    counts, why = _enter_area(w, metric, value)
+    retained = w.points / w.total
+    return Curve(
+        metric=metric,
+        rules="corrected",
+        referred=np.arange(len(retained)) / len(retained),
+        value=value[::-1],
+        area=float(value[counts].mean()) if counts.any() else np.nan,
+        positives=w.retained_positives[::-1],
+        negatives=w.retained_negatives[::-1],
+        reach=float(1 - retained[counts].min()) if counts.any() else np.nan,
+        why=why,
+        exact=None if exact is None else exact[::-1],
+    )
+
+
+def area_of(w: Weighted, metric: str) -> float:
+    """Area under `curve_of`, without the rest of it."""
+    value, _ = METRICS[metric](w)
+    counts, _ = _enter_area(w, metric, value)
+    return float(value[counts].mean()) if counts.any() else np.nan
+
+
+def ranks_classes(metric: str) -> bool:
+    """Whether the metric compares the two classes and needs enough of both."""
+    return metric in ("auroc", "auprc")
+
+
+def _enter_area(w: Weighted, metric: str, value: Floats) -> tuple[NDArray[np.bool_], str | None]:
+    defined = np.isfinite(value)
+    gaps = len(defined) - int(np.count_nonzero(defined))
+    if ranks_classes(metric):
+        smallest = np.minimum(w.retained_positives, w.retained_negatives)
+        defined &= smallest >= MIN_CLASS - 1e-9
+    if defined.any():
+        return (
+            defined,
+            f"undefined at {gaps} of {len(value)} counts: a class is missing there" if gaps else None,
+        )
+    least = f"at least {MIN_CLASS:g} images of each class" if ranks_classes(metric) else "images of its class"
+    return defined, f"needs {least}: here {w.positives:g} positive and {w.negatives:g} negative"
+
+
+# -------------------------------------------------------------------------------------- values, (K,)
+
+
+def _accuracy(w: Weighted) -> Floats:
+    return np.asarray((w.points - w.retained_error) / w.points)
+
+
+def _nll(w: Weighted) -> Floats:
+    return np.asarray(w.along(w.weight * w.cases.log_loss) / w.points)
+
+
+def _brier(w: Weighted) -> Floats:
+    return np.asarray(w.along(w.weight * (w.cases.prob - w.cases.label) ** 2) / w.points)
+
+
+def _sensitivity(w: Weighted) -> Floats:
+    return _share(w.along(w.positive * (w.cases.prob > 0.5)), w.retained_positives)
+
+
+def _specificity(w: Weighted) -> Floats:
+    return _share(w.along(w.negative * (w.cases.prob <= 0.5)), w.retained_negatives)
+
+
+def _prevalence(w: Weighted) -> Floats:
+    return np.asarray(w.retained_positives / w.points)
+
+
+def _auroc(w: Weighted) -> Floats:
+    """Pairs: those of the blocks entered, then of the block at the threshold with its fraction f.
+
+    Pairs between it and the blocks before grow as f, pairs inside it as f^2.
+    """
+    total, inside = w.cases.pairs.cumulate(w.weight)
+    block, fraction = w.position
+    across = total[block + 1] - total[block] - inside[block]
+    ordered = total[block] + fraction * (across + fraction * inside[block])
+    return _share(ordered, w.retained_positives * w.retained_negatives)
+
+
+def _share(part: Floats, whole: Floats) -> Floats:
+    return np.asarray(np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0))
+
+
+def _always(values: Callable[[Weighted], Floats]) -> Callable[[Weighted], tuple[Floats, None]]:
+    return lambda w: (values(w), None)
+
+
+METRICS: dict[str, Callable[[Weighted], tuple[Floats, NDArray[np.bool_] | None]]] = {
+    "accuracy": _always(_accuracy),
+    "nll": _always(_nll),
+    "auroc": _always(_auroc),
+    "auprc": incremental_precision.curve,
+    "sensitivity": _always(_sensitivity),
+    "specificity": _always(_specificity),
+    "prevalence": _always(_prevalence),
+    "brier": _always(_brier),
+}

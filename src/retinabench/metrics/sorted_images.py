@@ -1,0 +1,196 @@
+"""Images sorted once for all scores, and weighted again and again.
+
+Every score of this package is a function of *weighted* images. A weight is a number of images: 2 means that the image
+is there twice (a bootstrap replicate), 12.1 that it stands for 12.1 (the balanced set), and the total weight W stands
+for W images. Sorting is the slow part of most scores and does not depend on weights, so `Cases` sorts once and
+`Weighted` only cumulates.
+
+**Ties.** Images of equal uncertainty are one block. Where the referral threshold falls inside a block, every image of
+it is retained with the same fraction of its weight. No value depends on the order of the rows, and each equals what
+scikit-learn gives for these fractions as `sample_weight`. For means over the retained (accuracy, NLL, Brier) this is
+exactly the expectation over random tie breaking; for AUROC and AUPRC it is that of the fractionally weighted set.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.selective.incremental_auroc import Pairs
+from retinabench.metrics.selective.incremental_precision import Heights
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end
+EPS = 1e-15  # probabilities are clipped to [EPS, 1 - EPS] in logarithms: one saturated mistake costs 34.5 nats, not infinity
+
+
+class Ranking:
+    """Images ordered by a score from the highest, equal values as one step."""
+
+    def __init__(self, score: Floats) -> None:
+        self.order = np.argsort(-score, kind="stable")
+        ranked = score[self.order]
+        self.ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(score) - 1)
+        self.values: Floats = ranked[self.ends]
+
+    def cumulate(self, mass: Floats) -> Floats:
+        """(G,) mass of the images at or above each of the G distinct values, from the highest."""
+        return np.asarray(np.cumsum(mass[self.order])[self.ends])
+
+
+class Cases:
+    """N images with label, probability and uncertainty, sorted by uncertainty (then probability and label).
+
+    Arguments
+    ---------
+    label: (N,) 0 or 1. prob: (N,) P(label = 1) in [0, 1]. uncertainty: (N,) finite, the largest is referred first;
+    None: 0 for all. shifted: (N,) whether the image comes from the shifted domain (joint sets only).
+
+    Attributes are in sorted order; `order` (N,) leads from there to the rows given. `ends` (B,) is the last image of
+    each block of equal uncertainty. `error` (N,): the answer p > 1/2 is wrong. `log_loss` (N,) in nats.
+    """
+
+    def __init__(
+        self,
+        label: ArrayLike,
+        prob: ArrayLike,
+        uncertainty: ArrayLike | None = None,
+        shifted: ArrayLike | None = None,
+    ) -> None:
+        y, p = np.asarray(label), np.asarray(prob, np.float64)
+        u = np.zeros(len(p)) if uncertainty is None else np.asarray(uncertainty, np.float64)
+        if not (y.ndim == p.ndim == u.ndim == 1 and len(y) == len(p) == len(u) > 0):
+            raise InputError(
+                f"label, prob and uncertainty have shapes {y.shape}, {p.shape}, {u.shape}; needed is (N,) for all",
+                hint="Give one value per image, at least one image.",
+            )
+        if not (np.isin(y, (0, 1)).all() and ((p >= 0) & (p <= 1)).all() and np.isfinite(u).all()):
+            raise InputError("label must be 0 or 1, prob in [0, 1] and uncertainty finite")
+        self.order = np.lexsort((y, p, u))
+        self.label: Bools = (y == 1)[self.order]
+        self.prob, self.uncertainty = p[self.order], u[self.order]
+        self.shifted: Bools | None = None
+        if shifted is not None:
+            self.shifted = np.asarray(shifted, bool)[self.order]
+        u = self.uncertainty
+        self.ends = np.append(np.flatnonzero(u[1:] != u[:-1]), len(u) - 1)
+        self.error: Bools = (self.prob > 0.5) != self.label
+        clipped = np.clip(self.prob, EPS, 1 - EPS)
+        self.log_loss: Floats = -np.log(np.where(self.label, clipped, 1 - clipped))
+
+    def __len__(self) -> int:
+        return len(self.prob)
+
+    def weighted(self, weight: ArrayLike | None = None) -> Weighted:
+        """Weigh the images: (N,) in the order of the rows given to `Cases`; None is 1 for each."""
+        if weight is None:
+            return Weighted(self, np.ones(len(self)))
+        w = np.asarray(weight, np.float64)
+        if w.shape != (len(self),) or not np.isfinite(w).all() or (w < 0).any() or not w.any():
+            raise InputError(f"weights must be {len(self)} finite numbers >= 0, not all 0")
+        return Weighted(self, w[self.order])
+
+    @cached_property
+    def by_prob(self) -> Ranking:
+        """Images from the highest probability down."""
+        return Ranking(self.prob)
+
+    @cached_property
+    def by_uncertainty(self) -> Ranking:
+        """Images from the highest uncertainty down."""
+        return Ranking(self.uncertainty)
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Index for the pairs of a positive and a negative image, for AUROC at every referral count."""
+        return Pairs(self.label, self.prob, self.ends)
+
+    @cached_property
+    def heights(self) -> Heights:
+        """Index for average precision at every referral count."""
+        return Heights(self.label, self.prob)
+
+
+class Weighted:
+    """`Cases` with a weight each: the one argument of every score.
+
+    weight: (N,) in the sorted order of the cases. `total` = W. `points` (K,) are the retained masses at which curves
+    are given: W k / K for k = 1 … K with K = round(W), so that unit weights give every count 1 … N and whole-number
+    weights give what the images repeated that often would give.
+    """
+
+    def __init__(self, cases: Cases, weight: Floats) -> None:
+        self.cases, self.weight = cases, weight
+        self.total = float(weight.sum())
+        self.positive = np.where(cases.label, weight, 0.0)
+        self.negative = np.where(cases.label, 0.0, weight)
+        self.positives = float(self.positive.sum())
+        self.negatives = float(self.negative.sum())
+
+    def mean(self, values: ArrayLike) -> float:
+        """Weighted mean of (N,) values in sorted order."""
+        return float(self.weight @ np.asarray(values, np.float64) / self.total)
+
+    @cached_property
+    def points(self) -> Floats:
+        """(K,) retained masses, ascending."""
+        count = max(1, round(self.total))
+        return np.asarray(np.arange(1, count + 1) * (self.total / count), np.float64)
+
+    @cached_property
+    def mass(self) -> Floats:
+        """(B+1,) mass of the blocks before, from 0 to W."""
+        return self.block_sums(self.weight)
+
+    def block_sums(self, mass: Floats) -> Floats:
+        """(B+1,) cumulated (N,) mass at the ends of the blocks, led by 0."""
+        return np.concatenate(([0.0], np.cumsum(mass)[self.cases.ends]))
+
+    @cached_property
+    def position(self) -> tuple[NDArray[np.intp], Floats]:
+        """For every point: its block (K,), and the fraction (K,) in (0, 1] of that block which is retained."""
+        mass, points = self.mass, self.points
+        # Points are evenly spaced: how many lie at or below the end of each block needs no search.
+        passed = np.floor((mass + SLACK * self.total) / points[0]).astype(np.intp)
+        passed[-1] = len(points)
+        block = np.repeat(np.arange(len(mass) - 1), np.diff(np.minimum(passed, len(points))))
+        return block, self._fraction(points, block)
+
+    def locate(self, points: Floats) -> tuple[NDArray[np.intp], Floats]:
+        """Block and retained fraction of it for retained masses (K,) in (0, W]."""
+        mass = self.mass
+        block = np.searchsorted(mass, points - SLACK * self.total, side="left") - 1
+        block = np.clip(block, 0, len(mass) - 2)
+        return block, self._fraction(points, block)
+
+    def _fraction(self, points: Floats, block: NDArray[np.intp]) -> Floats:
+        before, after = self.mass[block], self.mass[block + 1]
+        fraction = np.ones(len(points))
+        open_ = after - points > SLACK * self.total
+        np.divide(points - before, after - before, out=fraction, where=open_)
+        return np.clip(fraction, 0.0, 1.0)
+
+    def along(self, mass: Floats) -> Floats:
+        """(K,) retained part of an (N,) mass at every point."""
+        sums = self.block_sums(mass)
+        block, fraction = self.position
+        return np.asarray(sums[block] + fraction * (sums[block + 1] - sums[block]))
+
+    @cached_property
+    def retained_error(self) -> Floats:
+        """(K,) mass of wrong answers among the retained."""
+        return self.along(self.weight * self.cases.error)
+
+    @cached_property
+    def retained_positives(self) -> Floats:
+        """(K,) mass of positive images among the retained."""
+        return self.along(self.positive)
+
+    @cached_property
+    def retained_negatives(self) -> Floats:
+        """(K,) mass of negative images among the retained."""
+        return self.along(self.negative)

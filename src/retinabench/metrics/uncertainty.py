@@ -1,0 +1,111 @@
+"""How unsure a model is of each image, from its posterior samples, in nats.
+
+With p_s the probability of posterior sample s and p = mean_s p_s, and H the entropy of a yes/no answer:
+
+    total = H(p)    aleatoric = mean_s H(p_s)    epistemic = total - aleatoric    variance = mean_s (p_s - p)^2
+
+Total, the maximum probability and the standard deviation sqrt(p(1-p)) are one ranking: they all order images by
+|p - 1/2|. Only epistemic, aleatoric and variance see the spread of the samples, and only a model with more than one
+sample has any.
+
+Source: Depeweg et al., ICML 2018; Filos et al. 2019; Band et al. 2021 (Retina Benchmark), equations 1 and 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import xlog1py, xlogy
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+
+
+def binary_entropy(p: ArrayLike) -> Floats:
+    """H(p) = -p ln p - (1-p) ln(1-p) in nats, any shape; 0 ln 0 = 0, nothing is clipped. At most ln 2 = 0.6931."""
+    p = np.asarray(p, np.float64)
+    return np.asarray(-(xlogy(p, p) + xlog1py(1 - p, -p)))
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Per image, all (N,): predictive mean, and its uncertainties (nats; `variance` and `max_probability` unitless)."""
+
+    mean: Floats
+    total: Floats
+    aleatoric: Floats
+    epistemic: Floats
+    variance: Floats
+    max_probability: Floats
+
+
+def decompose(probs: ArrayLike) -> Uncertainty:
+    """Split the uncertainty of (N, S) or (N,) probabilities; formulas at the top of this file.
+
+    `variance` is the population variance (ddof 0); `max_probability` is 1 - max(p, 1-p), in [0, 1/2]. Epistemic is
+    never clipped: with equal samples it is 0 up to rounding, which can be negative by 1e-16.
+    """
+    probs = np.asarray(probs, np.float64)
+    samples = probs[:, None] if probs.ndim == 1 else probs
+    mean = samples.mean(axis=1)
+    total, aleatoric = binary_entropy(mean), binary_entropy(samples).mean(axis=1)
+    return Uncertainty(
+        mean, total, aleatoric, total - aleatoric, samples.var(axis=1), 1 - np.maximum(mean, 1 - mean)
+    )
+
+
+UNCERTAINTIES = ("total", "epistemic", "aleatoric", "variance", "max_probability")
+DIGITS = 12
+
+
+def referral_uncertainty(
+    predictions: Predictions, name: str = "auto", *, exact: bool = False
+) -> tuple[Floats, str]:
+    """Return the (N,) values that order the referral, the largest first, and the name of what they are.
+
+    name: one of `UNCERTAINTIES`; "own", the file's column `uncertainty`; or "auto": the file's own column where it
+    has one, else total. Raises `InputError` for an unknown name and for "own" without the column.
+
+    Computed values are kept to 12 significant digits (epistemic: of the total), unless `exact`: p = 0.3 and p = 0.7
+    are equally uncertain, and equal samples have no epistemic uncertainty, but in floating point their values differ
+    in the 16th digit, and an order made of rounding errors would look like information. A user's own column is
+    taken as it is.
+    """
+    if name == "auto":
+        name = "total" if predictions.uncertainty is None else "own"
+    if name == "own":
+        if predictions.uncertainty is None:
+            raise InputError(
+                "is missing",
+                file=predictions.source,
+                column="uncertainty",
+                hint=f"Add the column, or choose one of: {', '.join(UNCERTAINTIES)}.",
+            )
+        return np.asarray(predictions.uncertainty, np.float64), name
+    if name not in UNCERTAINTIES:
+        raise InputError(f"unknown uncertainty '{name}'", hint=nearest(name, ("auto", "own", *UNCERTAINTIES)))
+    parts = decompose(predictions.probs)
+    values: Floats = getattr(parts, name)
+    if exact:
+        return values, name
+    return _rounded(values, parts.total if name == "epistemic" else values), name
+
+
+def _rounded(values: Floats, scale: Floats) -> Floats:
+    """Keep `DIGITS` digits of each value, counted from the first digit of its scale."""
+    with np.errstate(divide="ignore"):
+        place = np.where(scale > 0, np.floor(np.log10(scale)), 0.0)
+    unit = 10.0 ** np.maximum(place - DIGITS + 1, -300)
+    return np.asarray(np.round(values / unit) * unit + 0.0)
+
+
+def uncertainties(values: ArrayLike, n: int) -> Floats:
+    """(N,) finite uncertainties, else `InputError`."""
+    u = np.asarray(values, np.float64)
+    if u.shape != (n,) or not np.isfinite(u).all():
+        raise InputError(f"needed are {n} finite numbers, one per image", column="uncertainty")
+    return u

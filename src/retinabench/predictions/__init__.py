@@ -1,0 +1,1 @@
+"""The predictions file: the interface between any model and every score."""

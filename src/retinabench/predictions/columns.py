@@ -1,0 +1,83 @@
+"""What all formats of the predictions file share: its columns, its limits, its metadata."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.predictions.table import OPTIONAL, SCHEMA, Predictions
+
+MAX_ROWS = 20_000_000  # image ids of so many rows still fit an ordinary machine's memory
+MAX_VALUES = 400_000_000  # 3.2 GB of float64 probabilities
+MAX_TEXT = 1000  # characters of one id
+TEXT = ("image_id", "patient_id", "domain", "split")
+KNOWN = ("image_id", "label", "prob", "probs", *OPTIONAL)
+
+
+def sample_number(name: str) -> int | None:
+    """The j of a column `prob_j`, else None."""
+    match = re.fullmatch(r"prob_([0-9]{1,9})", name)
+    return int(match[1]) if match else None
+
+
+def check_columns(path: Path, names: list[str]) -> None:
+    """Check that the needed columns are there, once each, and name the likely misspelling where not."""
+    for name, times in Counter(names).items():
+        if times > 1 and (name in KNOWN or sample_number(name) is not None):
+            raise InputError("stands twice in the header", file=path, column=name)
+    numbers = sorted(number for name in names if (number := sample_number(name)) is not None)
+    kinds = ("prob" in names) + ("probs" in names) + bool(numbers)
+    if kinds > 1:
+        raise InputError("holds more than one of prob, probs and prob_0 …", file=path, hint="Keep one.")
+    if numbers and numbers != list(range(len(numbers))):
+        missing = next(k for k in range(len(numbers)) if numbers[k] != k)
+        raise InputError("is missing among the samples", file=path, column=f"prob_{missing}")
+    for needed in ("image_id", "label", *(() if kinds else ("prob",))):
+        if needed not in names:
+            shown = [name[:40] for name in names if name not in KNOWN] or names
+            close = nearest(needed, shown).partition("Valid: ")[0]
+            more = ", …" if len(shown) > 12 else "."
+            raise InputError(
+                "is missing",
+                file=path,
+                column=needed,
+                hint=f"{close}Rename or add it; the file has: {', '.join(shown[:12])}{more}",
+            )
+
+
+def check_size(path: Path, rows: int, samples: int) -> None:
+    """Refuse what would not fit an ordinary machine, before it is read."""
+    if rows > MAX_ROWS or rows * samples > MAX_VALUES:
+        raise InputError(
+            f"holds {rows:,} rows of {samples} samples, more than are scored at once "
+            f"({MAX_ROWS:,} rows, {MAX_VALUES:,} values)",
+            file=path,
+            hint="Score a random part of it, drawn by patient.",
+        )
+
+
+def read_metadata(path: Path, text: bytes) -> dict[str, Any]:
+    """The file metadata as a dictionary; `InputError` for another schema or for no JSON object."""
+    try:
+        content = json.loads(text)
+        if not isinstance(content, dict):
+            raise ValueError
+    except (ValueError, RecursionError):
+        raise InputError(
+            "has unreadable metadata", file=path, hint="Write it again with write_predictions."
+        ) from None
+    schema = content.get("schema", SCHEMA)
+    if schema != SCHEMA:
+        raise InputError(f"has schema '{schema}', this version reads '{SCHEMA}'", file=path)
+    return dict(content)
+
+
+def metadata_json(predictions: Predictions) -> str:
+    """The file metadata with schema and number of samples, as JSON text."""
+    content = {**predictions.metadata, "schema": SCHEMA, "samples": predictions.samples}
+    # NumPy's numbers become numbers, anything else that JSON does not know (a path, a date) becomes text.
+    return json.dumps(content, sort_keys=True, default=lambda v: v.item() if hasattr(v, "item") else str(v))

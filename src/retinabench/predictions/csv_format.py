@@ -1,0 +1,122 @@
+"""The predictions file as CSV: separated by commas, semicolons or tabs, UTF-8 or UTF-16, with decimal points or commas."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+
+from retinabench.core.errors import InputError
+from retinabench.predictions import columns
+from retinabench.predictions.columns import KNOWN, TEXT, check_columns, check_size, sample_number
+from retinabench.predictions.parquet_format import from_table, to_table
+from retinabench.predictions.table import Predictions
+
+MAX_CSV_BYTES = 2 * 1024**3
+BLOCK = 1 << 24
+
+
+def read_csv(path: Path) -> Predictions:
+    """Read a CSV of any usual dialect; a broken line or a word among the numbers is named by its row."""
+    if path.stat().st_size > MAX_CSV_BYTES:
+        raise InputError(
+            "is larger than 2 GiB", file=path, hint="Convert it to Parquet, or score a part of it."
+        )
+    encoding, header = csv_header(path)
+    delimiter = max(",;\t", key=header.count)
+    names = [name.strip().strip('"').strip() for name in header.split(delimiter)]
+    check_columns(path, names)
+    _csv_size(path, sum(sample_number(name) is not None for name in names))
+
+    def load(text: bool, decimal: str) -> pa.Table:
+        known = [name for name in names if name in KNOWN or sample_number(name) is not None]
+        types = {name: pa.string() if text or name in TEXT else pa.float64() for name in known}
+        return pa.csv.read_csv(
+            path,
+            # Only one thread can say in which row a line is broken.
+            read_options=pa.csv.ReadOptions(
+                encoding=encoding, column_names=names, skip_rows=1, use_threads=not text
+            ),
+            parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                column_types=types,
+                include_columns=known,
+                decimal_point=decimal,
+                strings_can_be_null=True,
+                null_values=[""],
+                quoted_strings_can_be_null=True,
+            ),
+        )
+
+    try:
+        try:
+            table = load(text=False, decimal=".")
+        except pa.ArrowInvalid:
+            # A decimal comma, a word among the numbers or a broken line: the second try tells which.
+            try:
+                table = load(text=False, decimal=",") if delimiter != "," else load(text=True, decimal=".")
+            except pa.ArrowInvalid:
+                table = load(text=True, decimal=".")
+    except (pa.ArrowInvalid, UnicodeError) as error:
+        raise broken_csv(path, str(error)) from None
+    check_size(path, table.num_rows, max(1, len(names) - 2))
+    return from_table(path, table, {})
+
+
+def csv_header(path: Path) -> tuple[str, str]:
+    """Encoding and first line of a CSV, however many sample columns it names."""
+    with open(path, "rb") as handle:
+        head = handle.read(BLOCK)
+    wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if head.startswith(b"\xff\xfe\x00\x00"):
+        raise InputError("is UTF-32 text", file=path, hint="Save it as 'CSV UTF-8'.")
+    if b"\x00" in head and not wide:
+        raise InputError(
+            "holds zero bytes: no CSV", file=path, hint="Write a CSV with image_id, label, prob."
+        )
+    encoding = "utf-16" if wide else "utf8"
+    text = head.decode(encoding, errors="replace").lstrip("\ufeff")
+    first = re.split(r"\r\n|\r|\n", text, maxsplit=1)[0]
+    if not first.strip():
+        raise InputError("has an empty first line", file=path, hint="Begin with the names of the columns.")
+    return encoding, first
+
+
+def _csv_size(path: Path, samples: int) -> None:
+    """Refuse a file of too many rows before it is parsed, by its line ends; small files need no count."""
+    size = path.stat().st_size
+    if size < columns.MAX_VALUES // 4:
+        return
+    with open(path, "rb") as handle:
+        rows = sum(block.count(b"\n") for block in iter(lambda: handle.read(BLOCK), b""))
+    check_size(path, rows, max(1, samples))
+
+
+def broken_csv(path: Path, message: str) -> InputError:
+    """The error that names the broken line, from what the CSV reader said."""
+    if "UTF8" in message or "codec" in message:
+        return InputError("is not UTF-8 text", file=path, hint="Save it as 'CSV UTF-8'.")
+    if line := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", message):
+        return InputError(
+            f"has {line[3]} columns where the header has {line[2]}",
+            file=path,
+            row=int(line[1]) - 1,
+            hint="Quote values that contain the separator.",
+        )
+    return InputError(f"cannot be read as CSV: {message.splitlines()[0]}", file=path)
+
+
+def csv_bytes(predictions: Predictions) -> bytes:
+    """A comma-separated file in UTF-8, samples as prob_0, prob_1, …; numbers read back bit by bit."""
+    table = to_table(predictions)
+    if "probs" in table.column_names:
+        place = table.column_names.index("probs")
+        table = table.drop_columns(["probs"])
+        for number, values in enumerate(predictions.probs.T):
+            table = table.add_column(place + number, f"prob_{number}", pa.array(values))
+    sink = io.BytesIO()
+    pa.csv.write_csv(table, sink)
+    return sink.getvalue()

@@ -1,0 +1,131 @@
+"""The predictions file: the interface between models (left of it) and scores (right of it).
+
+One row per image. Any framework that can write a table can enter here; `formats.py` reads and writes Parquet,
+CSV and NPZ. The columns:
+
+| column        | type                     | meaning                                                               |
+|---------------|--------------------------|-----------------------------------------------------------------------|
+| `image_id`    | text, unique             | which picture                                                         |
+| `label`       | 0 or 1                   | 1 = referable (grade >= 2), as the expert reported it                 |
+| `prob`        | number in [0, 1]         | P(referable), **or**                                                  |
+| `probs`       | S numbers in [0, 1]      | one per posterior sample; in CSV `prob_0 … prob_{S-1}`                |
+| `grade`       | 0 … 4, optional          | severity on the international scale                                   |
+| `patient_id`  | text, optional           | intervals are clustered by it, one id is one person in every domain; missing: every image is its own cluster |
+| `domain`      | optional                 | `in_domain` (default) or `shifted`                                    |
+| `split`       | optional                 | `validation` or `test` (default)                                      |
+| `uncertainty` | finite number, optional  | a score of your own: the largest is referred first                    |
+
+File metadata (Parquet and NPZ): schema version, method, task, model, seed, samples, members, config hash, package
+version. With K members the S samples are stored member by member: member k holds samples k*S/K … (k+1)*S/K - 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.predictions.validation import Check
+
+SCHEMA = "retinabench.predictions/1"
+DOMAINS = ("in_domain", "shifted")
+SPLITS = ("validation", "test")
+OPTIONAL = ("grade", "patient_id", "domain", "split", "uncertainty")
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Predictions of N images by S posterior samples, checked when made.
+
+    Arguments
+    ---------
+    image_id: (N,) text, unique.
+    label: (N,) 0 or 1.
+    probs: (N,) or (N, S), P(referable) in [0, 1]; kept as (N, S) float64.
+    grade: (N,) 0 … 4. patient_id: (N,) text. domain: (N,) of `DOMAINS`. split: (N,) of `SPLITS`.
+    uncertainty: (N,) finite numbers, the largest is referred first.
+    metadata: what the file says of its origin (method, model, seed, members …).
+    source: the file it came from, for error messages.
+
+    Raises `InputError` that names the first offending row and column.
+    """
+
+    image_id: NDArray[np.str_]
+    label: NDArray[np.int8]
+    probs: NDArray[np.float64]
+    grade: NDArray[np.int8] | None = None
+    patient_id: NDArray[np.str_] | None = None
+    domain: NDArray[np.str_] = None  # type: ignore[assignment]  # filled below, never None afterwards
+    split: NDArray[np.str_] = None  # type: ignore[assignment]
+    uncertainty: NDArray[np.float64] | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    source: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check = Check(self.source)
+        ids = check.text("image_id", self.image_id)
+        if ids.size == 0:
+            raise InputError("holds no rows", file=self.source, hint="Write one row per image.")
+        check.unique("image_id", ids)
+        n = len(ids)
+        columns: dict[str, Any] = {
+            "image_id": ids,
+            "label": check.labels(check.length("label", self.label, n)),
+            "probs": check.probabilities(check.length("probs", self.probs, n)),
+            "domain": check.one_of("domain", self.domain, DOMAINS, "in_domain", n),
+            "split": check.one_of("split", self.split, SPLITS, "test", n),
+        }
+        if self.grade is not None:
+            columns["grade"] = check.grades(check.length("grade", self.grade, n))
+        if self.patient_id is not None:
+            columns["patient_id"] = check.text("patient_id", check.length("patient_id", self.patient_id, n))
+        if self.uncertainty is not None:
+            columns["uncertainty"] = check.finite(
+                "uncertainty", check.length("uncertainty", self.uncertainty, n)
+            )
+        members = self.metadata.get("members", 1)
+        whole = isinstance(members, (int, np.integer)) and members >= 1
+        if not whole or columns["probs"].shape[1] % members:
+            raise InputError(
+                f"{columns['probs'].shape[1]} samples cannot be shared by {members!r} members",
+                file=self.source,
+                hint="Store the samples member by member, equally many each.",
+            )
+        for name, values in columns.items():
+            object.__setattr__(self, name, values)
+        object.__setattr__(self, "metadata", dict(self.metadata))
+
+    def __len__(self) -> int:
+        return len(self.image_id)
+
+    @property
+    def prob(self) -> NDArray[np.float64]:
+        """(N,) predictive mean over the samples, P(referable)."""
+        return np.asarray(self.probs.mean(axis=1))
+
+    @property
+    def samples(self) -> int:
+        """S, posterior samples per image over all members."""
+        return int(self.probs.shape[1])
+
+    def select(self, *, domain: str | None = None, split: str | None = None) -> Predictions | None:
+        """Return the rows of one domain and one split, or None where there are none."""
+        keep = np.ones(len(self), bool)
+        if domain is not None:
+            keep &= self.domain == domain
+        if split is not None:
+            keep &= self.split == split
+        return self.take(np.flatnonzero(keep)) if keep.any() else None
+
+    def take(self, rows: NDArray[np.intp] | Sequence[int]) -> Predictions:
+        """Return the given rows, in the given order."""
+        if len(self) == len(rows) and np.array_equal(rows, np.arange(len(self))):
+            return self
+        columns = ("image_id", "label", "probs", *OPTIONAL)
+        present = {name: getattr(self, name) for name in columns if getattr(self, name) is not None}
+        return replace(self, **{name: values[rows] for name, values in present.items()})

@@ -1,1 +1,0 @@
-"""A whole study in one command: methods x tuning criterion x seeds -> runs -> ensembles -> scores, tables, figures."""

@@ -1,0 +1,1 @@
+"""Pages, tables and figures; never imports torch."""

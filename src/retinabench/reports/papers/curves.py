@@ -1,0 +1,147 @@
+"""The curves of one predictions file, read on common grids so that runs can be averaged.
+
+Sets are those of `scores/sets.py` and, where the shifted set is graded and holds both classes, `rebalanced`: its images
+with the grades as frequent as in the EyePACS test set (paper, section B.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.metrics.classification import Roc, roc_curve
+from retinabench.metrics.inference.over_seeds import average_roc
+from retinabench.metrics.published import figures, scores
+from retinabench.metrics.selective import referral_curves as referral
+from retinabench.metrics.sets import ImageSet
+from retinabench.metrics.shift import grade_weight
+from retinabench.metrics.sorted_images import Cases, Weighted
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+Named = dict[tuple[str, str], Floats]
+GRID = np.linspace(0, 1, 101)  # of the share referred
+RATES = {"corrected": np.linspace(0, 1, 201), "published": np.arange(0, 1.02, 0.02)}
+RETAINED = (0.6, 0.9)  # of the ROC curves after referral, Figure 6 of the 2019 paper
+FEWEST = 0.05  # of the images: fewer make a curve jump, and it is not drawn on
+METRICS = scores.METRICS
+CONTROLS = ("accuracy", "nll", "auroc")  # with an oracle; that of the AUPRC would take as long as all else
+
+
+@dataclass(frozen=True)
+class Curves:
+    """referral: {(set, metric): (101,) over `GRID`}. roc: {(set, share retained): sensitivity over `RATES`}.
+
+    oracle: as `referral`, with the same answers referred by their true loss.
+    """
+
+    referral: Named
+    roc: dict[tuple[str, float], Floats]
+    oracle: Named
+
+
+def corrected_curves(
+    test: Predictions, sets: Sequence[ImageSet], curves: dict[tuple[str, str], referral.Curve]
+) -> Curves:
+    """Read the corrected curves of a file on the grids; the whole ones are put into `curves`, for their areas."""
+    out = Curves({}, {}, {})
+    for images in sets:
+        whole = images.whole
+        for metric in METRICS:
+            curves[images.name, metric] = curve = referral.curve_of(whole, metric)
+            out.referral[images.name, metric] = _on_grid(curve)
+        _rocs(out, images.name, whole)
+        loss = images.cases.log_loss
+        perfect = Cases(images.cases.label, images.cases.prob, loss).weighted(whole.weight)
+        for metric in CONTROLS:
+            out.oracle[images.name, metric] = _on_grid(referral.curve_of(perfect, metric))
+    if (part := rebalanced(test)) is not None:
+        weight = grade_weight(part.grade)  # type: ignore[arg-type]  # `rebalanced` has seen the grades
+        whole = Cases(part.label, part.prob, part.uncertainty).weighted(weight)
+        _rocs(out, "rebalanced", whole)
+        for metric in ("accuracy", "auroc"):
+            out.referral["rebalanced", metric] = _on_grid(referral.curve_of(whole, metric))
+    return out
+
+
+def rebalanced(test: Predictions) -> Predictions | None:
+    """The shifted images, where their grades can be weighed: all graded, both classes present."""
+    part = test.select(domain="shifted")
+    if part is None or part.grade is None or len(np.unique(part.label)) < 2:
+        return None
+    return part
+
+
+def _on_grid(curve: referral.Curve) -> Floats:
+    """(101,) values of a curve, NaN where too few images remain for a line that means something."""
+    values = np.array(curve.value)
+    held = curve.positives + curve.negatives
+    few = held < max(referral.MIN_CLASS, FEWEST * held.max()) - 1e-9
+    if referral.ranks_classes(curve.metric):
+        few |= np.minimum(curve.positives, curve.negatives) < referral.MIN_CLASS - 1e-9
+    values[few] = np.nan
+    return np.asarray(np.interp(GRID, curve.referred, values, right=np.nan))
+
+
+def _rocs(out: Curves, name: str, w: Weighted) -> None:
+    """Add the ROC curves of a set, of all its images and of what remains after referral."""
+    if w.positives <= 0 or w.negatives <= 0:
+        return
+    for share in (1.0, *RETAINED):
+        kept = retained_weight(w, share)
+        if (kept[w.cases.label].sum() > 0) and (kept[~w.cases.label].sum() > 0):
+            out.roc[name, share] = read_roc(roc_curve(w.cases.label, w.cases.prob, kept))
+
+
+def read_roc(curve: Roc) -> Floats:
+    """(201,) sensitivities of a curve."""
+    return average_roc([curve], RATES["corrected"])[1]
+
+
+def retained_weight(w: Weighted, share: float) -> Floats:
+    """(N,) weights, sorted as the cases, where only this share of the mass is retained; ties are shared evenly."""
+    block, fraction = w.locate(np.array([share * w.total]))
+    starts = np.concatenate(([0], w.cases.ends + 1))
+    weight = w.weight.copy()
+    weight[starts[block[0]] : starts[block[0] + 1]] *= fraction[0]
+    weight[starts[block[0] + 1] :] = 0
+    return weight
+
+
+def published_curves(test: Predictions, seed: int) -> tuple[Curves, Named]:
+    """The released code's curves, its joint, balanced and rebalanced sets among them; on the grids, and every point."""
+    assert test.uncertainty is not None
+    far = test.domain == "shifted"
+    near = np.flatnonzero(~far)
+    sets = {"in_domain": near, "shifted": np.flatnonzero(far)}
+    sets = {name: rows for name, rows in sets.items() if len(rows)}
+    if len(sets) == 2:
+        sets["joint"] = np.concatenate(list(sets.values()))
+        joint = sets["joint"]
+        sets["balanced"] = joint[scores.balanced_rows(far[joint], seed)]
+        if (part := rebalanced(test)) is not None:
+            assert part.grade is not None
+            sets["rebalanced"] = sets["shifted"][scores.rebalanced_rows(part.grade, seed)]
+    out, whole = Curves({}, {}, {}), Named()
+    for name, rows in sets.items():
+        label, prob, uncertainty = test.label[rows], test.prob[rows], test.uncertainty[rows]
+        for metric in METRICS:
+            if name == "balanced" and metric in ("auroc", "auprc"):  # the joint set as it is, a fault kept
+                curve_rows = sets["joint"]
+                arrays = test.label[curve_rows], test.prob[curve_rows], test.uncertainty[curve_rows]
+            else:
+                arrays = label, prob, uncertainty
+            curve = scores.referral_curve(*arrays, metric)
+            whole[name, metric] = curve.value
+            out.referral[name, metric] = np.interp(GRID, curve.referred, curve.value)
+        if 0 < label.sum() < len(label):
+            for share in (1.0, *RETAINED):
+                kept = scores.order_of(uncertainty)[: int(share * len(rows))]
+                if 0 < label[kept].sum() < len(kept):
+                    curve_ = roc_curve(label[kept], prob[kept])
+                    pair = (curve_.false_positive_rate, curve_.sensitivity)
+                    out.roc[name, share] = figures.average_roc([pair])[1]
+    return out, whole

@@ -1,0 +1,1 @@
+"""Shared figure style, tables and page parts."""

@@ -1,1 +1,0 @@
-"""Many runs: searched, computed on one machine or a Ray cluster, ranked."""

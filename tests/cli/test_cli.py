@@ -1,0 +1,368 @@
+"""The command line as a user meets it: exit codes, one clear line, nothing half-written, no torch where none is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+import retinabench as rb
+from support.helpers import TINY, hear_interrupts, make_prepared
+from retinabench.cli import VERBS, app, run
+from retinabench.data.registry import DATASETS
+from retinabench.data.splits import TASKS
+
+# As on a machine without PyTorch, wherever the tests run.
+NO_TORCH = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+sys.meta_path.insert(0, NoTorch())
+"""
+
+
+def write_csv(path, n=60, change=None):
+    random = np.random.default_rng(0)
+    rows = [f"image{k},{k % 2},{0.3 + 0.3 * (k % 2) + 0.3 * random.random():.4f}" for k in range(n)]
+    for row, text in (change or {}).items():
+        rows[row - 1] = text
+    path.write_text("image_id,label,prob\n" + "\n".join(rows) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return make_prepared(tmp_path_factory.mktemp("cli") / "data")
+
+
+def one_line(capsys):
+    """Return the error line, and insist that there is exactly one."""
+    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note:")]
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["scor"], "No such command"),
+        (["score", "--bootstrap", "10"], "Missing argument"),
+        (["score", "x.csv", "--boostrap", "10"], "--boot"),
+        (["score", "nowhere.csv"], "does not exist"),
+        (["prepare", "idrdi", "--out", "x"], "Did you mean 'idrid'"),
+        (["prepare", "idrid", "--out", "x"], "--source"),
+        (["prepare", "idrid", "--source", "nowhere", "--out", "x"], "nowhere"),
+        (["prepare", "idrid", "--source", ".", "--images", "9", "--out", "x"], "--images"),
+        (["prepare", "synthetic", "--size", "4", "--out", "x"], "--size"),
+        (["prepare", "synthetic", "--images", "4", "--out", "x"], "--images"),
+        (["prepare", "synthetic", "--workers", "0", "--out", "x"], "--workers"),
+        (["train", "--data", "nowhere"], "nowhere"),
+        (["train", "--data", ".", "--method", "dropot"], "Did you mean 'dropout'"),
+        (["train", "--data", ".", "optimizer.lrr=3"], "Did you mean 'lr'"),
+        (["train", "--data", ".", "method=3"], "name of a method"),
+        (["train", "--data", ".", "method=ensemble", "method.member=[1]"], "name of a method"),
+        (["train", "--data", ".", "method.name=[1]"], "unknown method"),
+        (["train", "--data", ".", "--config", ""], "unknown preset"),
+        (["train", "--data", ".", "--task", "in_domian"], "Did you mean 'in_domain'"),
+        (["train", "--data", ".", "--seed", "-1"], "--seed"),
+        (["predict", "nowhere", "--data", ".", "--out", "p.csv"], "no finished run"),
+        (["compare", "nowhere.csv", "nowhere.csv"], "does not exist"),
+        (["examine", "--answers", "nowhere.csv", "--truth", "nowhere.csv"], "does not exist"),
+        (["lesions", "idrdi"], "Did you mean 'idrid'"),
+        (["report", "."], "predictions.parquet"),
+        (["inspect", "."], "neither"),
+        (["track", "nowhere", "-q"], "run.json"),
+        (["track", ".", "--to", "tensorbord"], "Did you mean 'tensorboard'"),
+        (["uci", "--source", "."], "energy/data.txt"),
+        (["uci", "--source", ".", "--sets", "energie"], "Did you mean 'energy'"),
+    ],
+)
+def test_wrong_options_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    line = one_line(capsys)
+    assert line.startswith("retinabench: error: ")
+    assert says in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({17: "image16,0,nan"}, "row 17, column 'prob'"),
+        ({17: "image16,0,"}, "row 17, column 'prob'"),
+        ({17: "image16,0,-2.5"}, "logits"),
+        ({17: "image16,3,0.5"}, "grade"),
+        ({17: "image3,0,0.5"}, "row 17, column 'image_id'"),
+        ({17: "image16,0,0.5,9"}, "row 17"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, capsys, change, says):
+    file = write_csv(tmp_path / "p.csv", change=change)
+    assert run(["score", file, "--json", str(tmp_path / "s.json"), "--quiet"]) == 2
+    line = one_line(capsys)
+    assert says in line
+    assert "p.csv" in line
+    assert not (tmp_path / "s.json").exists()
+
+
+def test_score_writes_the_fixed_json(tmp_path, capsys):
+    file = write_csv(tmp_path / "p.csv")
+    code = run(
+        [
+            "score",
+            file,
+            "--json",
+            str(tmp_path / "s.json"),
+            "--csv",
+            str(tmp_path / "s.csv"),
+            "--bootstrap",
+            "50",
+            "-q",
+        ]
+    )
+    assert code == 0
+    found = json.loads((tmp_path / "s.json").read_text())
+    assert found["schema"] == "retinabench.scores/1"
+    assert found["rules"] == "corrected"
+    assert list(found["sets"]) == ["in_domain"]
+    accuracy = found["sets"]["in_domain"]["scores"]["accuracy"]
+    assert set(accuracy) >= {"value", "low", "high", "version"}
+    assert accuracy["low"] <= accuracy["value"] <= accuracy["high"]
+    assert found["sets"]["in_domain"]["images"] == 60
+    direct = rb.score(rb.read_predictions(file), bootstrap=50).to_dict()["sets"]
+    assert direct == found["sets"]
+    assert "image is its own cluster" in capsys.readouterr().err
+    rows = (tmp_path / "s.csv").read_text().splitlines()
+    assert len(rows) == 1 + len(found["sets"]["in_domain"]["scores"])
+
+
+def test_several_files_make_one_table(tmp_path, capsys):
+    files = [write_csv(tmp_path / f"{name}.csv") for name in ("ours", "theirs")]
+    assert run(["score", *files, "--bootstrap", "0", "--json", str(tmp_path / "s.json"), "-q"]) == 0
+    found = json.loads((tmp_path / "s.json").read_text())
+    assert [file["entry"] for file in found["files"]] == ["ours", "theirs"]
+    out = capsys.readouterr().out
+    assert "ours" in out
+    assert "theirs" in out
+
+
+def test_train_score_report_inspect(prepared, tmp_path, capsys):
+    out = tmp_path / "runs"
+    for method in ("map", "dropout"):
+        assert (
+            run(["train", "--data", str(prepared), "--out", str(out), "--method", method, "-q", *TINY]) == 0
+        )
+    folders = sorted(str(folder) for folder in out.iterdir())
+    assert run(["score", *folders, "--bootstrap", "20", "-q"]) == 0
+    assert (
+        run(
+            [
+                "report",
+                *folders,
+                "--out",
+                str(tmp_path / "report"),
+                "--data",
+                str(prepared),
+                "--bootstrap",
+                "20",
+                "-q",
+            ]
+        )
+        == 0
+    )
+    assert "<svg" in (tmp_path / "report" / "index.html").read_text()
+    capsys.readouterr()
+    for path, says in (
+        (folders[0], "dropout"),
+        (str(prepared), "patches"),
+        (folders[0] + "/predictions.parquet", "shifted test"),
+    ):
+        assert run(["inspect", path]) == 0
+        assert says in capsys.readouterr().out
+
+
+def test_an_output_below_a_file_is_one_line(prepared, tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    assert run(["train", "--data", str(prepared), "--out", str(tmp_path / "file"), "-q", *TINY]) == 2
+    assert "file" in one_line(capsys)
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_a_read_only_disk_is_one_line(prepared, tmp_path, capsys, monkeypatch):
+    def read_only(*_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "fsync", read_only)
+    assert run(["train", "--data", str(prepared), "--out", str(tmp_path), "-q", *TINY]) == 2
+    assert "read-only" in one_line(capsys)
+    assert not list(tmp_path.glob("*/*"))
+
+
+def test_a_full_disk_is_one_line_and_the_command_continues(prepared, tmp_path, capsys, monkeypatch):
+    arguments = ["train", "--data", str(prepared), "--out", str(tmp_path), "-q", *TINY]
+    fsync, writes = os.fsync, [0]
+
+    def full(descriptor):
+        writes[0] += 1
+        if writes[0] > 6:
+            raise OSError(28, "No space left on device")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert run(arguments) == 1
+    assert "no space left" in one_line(capsys)
+    assert not list(tmp_path.glob("*/.*.part"))
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert run(arguments) == 0
+
+
+def test_a_loss_that_explodes_says_what_to_change(prepared, tmp_path, capsys):
+    words = [*TINY, "optimizer.lr=1e30", "optimizer.warmup=0"]
+    assert run(["train", "--data", str(prepared), "--out", str(tmp_path), "-q", *words]) == 1
+    assert "Lower optimizer.lr" in one_line(capsys)
+
+
+def test_an_unknown_device_is_one_line(prepared, tmp_path, capsys):
+    assert (
+        run(["train", "--data", str(prepared), "--out", str(tmp_path), "--device", "gpu", "-q", *TINY]) == 2
+    )
+    assert "cuda" in one_line(capsys)
+
+
+def test_ctrl_c_is_one_line_and_exit_1(prepared, tmp_path):
+    words = [*TINY, "optimizer.epochs=500"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "retinabench.cli", "train", "--data", str(prepared), "--out", str(tmp_path), "-q", *words],
+        stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("*/metrics.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert errors.strip().splitlines() == [
+        "retinabench: error: interrupted; the same command continues where it stopped"
+    ]
+    assert not list(tmp_path.glob("*/.*.part"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import retinabench; retinabench.score, retinabench.read_predictions",
+        "from retinabench.cli import run; run(['--help'])",
+        "from retinabench.cli import run; assert run(['score', 'p.csv', '--bootstrap', '10', '-q']) == 0",
+        "from retinabench.cli import run; assert run(['report', 'p.csv', '--bootstrap', '10', '-q']) == 0",
+        "from retinabench.cli import run; assert run(['report', 'p.csv', '--tables', '--bootstrap', '10', '-q']) == 0",
+        "from retinabench.cli import run; assert run(['inspect', 'p.csv']) == 0",
+    ],
+)
+def test_the_right_hand_side_never_imports_torch(tmp_path, code):
+    write_csv(tmp_path / "p.csv")
+    done = subprocess.run(
+        [sys.executable, "-c", NO_TORCH + code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_training_without_torch_says_how_to_install_it(tmp_path):
+    code = NO_TORCH + "from retinabench.cli import run; sys.exit(run(['train', '--data', '.']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "pip install 'retinabench[train]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def write_study(path, seed):
+    """Validation and test on both cameras; the model errs where it is unsure, and more by the shifted camera."""
+    random = np.random.default_rng(seed)
+    lines = ["image_id,patient_id,label,prob,domain,split"]
+    for number in range(1200):
+        domain, split = ("in_domain", "shifted")[number % 2], ("validation", "test")[number // 2 % 2]
+        label = random.random() < 0.3
+        logit = (3 if label else -3) + random.normal(0, 1.5 if domain == "in_domain" else 4)
+        lines.append(f"i{number},p{number},{label:d},{1 / (1 + np.exp(-logit)):.6f},{domain},{split}")
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def test_compare_and_transfer_as_a_screening_team_meets_them(tmp_path, capsys):
+    file = write_study(tmp_path / "ours.csv", 0)
+    lines = (tmp_path / "ours.csv").read_text().splitlines()
+    worse = [lines[0]] + [",".join([*line.split(",")[:3], "0.3", *line.split(",")[4:]]) for line in lines[1:]]
+    (tmp_path / "theirs.csv").write_text("\n".join(worse))
+    out = str(tmp_path / "c.json")
+    assert run(["compare", file, str(tmp_path / "theirs.csv"), "--json", out, "-q"]) == 0
+    auroc = json.loads((tmp_path / "c.json").read_text())["sets"]["in_domain"]["scores"]["auroc"]
+    assert auroc["b"] == 0.5
+    assert auroc["difference"] == pytest.approx(auroc["a"] - 0.5)
+    assert auroc["better"] == "a"
+    assert "In-domain" in capsys.readouterr().out
+
+    arguments = ["transfer", file, "--goal", "0.05", "--confidence", "0.9", "--bootstrap", "50", "-q"]
+    assert run([*arguments, "--json", str(tmp_path / "t.json")]) == 0
+    found = json.loads((tmp_path / "t.json").read_text())
+    assert found["sets"]["shifted"]["guarantee"] == "void"
+    assert found["sets"]["in_domain"]["guarantee"] != "void"
+    assert "certified" in capsys.readouterr().out
+    assert run(["transfer", file, "--goal", "0.0001", "--confidence", "0.99", "--bootstrap", "10", "-q"]) == 0
+    assert "No threshold" in capsys.readouterr().out
+    assert run(["transfer", file, "--confidence", "95", "-q"]) == 2
+    assert "0.95" in one_line(capsys)
+
+
+def test_a_configuration_that_is_a_folder_is_one_line(tmp_path, capsys):
+    (tmp_path / "folder.toml").mkdir()
+    assert run(["train", "--data", str(tmp_path), "--config", str(tmp_path / "folder.toml")]) == 2
+    assert "folder.toml: cannot be read" in one_line(capsys)
+
+
+def test_the_verbs_stand_in_the_order_of_a_user_s_path(capsys):
+    assert run(["--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:")[2].splitlines()
+    path = "demo prepare inspect train predict tune benchmark score compare transfer report track examine lesions uci fidelity"
+    assert [line.split()[0] for line in listed if line.strip()] == path.split()
+
+
+@pytest.mark.parametrize(("verb", "example"), [(verb.__name__, example) for verb, example in VERBS.items()])
+def test_every_verb_s_help_has_an_example_that_parses(verb, example, capsys):
+    assert run([verb, "--help"]) == 0
+    assert f"Example: {example}" in " ".join(capsys.readouterr().out.split())
+    program, first, *arguments = shlex.split(example)
+    assert (program, first) == ("retinabench", verb)
+    # Raises where an option or argument is unknown, missing or of the wrong type; runs nothing.
+    typer.main.get_command(app).commands[verb].make_context(verb, arguments)
+
+
+DOCUMENTED = [page.stem for page in Path(__file__).parent.parent.glob("docs/methods/*.md")]
+
+
+@pytest.mark.parametrize(
+    ("verb", "names"),
+    [("prepare", DATASETS), ("train", TASKS), ("train", DOCUMENTED)],
+    ids=["data sets", "tasks", "methods"],
+)
+def test_the_help_names_every_choice(verb, names, capsys):
+    """Spelt out in the help, since importing what knows them would make every `--help` wait for it."""
+    assert run([verb, "--help"]) == 0
+    said = re.findall(r"\w+", capsys.readouterr().out)
+    assert names
+    assert not set(names) - set(said)

@@ -1,0 +1,202 @@
+"""A real Ray cluster of two nodes on this machine: workers and nodes are lost, trials are not."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from support.helpers import make_prepared
+from retinabench.core.errors import InputError
+from retinabench.experiments.engines import ray_cluster, storage
+from retinabench.experiments.engines.jobs import Job
+from retinabench.experiments.engines.local import LocalEngine
+from retinabench.experiments.engines.ray_cluster import RayEngine
+from support.sweeps import SLOW, bits, meanwhile, met, small, sweep
+
+ray = pytest.importorskip("ray")
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
+
+# Ray's own: processes and files of a cluster on this machine that nobody closes.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:subprocess .* is still running:ResourceWarning",
+    "ignore:unclosed file .*/session_:ResourceWarning",
+)
+
+COMMAND = """
+import sys
+from pathlib import Path
+from retinabench.errors import WorkError
+from retinabench.tune import cluster
+from retinabench.tune.jobs import Job
+from support.sweeps import SLOW, small
+
+cluster.LOOK, cluster.PATIENCE = 0.2, 2.0
+run = small(Path(sys.argv[2]), f"optimizer.epochs={SLOW}")
+try:
+    list(cluster.RayEngine(sys.argv[1], device="cpu").compute([Job(run, Path(sys.argv[3]))]))
+except WorkError as error:
+    print(f"WorkError: {error}")
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    """A head with room for one run; a test adds a node where it will lose one."""
+    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # the paths of sockets must be short
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_worker_niceness", "0")  # 15 otherwise: other tests would starve these
+        patch.setenv("RAY_TMPDIR", folder)
+        running = make_cluster()
+        yield running
+        running.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def make_cluster():
+    from ray.cluster_utils import Cluster
+
+    return Cluster(initialize_head=True, head_node_args={**node(), "include_dashboard": False})
+
+
+def node():
+    return {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return make_prepared(tmp_path_factory.mktemp("prepared") / "data", size=8)
+
+
+@contextlib.contextmanager
+def connected(address):
+    """A process with PyTorch waits on every node: the first runs begin on all of them at once."""
+    ray.init(address, log_to_driver=False)
+
+    def warm():
+        for module in ("retinabench.experiments.run", "torch._dynamo"):  # an optimiser imports the second
+            importlib.import_module(module)
+
+    try:
+        warm = ray.remote(num_cpus=1)(warm)
+        everywhere = [
+            NodeAffinitySchedulingStrategy(one["NodeID"], soft=False) for one in ray.nodes() if one["Alive"]
+        ]
+        ray.get([warm.options(scheduling_strategy=there).remote() for there in everywhere])
+        yield
+    finally:
+        ray.shutdown()
+
+
+def test_losing_a_worker_and_a_node_loses_no_trial(nodes, prepared, tmp_path):
+    """Kill a whole node, then one worker, each in the middle of a run; the bits are the local engine's."""
+    slow = [small(prepared, f"seed={seed}", f"optimizer.epochs={SLOW}") for seed in (90, 91)]
+    runs = [*slow, *sweep(prepared, seeds=3)]
+    out, doomed, victims = tmp_path / "ray", nodes.add_node(**node()), []
+    (raylet,) = doomed.all_processes["raylet"]
+
+    def on_doomed(process):
+        with contextlib.suppress(OSError):
+            return int(Path(f"/proc/{process}/stat").read_text().split()[3]) == raylet.process.pid
+        return False
+
+    def strike():
+        victims.append(met(out, "map-mlp-seed-9", on_doomed))
+        raylet.process.kill()
+        os.kill(victims[0], signal.SIGKILL)
+        nodes.remove_node(doomed, allow_graceful=False)
+        victims.append(met(out, "map-mlp-seed-9", lambda process: process != victims[0]))
+        os.kill(victims[1], signal.SIGKILL)
+
+    jobs = [Job(run, out) for run in runs]
+    with connected(nodes.address), meanwhile(strike):
+        outcomes = list(RayEngine(device="cpu", attempts=3).compute(jobs))
+    assert len(victims) == 2
+    # Each trial ended once.
+    assert Counter(jobs.index(outcome.job) for outcome in outcomes) == Counter(range(len(jobs)))
+    assert {outcome.state for outcome in outcomes} == {"done"}
+    assert sum(outcome.attempts for outcome in outcomes) >= len(jobs) + 2
+    for outcome in outcomes:
+        epochs = outcome.folder / "metrics.jsonl"
+        if epochs.exists():
+            assert len(epochs.read_text().splitlines()) == outcome.job.run.optimizer.epochs
+
+    list(LocalEngine(places=1, device="cpu").compute([Job(run, tmp_path / "local") for run in runs]))
+    assert len(bits(out)) == 2 * 6 + 2  # three short, three slow; compositions have no posterior
+    assert bits(out) == bits(tmp_path / "local")
+
+
+def test_results_travel_through_a_storage(nodes, prepared, tmp_path):
+    url = storage.check((tmp_path / "store").as_uri())
+    diverging = small(prepared, "seed=7", "optimizer.lr=1e30")
+    runs = [small(prepared, 'method={name="ensemble",members=2}'), diverging]
+    engine = RayEngine(nodes.address, device="cpu", storage=url)
+    done, diverged = sorted(
+        engine.compute([Job(run, tmp_path / "here") for run in runs]),
+        key=lambda outcome: outcome.state != "done",
+    )
+    assert (done.state, diverged.state) == ("done", "diverged")
+    assert "DivergedError" in diverged.log.read_text()
+    stored = [folder for folder in (tmp_path / "store").iterdir() if (folder / "done").exists()]
+    assert len(stored) == 3
+    assert bits(tmp_path / "store") == bits(tmp_path / "here")
+    assert not list(Path(tempfile.gettempdir()).glob(f"retinabench-*/{done.folder.name}"))
+    # Another sweep that needs the same runs finds them there: no node trains them again.
+    (found,) = engine.compute([Job(runs[0], tmp_path / "there")])
+    assert found.state == "done"
+    assert bits(tmp_path / "there") == bits(tmp_path / "here")
+
+
+def test_nodes_that_write_elsewhere_are_noticed(nodes, prepared, tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_cluster, "SETTLES", 0.1)
+    monkeypatch.setattr(
+        "retinabench.experiments.engines.scheduler.Task.done", False
+    )  # as where the nodes' /out is not ours
+    with pytest.raises(InputError, match=r"is not here on .* that all nodes share, or add --storage"):
+        list(RayEngine(nodes.address, device="cpu").compute([Job(small(prepared), tmp_path)]))
+
+
+def test_a_cluster_that_is_gone_is_told_and_the_same_command_continues(nodes, prepared, tmp_path):
+    other, run = make_cluster(), small(prepared, f"optimizer.epochs={SLOW}")
+
+    def strike():
+        process = met(tmp_path, "map-mlp")
+        for processes in other.head_node.all_processes.values():
+            for one in processes:
+                one.process.kill()
+        os.kill(process, signal.SIGKILL)
+
+    paths = os.pathsep.join(entry for entry in sys.path if entry)
+    command = [sys.executable, "-c", COMMAND, other.address, str(prepared), str(tmp_path)]
+    try:
+        with meanwhile(strike):
+            told = subprocess.run(
+                command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=200
+            )
+    finally:
+        other.shutdown()
+    assert told.stdout.startswith("WorkError: the Ray cluster is gone. Start one and repeat the command"), (
+        told.stderr
+    )
+    (metrics,) = tmp_path.glob("*/metrics.jsonl")
+    assert 0 < len(metrics.read_text().splitlines()) < SLOW
+    (outcome,) = RayEngine(nodes.address, device="cpu").compute([Job(run, tmp_path)])
+    assert outcome.state == "done"
+    assert len(metrics.read_text().splitlines()) == SLOW
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense"])
+def test_no_cluster_at_an_address_is_one_line(prepared, tmp_path, address):
+    with pytest.raises(InputError, match=f"no Ray cluster at '{address}'"):
+        list(RayEngine(address, device="cpu").compute([Job(small(prepared), tmp_path)]))

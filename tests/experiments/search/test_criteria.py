@@ -1,0 +1,152 @@
+"""The criteria against scikit-learn, brute force and the released code's own numbers; only validation rows count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from retinabench.core.errors import InputError
+from retinabench.experiments.search import criteria
+from retinabench.experiments.search.criteria import CRITERIA, criterion, measure
+from retinabench.metrics.score import score
+from retinabench.predictions.table import Predictions
+
+BALANCED = "balanced_joint_accuracy_area"
+
+
+def draw(seed=0, near=90, far=30, samples=3):
+    """Predictions of `near` in-domain and `far` shifted validation images, and as many test images of noise."""
+    random = np.random.default_rng(seed)
+    n = near + far
+    label = random.integers(0, 2, 2 * n)
+    logit = 1.5 * (2 * label - 1) + random.normal(0, 1.5, 2 * n)
+    logit[n:] = random.normal(0, 3, n)
+    probs = 1 / (1 + np.exp(-logit[:, None] - random.normal(0, 0.5, (2 * n, samples))))
+    return Predictions(
+        image_id=np.arange(2 * n).astype(str),
+        label=label,
+        probs=np.round(probs, 2),  # ties
+        domain=np.tile(np.repeat(["in_domain", "shifted"], [near, far]), 2),
+        split=np.repeat(["validation", "test"], n),
+    )
+
+
+def accuracy_area(right, entropy, weight):
+    """The mean accuracy of the retained over every count, one by one; images of one entropy share what is left."""
+    total = weight.sum()
+    count = round(total)
+    levels = np.unique(entropy)
+    values = []
+    for k in range(1, count + 1):
+        room, correct = total * k / count, 0.0
+        for level in levels:
+            block = entropy == level
+            mass = weight[block].sum()
+            share = min(1.0, room / mass)
+            correct += share * (weight * right)[block].sum()
+            room -= share * mass
+            if room <= 1e-9:
+                break
+        values.append(correct / (total * k / count))
+    return np.mean(values)
+
+
+def entropy_of(prob):
+    prob = np.round(prob, 10)  # equal distances from 1/2 are equally uncertain
+    return np.round(-(prob * np.log(prob) + (1 - prob) * np.log(1 - prob)), 9)
+
+
+@pytest.mark.parametrize("rules", ["corrected", "published"])
+@pytest.mark.parametrize("seed", range(3))
+def test_in_domain_auroc_is_scikit_learns_on_in_domain_validation_rows(rules, seed):
+    p = draw(seed)
+    rows = (p.split == "validation") & (p.domain == "in_domain")
+    truth = roc_auc_score(p.label[rows], p.prob[rows])
+    assert criterion("in_domain_auroc", p, rules) == pytest.approx(truth, abs=1e-12)
+    everything = roc_auc_score(p.label, p.prob)
+    assert abs(truth - everything) > 0.01  # the rows matter
+
+
+@pytest.mark.parametrize(("near", "far"), [(90, 30), (60, 60), (77, 13), (20, 50)])
+def test_the_balanced_area_is_the_one_counted_by_hand(near, far):
+    p = draw(1, near, far)
+    rows = p.split == "validation"
+    shifted = p.domain[rows] == "shifted"
+    prob, label = p.prob[rows], p.label[rows]
+    weight = np.where(shifted, near / far, 1.0)
+    truth = accuracy_area((prob > 0.5) == (label == 1), entropy_of(prob), weight)
+    assert criterion(BALANCED, p, "corrected") == pytest.approx(truth, abs=1e-9)
+
+
+@pytest.mark.parametrize("rules", ["corrected", "published"])
+def test_the_balanced_area_is_what_score_says_of_the_same_rows_as_a_test_set(rules):
+    p = draw(2)
+    rows = np.flatnonzero(p.split == "validation")
+    part = p.take(rows)
+    as_test = Predictions(part.image_id, part.label, part.probs, domain=part.domain)
+    expected = score(as_test, rules=rules, bootstrap=0).value("referral_accuracy_area", "balanced")
+    assert criterion(BALANCED, p, rules) == pytest.approx(expected, abs=1e-15)
+
+
+@pytest.mark.parametrize("case", ["joint_equal", "joint_severity_like"])
+def test_the_published_balanced_area_is_the_released_codes(shared, monkeypatch, case):
+    """Its random duplication was drawn after `np.random.seed(1234)`; the mean of its curve was the criterion."""
+    z = np.load(shared("golden", "retina", f"{case}.npz"))
+    monkeypatch.setattr(criteria, "DRAW", 1234)
+    far = z["out_joint_is_ood"]
+    p = Predictions(
+        np.arange(len(far)).astype(str),
+        z["out_joint_y_true"],
+        z["out_joint_y_pred"],
+        domain=np.where(far, "shifted", "in_domain"),
+        split=np.full(len(far), "validation"),
+        uncertainty=z["out_joint_entropy"],
+    )
+    truth = float(np.mean(z["out_balanced_accuracy"]))
+    assert criterion(BALANCED, p, "published") == pytest.approx(truth, abs=1e-12)
+
+
+def test_the_published_rules_differ_from_the_corrected_ones_where_they_are_at_fault():
+    """The endpoint that counts as right alone lifts the mean of 241 points by (1 - mean) / 241."""
+    p = draw(3)
+    corrected, published = (criterion(BALANCED, p, rules) for rules in ("corrected", "published"))
+    assert 0 < abs(published - corrected) < 0.02
+
+
+def test_test_rows_do_not_count():
+    p = draw(4)
+    noise = np.where(p.split == "test", 1 - p.label, p.label)
+    other = Predictions(p.image_id, noise, p.probs, domain=p.domain, split=p.split)
+    for name in CRITERIA:
+        assert criterion(name, p, "corrected") == criterion(name, other, "corrected")
+
+
+@pytest.mark.parametrize("rules", ["corrected", "published"])
+@pytest.mark.parametrize(
+    ("name", "domains", "labels", "split", "why"),
+    [
+        ("in_domain_auroc", ["in_domain"] * 4, [1, 1, 1, 1], "validation", "one class only: 4 of 4"),
+        ("in_domain_auroc", ["in_domain"] * 4, [0, 0, 0, 0], "validation", "one class only: 0 of 4"),
+        ("in_domain_auroc", ["shifted"] * 4, [0, 1, 0, 1], "validation", "no in-domain validation images"),
+        ("in_domain_auroc", ["in_domain"] * 4, [0, 1, 0, 1], "test", "no validation images"),
+        (BALANCED, ["in_domain"] * 4, [0, 1, 0, 1], "validation", "no shifted validation images"),
+        (BALANCED, ["shifted"] * 4, [0, 1, 0, 1], "validation", "no in-domain validation images"),
+    ],
+)
+def test_what_is_undefined_says_why(rules, name, domains, labels, split, why):
+    p = Predictions(
+        np.array(list("abcd")), np.array(labels), np.array([0.1, 0.8, 0.3, 0.7]), domain=np.array(domains),
+        split=np.array([split] * 4),
+    )  # fmt: skip
+    found = measure(name, p, rules)
+    assert np.isnan(found.value)
+    assert why in found.why
+    assert np.isnan(criterion(name, p, rules))
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(InputError, match="Did you mean 'in_domain_auroc'"):
+        criterion("in_domain_auc", draw(), "corrected")
+    with pytest.raises(InputError, match="unknown rules 'correct'"):
+        criterion("in_domain_auroc", draw(), "correct")

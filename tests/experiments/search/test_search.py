@@ -1,0 +1,415 @@
+"""A search from trials to a ranking: what it computes, what it remembers, what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from support.searching import SPACE, Serial, base_run, pretend, small_space
+from support.helpers import make_prepared
+from retinabench.core.errors import InputError, WorkError
+from retinabench.data.prepared import open_prepared
+from retinabench.experiments import config
+from retinabench.experiments.config import load_run
+from retinabench.experiments.engines.jobs import Outcome
+from retinabench.experiments.search import sweep
+from retinabench.experiments.search.ranking import write_ranking
+from retinabench.experiments.search.search import search
+from retinabench.experiments.search.space import points, space_of
+from retinabench.predictions.io import read_predictions
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_prepared(tmp_path_factory.mktemp("search") / "data")
+
+
+@pytest.fixture(scope="module")
+def begun(data, tmp_path_factory):
+    """A sweep of eight pretended trials, to be copied."""
+    out = tmp_path_factory.mktemp("begun") / "sweep"
+    engine = Serial(pretend)
+    ranking = search(base_run(data), small_space(), trials=8, out=out, engine=engine)
+    assert len(engine.computed) == 8
+    return out, ranking
+
+
+@pytest.fixture
+def copy(begun, tmp_path):
+    shutil.copytree(begun[0], tmp_path / "sweep")
+    return tmp_path / "sweep"
+
+
+def again(data, out, engine=None, trials=8, **options):
+    engine = engine or Serial(pretend)
+    base = options.pop("base", None) or base_run(data)
+    space = options.pop("space", None) or small_space()
+    return search(base, space, trials=trials, out=out, engine=engine, **options), engine
+
+
+def facts(ranking):
+    return [(row.trial, row.state, repr(row.value), row.values) for row in ranking.rows]
+
+
+# --------------------------------------------------------------------------------------- real trainings
+
+
+def test_trained_trials_rank_by_their_own_validation_rows_and_the_best_is_a_configuration(data, tmp_path):
+    base, space = base_run(data), small_space()
+    engine = Serial()
+    ranking = search(base, space, trials=3, out=tmp_path, engine=engine)
+    assert [run.optimizer.lr for run in engine.computed] == [
+        p["optimizer.lr"] for p in points(space, 0, 3, 0)
+    ]
+    for row in ranking.rows:
+        p = read_predictions(row.folder / "predictions.parquet")
+        rows = (p.split == "validation") & (p.domain == "in_domain")
+        assert row.value == pytest.approx(roc_auc_score(p.label[rows], p.prob[rows]), abs=1e-12)
+    assert [row.value for row in ranking.rows] == sorted((row.value for row in ranking.rows), reverse=True)
+    write_ranking(ranking, tmp_path / "ranking")
+    chosen = load_run(tmp_path / "ranking" / "best.toml", data=str(data))
+    fingerprint = open_prepared(data).fingerprint
+    assert chosen.hash(fingerprint) == ranking.best.hash(fingerprint)
+    assert ranking.rows[0].folder.name.endswith(chosen.hash(fingerprint))
+
+
+# ------------------------------------------------------------------------------------------- resuming
+
+
+def test_a_finished_search_computes_nothing_again_and_another_criterion_ranks_the_same_trials(
+    data, begun, copy
+):
+    ranking, engine = again(data, copy)
+    assert engine.computed == []
+    assert facts(ranking) == facts(begun[1])
+    for rules in ("corrected", "published"):
+        other, engine = again(data, copy, criterion="balanced_joint_accuracy_area", rules=rules)
+        assert engine.computed == []
+        assert other.rows[0].value != ranking.rows[0].value
+
+
+def test_more_trials_add_to_those_that_are_there(data, begun, copy):
+    ranking, engine = again(data, copy, trials=12)
+    assert [run.optimizer.lr for run in engine.computed] == [
+        p["optimizer.lr"] for p in points(small_space(), 8, 12, 0)
+    ]
+    first = sorted((f for f in facts(ranking) if f[0] < 8), key=lambda f: f[0])
+    assert first == sorted(facts(begun[1]), key=lambda f: f[0])
+
+
+def test_an_interrupted_search_computes_the_rest_and_nothing_twice(data, begun, tmp_path):
+    def interrupt(job, left=[3]):  # noqa: B006  # counts over calls
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return pretend(job)
+
+    with pytest.raises(KeyboardInterrupt):
+        again(data, tmp_path, Serial(interrupt))
+    ranking, engine = again(data, tmp_path)
+    assert len(engine.computed) == 5
+    assert facts(ranking) == facts(begun[1])
+
+
+def test_a_lost_table_is_read_again_from_the_run_folders(data, begun, copy):
+    shutil.rmtree(copy / "results")
+    ranking, engine = again(data, copy)
+    diverged = [row for row in ranking.rows if row.state == "diverged"]
+    assert len(engine.computed) == len(diverged)  # they left no finished folder
+    assert facts(ranking) == facts(begun[1])
+
+
+def test_a_run_folder_that_is_gone_is_computed_again(data, begun, copy):
+    shutil.rmtree(copy / "runs" / begun[1].rows[0].folder.name)
+    ranking, engine = again(data, copy)
+    assert [run.hash("x") for run in engine.computed] == [begun[1].best.hash("x")]
+    assert facts(ranking) == facts(begun[1])
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from retinabench.tune import results
+from retinabench.tune.search import search
+from support.searching import Serial, base_run, pretend, small_space
+
+write, count, target = results.Writer._write, 0, int(sys.argv[3])
+
+def torn(self, content):
+    global count
+    count += 1
+    if count == target:
+        os.write(self._handle, b'{"run": "0123')
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(self, content)
+
+results.Writer._write = torn
+search(base_run(Path(sys.argv[1])), small_space(), trials=8, out=Path(sys.argv[2]), engine=Serial(pretend))
+"""
+
+
+def test_kill_9_in_the_middle_of_a_row_loses_no_trial(data, begun, tmp_path):
+    """The third write of the table is its second row; the folder's lock ends with the process."""
+    command = [sys.executable, "-c", KILLED, str(data), str(tmp_path / "sweep"), "3"]
+    paths = os.pathsep.join(sys.path)
+    killed = subprocess.run(
+        command, capture_output=True, check=False, env={**os.environ, "PYTHONPATH": paths}
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    ranking, engine = again(data, tmp_path / "sweep")
+    # Two runs had ended; the one whose row was torn is read from its folder.
+    assert len(engine.computed) == 6
+    assert facts(ranking) == facts(begun[1])
+
+
+# ------------------------------------------------------------------------------- trials that end badly
+
+
+def test_diverged_trials_are_kept_marked_last_and_not_tried_again(begun):
+    ranking = begun[1]
+    lost = [row for row in ranking.rows if row.state == "diverged"]
+    assert lost
+    assert ranking.rows[-len(lost) :] == lost
+    assert all(row.values["optimizer.lr"] > 0.3 and math.isnan(row.value) for row in lost)
+    assert all("not finite" in row.note for row in lost)
+
+
+@pytest.mark.parametrize("state", ["failed", "out_of_memory"])
+def test_a_trial_that_failed_is_ranked_last_and_tried_again_by_the_next_search(data, begun, tmp_path, state):
+    first = points(small_space(), 0, 1, 0)[0]["optimizer.lr"]
+
+    def failing(job):
+        if job.run.optimizer.lr == first:
+            return Outcome(job, state, None, 1.0, 2, "the machine ran out of patience")
+        return pretend(job)
+
+    ranking, _ = again(data, tmp_path, Serial(failing))
+    assert (ranking.rows[-1].trial, ranking.rows[-1].state, ranking.rows[-1].attempts) == (0, state, 2)
+    assert "ran out of patience" in ranking.rows[-1].note
+    ranking, engine = again(data, tmp_path)
+    assert [run.optimizer.lr for run in engine.computed] == [first]
+    assert facts(ranking) == facts(begun[1])
+
+
+def test_where_no_trial_has_a_value_there_is_no_best(data, tmp_path):
+    engine = Serial(lambda job: Outcome(job, "diverged", None, 1.0, 1, "the loss is not finite"))
+    ranking, _ = again(data, tmp_path, engine, trials=2)
+    with pytest.raises(WorkError, match=r"none of 2 trials .*not finite"):
+        _ = ranking.best
+    files = write_ranking(ranking, tmp_path / "ranking")
+    assert [file.name for file in files] == ["ranking.csv", "ranking.json"]
+
+
+def test_an_undefined_criterion_ranks_behind_every_value_with_its_reason(data, tmp_path):
+    """A run folder whose file lacks the shifted validation rows, as of a user's own making."""
+
+    def partial(job):
+        outcome = pretend(job)
+        if job.run.optimizer.lr < 0.01:
+            file = outcome.folder / "predictions.parquet"
+            p = read_predictions(file)
+            from retinabench.predictions.io import write_predictions
+
+            write_predictions(p.take(np.flatnonzero(p.domain == "in_domain")), file)
+        return outcome
+
+    ranking, _ = again(data, tmp_path, Serial(partial), criterion="balanced_joint_accuracy_area")
+    known = [math.isfinite(row.value) for row in ranking.rows]
+    assert known == sorted(known, reverse=True)
+    undefined = [row for row in ranking.rows if row.state == "done" and not math.isfinite(row.value)]
+    assert undefined
+    assert all("no shifted validation images" in row.note for row in undefined)
+
+
+def test_a_choice_that_the_run_spells_otherwise_keeps_its_own_spelling(data, tmp_path):
+    """`optimizer.augment = true` is the older name of "flip"."""
+    space = space_of({"optimizer": {"augment": {"choices": [True, "none"]}}})
+    ranking, _ = again(data, tmp_path, space=space, trials=4)
+    assert {(row.values["optimizer.augment"], row.run.optimizer.augment) for row in ranking.rows} == {
+        (True, "flip"), ("none", "none"),
+    }  # fmt: skip
+
+
+def test_equal_trials_are_computed_once(data, tmp_path):
+    space = space_of({"method": {"rate": {"choices": [0.1, 0.2]}}})
+    ranking, engine = again(data, tmp_path, space=space)
+    assert len(engine.computed) == 2
+    assert len(ranking.rows) == 8
+    assert [row.trial for row in ranking.rows[:4]] == sorted(row.trial for row in ranking.rows[:4])
+
+
+# ---------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"seed": 1}, ["seed is 0 there and 1 here"]),
+        (
+            {"space": space_of({**SPACE, "method": {"rate": {"low": 0.0, "high": 0.4}}})},
+            ["space method.rate", "0.4"],
+        ),
+        ({"space": space_of({k: SPACE[k] for k in ("method", "optimizer")})}, ["space", "another order"]),
+    ],
+)
+def test_a_folder_of_another_sweep_is_refused(data, copy, options, words):
+    engine = Serial(pretend)
+    with pytest.raises(InputError) as caught:
+        again(data, copy, engine, **options)
+    for word in [str(copy / "sweep.json"), "Choose another --out", *words]:
+        assert word in str(caught.value)
+    assert engine.computed == []
+
+
+def test_another_base_other_data_another_version_and_protocol_are_refused_by_name(
+    data, copy, tmp_path, monkeypatch
+):
+    with pytest.raises(InputError, match=r"base optimizer\.epochs is 3 there and 4 here"):
+        again(data, copy, base=base_run(data, "optimizer.epochs=4"))
+    other = make_prepared(tmp_path / "other", seed=1)
+    with pytest.raises(InputError, match=r"fingerprint is .* there and .* here"):
+        again(other, copy)
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "__version__", "9.9.9")
+        with pytest.raises(InputError, match=r'version is "0\.\S+" there and "9\.9\.9" here'):
+            again(data, copy)
+    monkeypatch.setattr(sweep, "PROTOCOL", 99)
+    with pytest.raises(InputError, match=f"protocol is {config.PROTOCOL} there and 99 here"):
+        again(data, copy)
+
+
+def test_what_the_space_varies_may_differ_in_the_base(data, copy):
+    _, engine = again(data, copy, base=base_run(data, "optimizer.lr=0.5", "method.rate=0.3"))
+    assert engine.computed == []
+
+
+def test_a_note_that_is_none_is_refused(data, copy):
+    (copy / "sweep.json").write_text("{")
+    with pytest.raises(InputError, match="is no note of a sweep"):
+        again(data, copy)
+
+
+def test_two_searches_in_one_folder_the_second_is_refused(data, tmp_path):
+    def second(job):
+        with pytest.raises(InputError, match="another search is at work in this folder"):
+            again(data, tmp_path)
+        return pretend(job)
+
+    _, engine = again(data, tmp_path, Serial(second), trials=1)
+    assert len(engine.computed) == 1
+
+
+def test_a_criterion_without_its_images_is_refused_before_anything_is_computed(data, tmp_path):
+    engine = Serial(pretend)
+    with pytest.raises(
+        InputError, match="no shifted validation images, which balanced_joint_accuracy_area needs"
+    ):
+        again(
+            data,
+            tmp_path,
+            engine,
+            base=base_run(data, "task=in_domain"),
+            criterion="balanced_joint_accuracy_area",
+        )
+    assert engine.computed == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_trials_and_unknown_names_are_refused(data, tmp_path):
+    with pytest.raises(InputError, match="0 trials"):
+        again(data, tmp_path, trials=0)
+    with pytest.raises(InputError, match="unknown criterion"):
+        again(data, tmp_path, criterion="auroc")
+
+
+# ------------------------------------------------------------------------------------------- halving
+
+
+def test_halving_trains_few_in_full_and_they_are_the_runs_of_a_full_search(data, begun, tmp_path):
+    base = base_run(data, "optimizer.epochs=9", "optimizer.warmup=1.8")
+    ranking, engine = again(data, tmp_path / "halved", trials=9, base=base, halving=3)
+    epochs = [run.optimizer.epochs for run in engine.computed]
+    assert epochs == [1] * 9 + [3] * 3 + [9]
+    warmups = {run.optimizer.epochs: run.optimizer.warmup for run in engine.computed}
+    assert warmups == pytest.approx({1: 0.2, 3: 0.6, 9: 1.8})
+    full, _ = again(data, tmp_path / "full", trials=9, base=base)
+    winner = ranking.rows[0]
+    assert ranking.best == next(row for row in full.rows if row.trial == winner.trial).run
+    assert winner.value == next(row for row in full.rows if row.trial == winner.trial).value
+    # Longest trained first, then by value; those that were given up are never ahead of one that was not.
+    trained = [row.epochs for row in ranking.rows if row.state == "done"]
+    assert trained == sorted(trained, reverse=True)
+    assert winner.seconds == 3 * 2.0
+    assert [row.stopped for row in ranking.rows[:2]] == [False, True]
+    assert ranking.rows[1].note == "stopped after 3 epochs"
+    _, engine = again(data, tmp_path / "halved", trials=9, base=base, halving=3)
+    assert engine.computed == []
+
+
+def test_the_published_protocol_gives_up_no_trial(data, tmp_path):
+    with pytest.raises(InputError, match="published protocol trains every trial in full"):
+        again(data, tmp_path, rules="published", halving=3)
+    with pytest.raises(InputError, match="halving by 1"):
+        again(data, tmp_path, halving=1)
+
+
+# ------------------------------------------------------------------------------------------- files
+
+
+def test_the_table_holds_every_trial_as_csv_and_json(begun, tmp_path):
+    ranking = begun[1]
+    write_ranking(ranking, tmp_path)
+    with open(tmp_path / "ranking.csv", newline="") as handle:
+        table = list(csv.DictReader(handle))
+    found = json.loads((tmp_path / "ranking.json").read_text())
+    assert [int(line["trial"]) for line in table] == [row.trial for row in ranking.rows]
+    assert [line["trial"] for line in found["rows"]] == [row.trial for row in ranking.rows]
+    for line, inner, row in zip(table, found["rows"], ranking.rows, strict=True):
+        assert float(line["optimizer.lr"]) == row.values["optimizer.lr"] == inner["values"]["optimizer.lr"]
+        assert (line["value"] == "") == math.isnan(row.value) == (inner["value"] is None)
+        assert line["state"] == row.state
+        if row.state == "done":
+            assert float(line["value"]) == row.value
+    assert (found["schema"], found["criterion"], found["rules"]) == (
+        "retinabench.ranking/1", "in_domain_auroc", "corrected",
+    )  # fmt: skip
+    assert Path(found["rows"][0]["folder"]).name == found["rows"][0]["folder"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["demo/ensemble", "published/radial/severity/joint", "corrected/rank1/country/joint", "filos2019/mfvi"],
+)
+def test_any_run_survives_being_written_as_toml(source, tmp_path):
+    from retinabench.experiments.search.ranking import to_toml
+
+    run = load_run(source, ["method.samples=6"] if "rank1" in source else [], data="x", seed=3)
+    file = tmp_path / "run.toml"
+    file.write_text(to_toml(run.model_dump(mode="json", exclude={"data", "shifted"})))
+    assert load_run(file, data="x") == run
+
+
+def test_odd_text_survives_being_written_as_toml():
+    import tomllib
+
+    from retinabench.experiments.search.ranking import to_toml
+
+    tree = {
+        "a": 'quote " back \\ line\n é \x7f \x00',
+        "b": True,
+        "c": 1e-300,
+        "d": -7,
+        "t": {"u": {"v": 1.0}},
+    }
+    assert tomllib.loads(to_toml(tree)) == tree

@@ -1,0 +1,258 @@
+"""Spaces and their points, against SciPy, against what defines a Sobol sequence, and against what was published."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kstest, qmc
+
+from retinabench.core.errors import InputError
+from retinabench.core.random_streams import numpy_generator
+from retinabench.experiments.config import load_run
+from retinabench.experiments.search.space import Parameter, points, read_space, space_of, spaces, unit_points
+from retinabench.experiments.search.trials import check_space, trial_runs
+
+PUBLISHED = ("map", "dropout", "mfvi", "radial", "rank1", "fsvi")
+DEMO = ("map", "dropout", "mfvi", "radial", "rank1", "fsvi", "swag", "ivon", "laplace")
+
+
+def base_of(name):
+    kind, method = name.split("/")
+    if kind == "published":
+        return load_run(f"published/{method}/country/joint", data="x")
+    return load_run("demo/map", [f"method.name={method}"], data="x")
+
+
+# ------------------------------------------------------------------------------------- the sequence
+
+
+def test_the_points_are_those_of_scipy():
+    with pytest.warns(UserWarning, match="power of 2"):
+        whole = qmc.Sobol(5, scramble=True, seed=numpy_generator(7, "sobol")).random(100)
+    assert np.array_equal(unit_points(5, 0, 100, 7), whole)
+
+
+def test_the_first_points_stay_what_they_are():
+    """Known values: another SciPy, NumPy or stream would silently give a sweep other trials."""
+    expected = [
+        [0.03562335669994354, 0.5333801293745637],
+        [0.7150325831025839, 0.3127673314884305],
+        [0.8569643720984459, 0.7788654565811157],
+        [0.39625505916774273, 0.1249031238257885],
+    ]
+    assert np.array_equal(unit_points(2, 0, 4, 0), expected)
+
+
+def test_any_part_of_the_sequence_is_cut_from_the_same_whole():
+    whole = unit_points(4, 0, 200, 3)
+    for first, stop in ((0, 1), (1, 2), (31, 33), (32, 64), (5, 5), (0, 0), (7, 200)):
+        assert np.array_equal(unit_points(4, first, stop, 3), whole[first:stop])
+
+
+def test_a_longer_search_begins_with_the_shorter_one():
+    space = read_space("published/fsvi")
+    assert points(space, 0, 64, 0)[:32] == points(space, 0, 32, 0)
+    assert points(space, 32, 64, 0) == points(space, 0, 64, 0)[32:]
+    assert points(space, 0, 8, 1) != points(space, 0, 8, 0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_dyadic_interval_holds_its_share(seed):
+    """What makes it a Sobol sequence: of the first 2^m points one lies in each of 2^m equal parts, in every dimension,
+    and in two dimensions one in each rectangle of area 2^-m; scrambling keeps both (a (0, m, 2)-net)."""
+    m = 5
+    unit = unit_points(6, 0, 2**m, seed)
+    for column in unit.T:
+        assert sorted((column * 2**m).astype(int)) == list(range(2**m))
+    for j in range(m + 1):
+        cells = {(int(x * 2**j), int(y * 2 ** (m - j))) for x, y in unit[:, :2]}
+        assert len(cells) == 2**m
+
+
+def test_the_points_fill_the_cube_more_evenly_than_random_ones():
+    ours = [qmc.discrepancy(unit_points(5, 0, 32, seed)) for seed in range(8)]
+    random = [qmc.discrepancy(np.random.default_rng(seed).random((32, 5))) for seed in range(8)]
+    assert max(ours) < min(random)
+
+
+# ------------------------------------------------------------------------------------- from [0, 1) to values
+
+
+@pytest.mark.parametrize(
+    ("table", "there"),
+    [
+        ({"low": 1e-4, "high": 1.0, "scale": "log"}, math.log),
+        ({"low": -3.0, "high": 5.0}, float),
+        ({"low": 0.9, "high": 0.999, "scale": "log_complement"}, lambda value: -math.log(1 - value)),
+    ],
+)
+def test_values_are_uniform_on_their_scale(table, there):
+    """512 points of one dimension are stratified: their distance to the uniform distribution is below 2 / 512."""
+    (parameter,) = space_of({"x": table})
+    drawn = np.array([there(parameter.value(u)) for u in unit_points(1, 0, 512, 0)[:, 0]])
+    low, high = there(table["low"]), there(table["high"])
+    assert kstest((drawn - low) / (high - low), "uniform").statistic < 2 / 512
+
+
+@pytest.mark.parametrize("table", [{"choices": ["a", "b", "c", "d"]}, {"low": 3, "high": 6, "integer": True}])
+def test_choices_and_integers_are_equally_frequent(table):
+    drawn = [point["x"] for point in points(space_of({"x": table}), 0, 64, 0)]
+    assert sorted(drawn.count(value) for value in set(drawn)) == [16, 16, 16, 16]
+    assert all(isinstance(value, str if "choices" in table else int) for value in drawn)
+
+
+def test_integers_on_a_logarithmic_scale_reach_both_ends():
+    drawn = [
+        point["x"]
+        for point in points(
+            space_of({"x": {"low": 1, "high": 32, "scale": "log", "integer": True}}), 0, 4096, 0
+        )
+    ]
+    assert {1, 32} <= set(drawn) <= set(range(1, 33))
+    # P(1) = ln 2 / ln 33, to a standard error below 0.008.
+    assert abs(drawn.count(1) / 4096 - math.log(2) / math.log(33)) < 0.005
+
+
+@given(
+    low=st.floats(1e-9, 1e3),
+    ratio=st.floats(1.001, 1e6),
+    u=st.floats(0, 1, exclude_max=True),
+    scale=st.sampled_from(["linear", "log"]),
+)
+def test_no_value_leaves_its_range_and_its_position_is_where_it_was_drawn(low, ratio, u, scale):
+    parameter = Parameter("x", low, low * ratio, scale)
+    value = parameter.value(u)
+    assert low <= value <= low * ratio
+    # Six digits of the value: a relative error of 5e-6, against the width of the range.
+    width = math.log(ratio) if scale == "log" else (ratio - 1) / ratio
+    assert abs(parameter.position(value) - u) < 1e-5 / width
+
+
+def test_drawn_values_have_few_digits():
+    """A run is its hash, and the last bits of a logarithm differ between machines."""
+    for point in points(read_space("demo/dropout"), 0, 64, 0):
+        assert float(f"{point['optimizer.lr']:.6g}") == point["optimizer.lr"]
+        assert float(f"{1 - point['optimizer.momentum']:.6g}") == pytest.approx(
+            1 - point["optimizer.momentum"], rel=1e-9
+        )
+
+
+# ------------------------------------------------------------------------------------- the files that come along
+
+
+def test_every_space_that_comes_along_fits_its_method():
+    assert {f"published/{name}" for name in PUBLISHED} | {f"demo/{name}" for name in DEMO} == set(spaces())
+    for name in spaces():
+        base = base_of(name)
+        runs = trial_runs(base, read_space(name), 0, 32, 0)
+        assert len({run.hash("f") for run in runs}) == 32
+        assert {run.method.name for run in runs} == {base.method.name}
+
+
+@pytest.mark.parametrize("method", PUBLISHED)
+def test_every_published_choice_lies_in_its_published_space(method):
+    """The tuned values of all tasks and criteria came from these searches: a wrong end would leave some outside."""
+    space = read_space(f"published/{method}")
+    for task in ("country", "severity"):
+        for criterion in ("in_domain", "joint"):
+            run = load_run(f"published/{method}/{task}/{criterion}", data="x")
+            for parameter in space:
+                value = functools.reduce(getattr, parameter.key.split("."), run)
+                inside = value in parameter.choices or parameter.low <= value <= parameter.high
+                assert inside, (task, criterion, parameter.key, value)
+
+
+# ------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = { low = 1, high = 1 }", ["x: low (1) is not below high (1)"]),
+        ("x = { low = 2, high = 1 }", ["low (2) is not below high (1)"]),
+        ('x = { low = 0, high = 1, scale = "log" }', ["x:", "above 0"]),
+        ('x = { low = -1e-3, high = 1, scale = "log" }', ["x:", "above 0"]),
+        ('x = { low = 0.5, high = 1, scale = "log_complement" }', ["x:", "below 1"]),
+        ('x = { low = 1, high = 2, scale = "lgo" }', ["unknown scale 'lgo'", "Did you mean 'log'?"]),
+        ("x = { lwo = 1, high = 2 }", ["unknown option 'lwo'", "Did you mean 'low'?"]),
+        ("x = { high = 2 }", ["x: has no 'low'"]),
+        ("x = { low = 1.5, high = 2, integer = true }", ["1.5 is no whole number"]),
+        ("x = { low = 1, high = 2, integer = 1 }", ["true or false"]),
+        ('x = { low = "1", high = 2 }', ["'1' is no finite number"]),
+        ("x = { low = nan, high = 2 }", ["no finite number"]),
+        ("x = { low = true, high = 2 }", ["no finite number"]),
+        ("x = { choices = [1] }", ["two values or more"]),
+        ("x = { choices = [1, 1] }", ["stands twice"]),
+        ("x = { choices = [1, [2]] }", ["every choice"]),
+        ("x = { choices = [1, 2], low = 1 }", ["choices and a range"]),
+        ("x = 3", ["x: should be a table"]),
+        ("a = { b = { low = 1, high = 2 }, c = 3 }", ["a.c: should be a table"]),
+        ('a.b = { low = 1, high = 2 }\n"a.b" = { low = 1, high = 2 }', ["stands twice"]),
+        ("", ["is empty"]),
+        ("x = {", ["is not TOML"]),
+    ],
+)
+def test_a_bad_file_is_refused_by_name_and_key(tmp_path, text, words):
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_space(file)
+    for word in [str(file), *words]:
+        assert word in str(caught.value)
+
+
+def test_an_unknown_name_and_an_absent_file_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"unknown space 'demo/dropuot'\. Did you mean 'demo/dropout'\?"):
+        read_space("demo/dropuot")
+    with pytest.raises(InputError, match="does not exist"):
+        read_space(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (
+            {"optimizer.lrr": {"low": 1, "high": 2}},
+            ["unknown key 'optimizer.lrr'", "Did you mean 'optimizer.lr'?"],
+        ),
+        ({"optimizer": {"lr": {"low": 0.0, "high": 1.0}}}, ["optimizer.lr", "greater than 0"]),
+        ({"optimizer": {"momentum": {"low": 0.5, "high": 1.0}}}, ["optimizer.momentum", "less than 1"]),
+        ({"method": {"rate": {"choices": [0.1, 1.5]}}}, ["method.rate", "1.5"]),
+        ({"method": {"name": {"choices": ["map", "mfvi"]}}}, ["unknown key 'method.name'"]),
+        ({"seed": {"low": 0, "high": 9, "integer": True}}, ["unknown key 'seed'"]),
+        ({"optimizer": {"schedule": {"choices": ["step", "stepp"]}}}, ["optimizer.schedule", "'stepp'"]),
+        ({"method": {"samples": {"low": 1.0, "high": 5.0}}}, ["method.samples"]),
+    ],
+)
+def test_a_space_that_the_run_refuses_is_refused_by_file_and_key(tmp_path, table, words):
+    base = load_run("demo/dropout", data="x")
+    with pytest.raises(InputError) as caught:
+        trial_runs(base, space_of(table, file=tmp_path / "s.toml"), 0, 4, 0)
+    for word in [str(tmp_path / "s.toml"), *words]:
+        assert word in str(caught.value)
+
+
+def test_values_that_fit_alone_but_not_together_name_the_trial():
+    base = load_run("demo/map", ["method.name=rank1", "method.samples=4"], data="x")
+    space = space_of({"method": {"samples": {"choices": [4, 6]}, "components": {"choices": [1, 2, 4]}}})
+    with pytest.raises(InputError, match=r"trial \d+: .*no multiple of components"):
+        trial_runs(base, space, 0, 32, 0)
+
+
+def test_trials_take_the_values_of_their_points():
+    base, space = load_run("demo/dropout", data="x"), read_space("demo/dropout")
+    for run, values in zip(trial_runs(base, space, 3, 6, 0), points(space, 3, 6, 0), strict=True):
+        assert (run.optimizer.lr, run.method.rate) == (values["optimizer.lr"], values["method.rate"])
+        assert run.optimizer.epochs == base.optimizer.epochs
+
+
+def test_members_of_an_ensemble_have_keys_of_their_own():
+    base = load_run("demo/ensemble", ["method.member.name=dropout"], data="x")
+    space = space_of({"method": {"member": {"rate": {"low": 0.1, "high": 0.3}}}})
+    check_space(base, space)
+    assert 0.1 <= trial_runs(base, space, 0, 1, 0)[0].method.member.rate <= 0.3

@@ -1,0 +1,56 @@
+"""Run folders through fsspec: whole or not there."""
+
+from __future__ import annotations
+
+import fsspec
+import pytest
+
+from retinabench.experiments.engines.storage import Storage, check
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A finished run, with what must not travel: its checkpoint and the rest of a killed write."""
+    run = tmp_path / "work" / "map-1"
+    run.mkdir(parents=True)
+    for name in ("run.json", "predictions.parquet", "last.pt", ".best.pt.0a1b.part", "done"):
+        (run / name).write_bytes(name.encode() * (name != "done"))
+    return run
+
+
+@pytest.mark.parametrize("scheme", ["file", "memory"])
+def test_a_run_comes_back_as_it_went(folder, tmp_path, scheme):
+    url = check(f"{scheme}://{tmp_path}/store")
+    storage = Storage(url)
+    assert not storage.has("map-1")
+    storage.put(folder)
+    assert storage.has("map-1")
+    storage.get(tmp_path / "back" / "map-1")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "back" / "map-1").iterdir()} == {
+        "run.json": b"run.json", "predictions.parquet": b"predictions.parquet", "done": b"",
+    }  # fmt: skip
+
+
+def test_a_broken_transfer_leaves_nothing_that_counts_as_done(folder, tmp_path, monkeypatch):
+    storage = Storage(check((tmp_path / "store").as_uri()))
+    local = type(fsspec.filesystem("file"))
+    opened = local.open
+
+    def breaking(self, path, mode="rb", **given):
+        if path.endswith("run.json"):
+            raise ConnectionError("the network is gone")
+        return opened(self, path, mode, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "open", breaking)
+        with pytest.raises(ConnectionError):
+            storage.put(folder)
+        assert not storage.has("map-1")
+    storage.put(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "open", breaking)
+        with pytest.raises(ConnectionError):
+            storage.get(tmp_path / "back" / "map-1")
+    assert not (tmp_path / "back" / "map-1" / "done").exists()
+    storage.get(tmp_path / "back" / "map-1")
+    assert (tmp_path / "back" / "map-1" / "done").exists()

@@ -1,0 +1,328 @@
+"""A tiny study from end to end: what it computes, what it does not compute again, what it refuses, what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.studies import BOTH, Serial, study
+from support.helpers import make_prepared
+from retinabench.core.errors import InputError, WorkError
+from retinabench.experiments.run import Engine
+from retinabench.experiments.study import benchmark as module
+from retinabench.experiments.study import console, runner
+from retinabench.experiments.study.benchmark import benchmark
+from retinabench.experiments.study.cost_plan import make_plan
+from retinabench.experiments.study.prediction_files import label_predictions
+from retinabench.experiments.study.results import MAIN
+from retinabench.experiments.study.runner import compute
+from retinabench.experiments.study.status import read_status
+from retinabench.experiments.study.summary import summarise
+from retinabench.metrics.score import score
+from retinabench.predictions.io import read_predictions
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_figures():
+    """Figures take longer than these studies; `test_benchmark_verb.py` has them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "write_figures", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The finished tiny study, as it was left, and the engine that computed it."""
+    root = tmp_path_factory.mktemp("study")
+    data = make_prepared(root / "data")
+    engine, definition = Serial(), study(root, data)
+    chosen = compute(definition, root / "out", engine)
+    entries = label_predictions(definition, root / "out", chosen)
+    summary = summarise(definition, root / "out", chosen, entries)
+    return root, definition, engine, summary
+
+
+def again(root, definition, out=None):
+    """Compute a study once more; return what was computed and the summary."""
+    engine, out = Serial(), out or root / "out"
+    chosen = compute(definition, out, engine)
+    return engine.computed, summarise(definition, out, chosen, label_predictions(definition, out, chosen))
+
+
+def test_trials_and_seeds_are_computed_once_each(finished):
+    _, _, engine, summary = finished
+    hashes = [job.run.hash("f") for job in engine.computed]
+    assert len(hashes) == len(set(hashes))
+    assert [job.run.seed for job in engine.computed[:4]] == [0] * 4  # all trials of all methods come first
+    choices = {json.dumps([c["method"], c["values"]]) for c in summary["choices"]}
+    assert len(hashes) == 4 + len(choices)  # the chosen trials are the first seed's runs
+    assert [table["criterion"] for table in summary["tables"]] == BOTH
+    assert summary["complete"]
+
+
+def test_trials_keep_their_seconds_in_the_searches_tables(finished):
+    root, *_ = finished
+    for method in ("map", "dropout"):
+        folder = root / "out" / "country_shift" / method / f"{BOTH[0]}-corrected"
+        rows = json.loads((folder / "ranking.json").read_text())["rows"]
+        assert all(row["seconds"] > 0 for row in rows)
+
+
+def test_methods_with_the_same_runs_have_folders_of_their_own(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    twice = {name: {"config": "demo/map"} for name in ("one", "other")}
+    definition = study(tmp_path, data, methods=twice, criteria=[], trials=0)
+    computed, summary = again(tmp_path, definition, tmp_path / "out")
+    assert len(computed) == 4
+    assert summary["complete"]
+    names = {entry["name"] for entry in summary["tables"][0]["entries"]}
+    assert names == {f"{what}MAP ({label})" for what in ("", "ensemble of 2 ") for label in ("one", "other")}
+    assert summary["tables"][0]["criterion"] == "as_configured"
+
+
+def test_the_numbers_are_means_of_what_score_says_of_the_labelled_files(finished):
+    root, _, _, summary = finished
+    checked = 0
+    for table in summary["tables"]:
+        for entry in table["entries"]:
+            scored = [score(read_predictions(root / "out" / file), bootstrap=0) for file in entry["files"]]
+            for name, kinds in MAIN.items():
+                for kind in kinds:
+                    values = [s.value(kind, name) for s in scored]
+                    found = entry["scores"][name][kind]
+                    assert found["mean"] == pytest.approx(np.mean(values), rel=1e-9)
+                    if entry["members"] == 1:
+                        assert found["error"] == pytest.approx(np.std(values, ddof=1) / np.sqrt(2), abs=1e-12)
+                    else:
+                        assert found["error"] is None
+                    checked += 1
+    assert checked == 2 * 4 * 14
+
+
+def test_ranks_are_those_of_the_means_and_lie_in_their_intervals(finished):
+    *_, summary = finished
+    for table in summary["tables"]:
+        for kind, sign in (("referral_accuracy_area", -1), ("nll", 1)):
+            name = "in_domain"
+            rows = [entry["scores"][name][kind] for entry in table["entries"]]
+            means = np.array([sign * row["mean"] for row in rows])
+            expected = [(means < m).sum() + ((means == m).sum() + 1) / 2 for m in means]
+            assert [row["rank"] for row in rows] == expected
+            assert all(1 <= row["rank_low"] <= row["rank_high"] <= len(rows) for row in rows)
+            assert sum(row["first"] for row in rows) == pytest.approx(1)
+        lead = [entry["scores"]["balanced"]["referral_accuracy_area"]["rank"] for entry in table["entries"]]
+        assert lead == sorted(lead)
+
+
+def test_ensembles_are_pooled_from_files_that_say_what_they_are(finished):
+    root, *_ = finished
+    folder = root / "out" / "predictions" / "country_shift" / BOTH[1] / "dropout"
+    singles = [read_predictions(folder / f"seed-{k}.parquet") for k in (0, 1)]
+    pooled = read_predictions(folder / "ensemble-0-1.parquet")
+    assert np.array_equal(pooled.probs, np.concatenate([one.probs for one in singles], axis=1))
+    assert pooled.metadata["criterion"] == BOTH[1]
+    assert pooled.metadata["members"] == 2
+    assert pooled.metadata["title"] == "ensemble of 2 MC dropout"
+    assert singles[1].metadata["criterion"] == BOTH[1]
+
+
+def test_a_finished_study_computes_nothing_and_writes_the_same_bytes(finished):
+    root, definition, *_ = finished
+    before = {file: file.read_bytes() for file in (root / "out").glob("summary.*")}
+    stamps = {file: file.stat().st_mtime_ns for file in (root / "out" / "predictions").rglob("*.parquet")}
+    computed, _ = again(root, definition)
+    assert computed == []
+    assert {file: file.read_bytes() for file in before} == before
+    assert {file: file.stat().st_mtime_ns for file in stamps} == stamps
+
+
+def test_what_is_added_is_all_that_is_computed(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    small = {"criteria": BOTH[:1], "methods": {"map": {"space": str(tmp_path / "space.toml")}}}
+    computed, summary = again(tmp_path, study(tmp_path, data, **small), tmp_path / "out")
+    assert len(computed) == 2 + 1
+    first = summary["choices"][0]["values"]
+
+    seeds, _ = again(tmp_path, study(tmp_path, data, **small, seeds=3), tmp_path / "out")
+    assert [job.run.seed for job in seeds] == [2]
+
+    both = study(tmp_path, data, criteria=BOTH[:1], seeds=3)
+    method, _ = again(tmp_path, both, tmp_path / "out")
+    assert {job.run.method.name for job in method} == {"dropout"}
+    assert len(method) == 2 + 2
+
+    trials, longer = again(tmp_path, study(tmp_path, data, **small, seeds=3, trials=3), tmp_path / "out")
+    changed = longer["choices"][0]["values"] != first
+    assert len(trials) == 1 + 2 * changed
+    # The method that was left out again has no files any more; its runs stay.
+    assert not list((tmp_path / "out" / "predictions").glob("*/*/dropout/*.parquet"))
+    assert list((tmp_path / "out" / "country_shift" / "dropout" / "runs").glob("*/done"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("protocol", 1, "another protocol: 1, and this is"),
+        ("version", "0.0.1", r"another version of retinabench: 0\.0\.1, and this is"),
+        (
+            "data",
+            {"country_shift": "f" * 64},
+            "data for the task 'country_shift'.*: ffffffffffff, and this is",
+        ),
+    ],
+)
+def test_other_code_and_other_data_are_refused_with_both_sides(finished, key, value, words):
+    root, definition, *_ = finished
+    file = root / "out" / "study.json"
+    before = file.read_text()
+    file.write_text(json.dumps(json.loads(before) | {key: value}))
+    try:
+        with pytest.raises(InputError, match=rf"{words}.*choose another --out"):
+            again(root, definition)
+    finally:
+        file.write_text(before)
+
+
+def test_another_configuration_under_the_same_name_is_refused(finished):
+    root, *_ = finished
+    other = study(root, root / "data")
+    other = other.model_copy(
+        update={"base": {**other.base, "optimizer": {**other.base["optimizer"], "epochs": 3}}}
+    )
+    engine = Serial()
+    with pytest.raises(InputError, match=r"optimizer\.epochs is 2 there and 3 here"):
+        compute(other, root / "out", engine)
+    assert engine.computed == []
+
+
+def test_a_criterion_without_its_images_is_refused_before_anything_is_computed(tmp_path):
+    data, engine = make_prepared(tmp_path / "data"), Serial()
+    definition = study(tmp_path, data, tasks={"in_domain": {"data": str(data)}})
+    with pytest.raises(InputError, match=r"tasks\.in_domain: has no shifted validation images"):
+        compute(definition, tmp_path / "out", engine)
+    assert engine.computed == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_other_things_is_not_touched(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    out = tmp_path / "home"
+    out.mkdir()
+    (out / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match="is not empty and holds no study"):
+        benchmark(study(tmp_path, data), out, Serial())
+    assert [file.name for file in out.iterdir()] == ["letter.txt"]
+
+
+def test_what_diverges_or_fails_is_kept_marked_and_last(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "write_outputs", lambda *_: None)
+    data = make_prepared(tmp_path / "data")
+    definition = study(tmp_path, data, criteria=BOTH[:1], trials=1)
+    engine = Serial(broken={("map", 1): "diverged", ("dropout", 1): "out_of_memory"})
+    with pytest.raises(WorkError, match=r"country_shift/dropout failed .*tries them again"):
+        benchmark(definition, tmp_path / "out", engine)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert not summary["complete"]
+    (table,) = summary["tables"]
+    rows = {entry["name"]: entry for entry in table["entries"]}
+    area = {
+        name: row["scores"].get("balanced", {}).get("referral_accuracy_area", {})
+        for name, row in rows.items()
+    }
+    assert rows["MAP"]["state"] == "diverged with seed 1"
+    assert area["MAP"]["mean"] is None
+    assert "rank" not in area["MAP"]
+    assert table["entries"][0]["name"] == "MC dropout"
+    assert area["MC dropout"] | {"rank": 1.0, "runs": 1} == area["MC dropout"]
+    assert any("dropout, seed 1: out of memory: made to fail" in note for note in summary["notes"])
+    text = (tmp_path / "out" / "summary.md").read_text()
+    assert "Not complete" in text
+    assert "diverged with seed 1" in text
+
+    status = read_status(definition, tmp_path / "out")
+    lines = "\n".join(console.status_lines(status))
+    assert {line.method: dict(line.runs) for line in status.lines} == {
+        "map": {"failed": 1},
+        "dropout": {"failed": 1},
+    }
+    assert "dropout resnet18 seed 1: out of memory: made to fail" in lines
+
+    repaired = Serial()
+    benchmark(definition, tmp_path / "out", repaired)
+    assert {job.run.method.name for job in repaired.computed} == {"map", "dropout"}
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["complete"]
+
+
+def test_a_method_without_any_trial_does_not_stop_the_others(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    definition = study(tmp_path, data, criteria=BOTH[:1], trials=1)
+    engine = Serial(broken={("map", 0): "diverged"})
+    chosen = compute(definition, tmp_path / "out", engine)
+    entries = label_predictions(definition, tmp_path / "out", chosen)
+    summary = summarise(definition, tmp_path / "out", chosen, entries)
+    names = [entry["name"] for entry in summary["tables"][0]["entries"]]
+    assert sorted(names[:2]) == ["MC dropout", "ensemble of 2 MC dropout"]
+    assert {entry["state"] for entry in summary["tables"][0]["entries"][2:]} == {"no trial has a value"}
+    assert not summary["complete"]
+
+
+def test_published_rules_score_as_released_without_intervals(finished, tmp_path):
+    root, *_ = finished
+    definition = study(root, root / "data", rules="published")
+    computed, summary = again(root, definition)
+    entry = summary["tables"][0]["entries"][0]
+    files = [read_predictions(root / "out" / file) for file in entry["files"]]
+    values = [score(one, "published", 0).value("auroc") for one in files]
+    found = entry["scores"]["in_domain"]["auroc"]
+    assert found["mean"] == pytest.approx(np.mean(values))
+    assert found["error"] == pytest.approx(np.std(values) / np.sqrt(len(values)))
+    assert "rank_low" not in found
+    assert all(job.run.seed == 1 for job in computed)  # another choice at most, never another trial
+    again(root, study(root, root / "data"))  # leave the files as the other tests know them
+
+
+def test_a_plan_names_all_runs_and_writes_nothing(tmp_path):
+    definition = study(
+        tmp_path, Path("unused"), tasks={"country_shift": {"draw": {"images": 64, "size": 16}}}
+    )
+    plan = make_plan(definition, tmp_path / "out", Engine("cpu"), 2, 1)
+    assert not (tmp_path / "out").exists()
+    assert [(line.trials, line.runs, line.done, line.left) for line in plan.lines] == [(2, 2, 0, 4)] * 2
+    assert all(0 < line.seconds < 60 for line in plan.lines)
+    assert plan.drawn_bytes == 128 * 3 * 16**2
+    assert plan.bytes > plan.drawn_bytes
+    text = "\n".join(console.plan_lines(plan))
+    assert "8 runs" in text
+    assert "with 2 at once" in text
+    console.plan_table(plan)
+
+
+def test_a_plan_counts_what_is_done(finished):
+    root, definition, engine, _ = finished
+    plan = make_plan(definition, root / "out", Engine("cpu"), None, 1)
+    assert sum(line.done for line in plan.lines) == len(engine.computed)
+    # Bytes are foretold within a fifth.
+    for line in plan.lines:
+        runs = root / "out" / line.task / line.method / "runs"
+        sizes = [sum(f.stat().st_size for f in folder.iterdir()) for folder in runs.glob("*-seed-*")]
+        assert line.bytes - 50_000 == pytest.approx(np.mean(sizes), rel=0.2)
+
+
+def test_status_before_during_and_after(finished, tmp_path):
+    root, definition, *_ = finished
+    before = read_status(definition, tmp_path / "nothing")
+    assert [(dict(line.trials), dict(line.runs)) for line in before.lines] == [({"left": 2}, {"left": 2})] * 2
+    assert "nobody is at work: 8 runs left" in "\n".join(console.status_lines(before))
+
+    after = read_status(definition, root / "out")
+    assert all(line.left == 0 and line.trials["done"] == 2 for line in after.lines)
+    assert "finished" in "\n".join(console.status_lines(after))
+    assert after.finished
+
+    longer = read_status(study(root, root / "data", trials=4, seeds=3), root / "out")
+    for line in longer.lines:
+        assert line.trials == {"done": 2, "left": 2}
+        assert line.seconds_left == pytest.approx(line.left * line.seconds)

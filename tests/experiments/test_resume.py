@@ -1,0 +1,138 @@
+"""`kill -9` at any write, then the same command: the same predictions, bit for bit, as an undisturbed run."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from support.helpers import TINY, make_prepared
+
+# Every durable write ends in os.replace. The driver kills itself there: before it, half-way through the
+# temporary file, or right after it. In a run of three epochs the writes are, in order: run.json; then per epoch
+# best.pt (where it improved), last.pt, metrics.jsonl; then posterior.pt, predictions.parquet, done.
+DRIVER = """
+import os, signal, sys
+from retinabench import cli
+
+how, target = sys.argv[1], int(sys.argv[2])
+replace, count = os.replace, 0
+
+def killing_replace(source, destination):
+    global count
+    count += 1
+    if count == target and how == "torn":
+        with open(source, "r+b") as handle:
+            handle.truncate(os.path.getsize(source) // 2)
+    if count == target and how in ("before", "torn"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, destination)
+    if count == target and how == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+os.replace = killing_replace
+code = cli.run(sys.argv[3:])
+print("writes", count)
+sys.exit(code)
+"""
+
+
+def command(prepared, out, method):
+    return [
+        "train",
+        "--data",
+        str(prepared),
+        "--out",
+        str(out),
+        "--method",
+        method,
+        "--device",
+        "cpu",
+        "--quiet",
+        *TINY,
+    ]
+
+
+def drive(how, target, arguments):
+    return subprocess.run(
+        [sys.executable, "-c", DRIVER, how, str(target), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The prepared data, and for each method the finished folder and the number of its writes."""
+    root = tmp_path_factory.mktemp("undisturbed")
+    prepared = make_prepared(root / "data")
+    found = {}
+    for method in ("map", "dropout"):
+        done = drive("never", 0, command(prepared, root / method, method))
+        assert done.returncode == 0, done.stderr
+        (folder,) = (root / method).iterdir()
+        found[method] = folder, int(done.stdout.split()[-1])
+    return prepared, found
+
+
+@pytest.mark.parametrize("method", ["map", "dropout"])
+@pytest.mark.parametrize(("how", "share"), [("before", 0.0), ("torn", 0.3), ("after", 0.5), ("before", 0.6),
+                                            ("torn", 0.8), ("before", 0.9), ("after", 0.9), ("before", 1.0)])  # fmt: skip
+def test_killed_at_a_write_it_continues_to_the_same_bits(undisturbed, tmp_path, method, how, share):
+    prepared, found = undisturbed
+    reference, writes = found[method]
+    arguments = command(prepared, tmp_path, method)
+    killed = drive(how, max(1, round(share * writes)), arguments)
+    assert killed.returncode == -signal.SIGKILL
+    (folder,) = tmp_path.iterdir()
+    assert not (folder / "done").exists()
+    continued = drive("never", 0, arguments)
+    assert continued.returncode == 0, continued.stderr
+    assert (folder / "done").exists()
+    for name in ("predictions.parquet", "posterior.pt"):
+        assert filecmp.cmp(reference / name, folder / name, shallow=False), name
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+def test_killed_in_the_middle_of_an_epoch_again_and_again(undisturbed, tmp_path):
+    """Kill by the clock, wherever the work is: after each epoch's record appears, and at odd moments."""
+    prepared, found = undisturbed
+    arguments = [sys.executable, "-m", "retinabench.cli", *command(prepared, tmp_path, "map")]
+    kills = 0
+    for patience in (0.0, 0.02, 0.05):
+        process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        before = _epochs(tmp_path)
+        while _epochs(tmp_path) <= before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(patience)
+        process.kill()
+        kills += process.wait() == -signal.SIGKILL
+    assert kills
+    finished = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    (folder,) = tmp_path.iterdir()
+    assert filecmp.cmp(found["map"][0] / "predictions.parquet", folder / "predictions.parquet", shallow=False)
+
+
+def _epochs(out):
+    files = list(out.glob("*/metrics.jsonl"))
+    return len(files[0].read_text().splitlines()) if files else 0
+
+
+def test_no_temporary_file_stays_behind_a_failed_write(tmp_path, monkeypatch):
+    from retinabench.core.atomic_files import write_bytes
+
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(KeyboardInterrupt):
+        write_bytes(tmp_path / "x", b"123")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,97 @@
+"""What a run writes, where its data set has an odd shape."""
+
+import json
+
+import numpy as np
+import pytest
+
+import retinabench as rb
+from support.helpers import TINY, make_prepared
+from retinabench.core.errors import InputError
+from retinabench.data.tasks import load_task
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import Engine, execute
+from retinabench.metrics.classification import nll
+from retinabench.predictions.io import read_predictions
+
+
+def test_a_held_out_validation_split_is_called_validation(tmp_path):
+    prepared = make_prepared(tmp_path / "data", parts=(("in_domain", "train", 80), ("in_domain", "test", 30)))
+    run = load_run(None, [*TINY, "task=in_domain"], data=str(prepared))
+    predictions = read_predictions(execute(run, tmp_path / "runs", Engine("cpu")) / "predictions.parquet")
+    task = load_task(prepared, "in_domain")
+    held = task.records.image_id[task.splits["validation"]]
+    assert set(predictions.image_id[predictions.split == "validation"]) == set(held)
+    assert (predictions.split == "test").sum() == 30
+    assert set(predictions.domain) == {"in_domain"}
+    by_id = dict(zip(task.records.image_id, task.records.label, strict=True))
+    assert np.array_equal(predictions.label, [by_id[name] for name in predictions.image_id])
+
+
+@pytest.mark.parametrize(
+    ("parts", "task", "says"),
+    [
+        ((("in_domain", "train", 4),), "in_domain", "'validation'"),
+        ((("in_domain", "test", 40),), "in_domain", "'train'"),
+        ((("in_domain", "train", 40), ("in_domain", "test", 40)), "country_shift", "in_domain"),
+    ],
+)
+def test_a_missing_split_is_named(tmp_path, parts, task, says):
+    with pytest.raises(InputError, match=says):
+        load_task(make_prepared(tmp_path / "data", parts=parts), task)
+
+
+def test_moving_the_data_moves_no_run(tmp_path):
+    runs = [load_run(None, TINY, data=str(make_prepared(tmp_path / name))) for name in ("here", "there")]
+    one = execute(runs[0], tmp_path / "runs", Engine("cpu"))
+    assert execute(runs[1], tmp_path / "runs", Engine("cpu")) == one
+
+
+def test_the_classic_interface_scores_a_task(tmp_path):
+    task = rb.load_task(make_prepared(tmp_path / "data"))
+
+    def estimator(images):
+        assert images.dtype == np.float32
+        mean = images[:, 4:9, 4:9].mean(axis=(1, 2, 3))
+        return mean, mean * (1 - mean)
+
+    scores = rb.evaluate(estimator, task["test", "shifted_test"], bootstrap=20).to_dict()
+    assert scores["sets"]["in_domain"]["images"] == 32
+    assert scores["sets"]["shifted"]["images"] == 24
+    # The bright patch is the label.
+    assert scores["sets"]["joint"]["scores"]["auroc"]["value"] == 1.0
+    with pytest.raises(InputError, match="Did you mean 'test'"):
+        task["tset"]
+
+
+@pytest.mark.parametrize("method", ["map", "dropout"])
+def test_bfloat16_learns_and_predicts_in_full_precision(tmp_path, method):
+    run = load_run(
+        None,
+        [*TINY, f"method={method}", "optimizer.precision=bfloat16"],
+        data=str(make_prepared(tmp_path / "data")),
+    )
+    test = read_predictions(execute(run, tmp_path / "runs", Engine("cpu")) / "predictions.parquet").select(
+        split="test"
+    )
+    assert rb.score(test, bootstrap=0).sets["joint"]["scores"]["auroc"]["value"] > 0.9
+    # bfloat16 holds 8 significant bits; the sigmoid is taken in float32.
+    assert len(np.unique(test.prob)) > 20
+
+
+@pytest.mark.parametrize(("select", "best"), [("auroc", max), ("nll", min), ("last", None)])
+def test_the_chosen_epoch_predicts_and_was_judged_on_the_whole_validation_split(tmp_path, select, best):
+    words = [*TINY, "optimizer.epochs=5", f"optimizer.select={select}"]
+    folder = execute(
+        load_run(None, words, data=str(make_prepared(tmp_path / "data"))), tmp_path, Engine("cpu")
+    )
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    validation = read_predictions(folder / "predictions.parquet").select(
+        domain="in_domain", split="validation"
+    )
+    assert len(validation) == 24
+    found = nll(validation.label, validation.prob)
+    values = [row[f"validation_{select}"] for row in rows] if best else []
+    chosen = values.index(best(values)) if best else len(rows) - 1
+    # The network's float32; a window or a share of the split would differ in the first digits.
+    assert found == pytest.approx(rows[chosen]["validation_nll"], rel=1e-5)

@@ -1,0 +1,140 @@
+"""Calibration errors, diagrams, lines and the parts of the Brier score."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from scipy.special import expit, logit
+from sklearn.linear_model import LogisticRegression
+
+from support.shared_inputs import answers, cases_of, images
+from retinabench.core.errors import InputError
+from retinabench.metrics import calibration as c
+from retinabench.metrics.recalibration import calibration_line, correct_prior
+
+GOLDEN = {
+    "ece_top_width15": ("top_label", "width", 15),
+    "ece_top_width10": ("top_label", "width", 10),
+    "ece_pos_width15": ("positive_class", "width", 15),
+    "ece_pos_width10": ("positive_class", "width", 10),
+    "ece_top_mass15": ("top_label", "mass", 15),
+    "ece_pos_mass15": ("positive_class", "mass", 15),
+}
+
+
+def truth():
+    return answers("own_outputs")["calibration_n400"]
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_ece(name):
+    y, p, _ = cases_of("n400")
+    of, spacing, bins = GOLDEN[name]
+    found = c.reliability(y, p, of=of, spacing=spacing, bins=bins).expected_error()
+    assert found == pytest.approx(truth()[name], abs=1e-12)
+
+
+def test_named_scores_are_fifteen_bins_of_equal_width():
+    from retinabench.metrics.registry import SCORES
+    from retinabench.metrics.sorted_images import Cases
+
+    y, p, u = cases_of("n400")
+    w = Cases(y, p, u).weighted()
+    assert SCORES["ece_top_label"](w) == pytest.approx(truth()["ece_top_width15"], abs=1e-12)
+    assert SCORES["ece_positive_class"](w) == pytest.approx(truth()["ece_pos_width15"], abs=1e-12)
+
+
+def test_golden_debiased_square():
+    y, p, _ = cases_of("n400")
+    found = c.reliability(y, p, spacing="mass").debiased_square()
+    assert found == pytest.approx(truth()["ece2_debiased_pos_mass15"], abs=1e-12)
+
+
+def test_golden_murphy():
+    y, p, _ = cases_of("n400")
+    found, t = c.murphy(y, p), truth()
+    assert found.brier == pytest.approx(t["brier"], abs=1e-12)
+    assert found.skill == pytest.approx(t["brier_skill"], abs=1e-12)
+    for name in ("reliability", "resolution", "uncertainty", "within_bin"):
+        assert getattr(found, name) == pytest.approx(t["murphy10"][name], abs=1e-12)
+
+
+def test_golden_line():
+    y, p, _ = cases_of("n400")
+    found, t = calibration_line(y, p), truth()
+    assert (found.intercept, found.slope) == pytest.approx(t["calibration_intercept_slope"], abs=1e-7)
+    assert found.in_the_large == pytest.approx(t["calibration_in_the_large_offset"], abs=1e-7)
+    assert found.observed_over_expected == pytest.approx(t["observed_over_expected"], abs=1e-12)
+
+
+def test_line_against_sklearn_with_weights():
+    rng = np.random.default_rng(3)
+    p = rng.random(500)
+    y = rng.random(500) < expit(0.4 + 0.6 * logit(p))
+    w = rng.integers(0, 4, 500).astype(float)
+    model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(logit(p)[:, None], y, sample_weight=w)
+    found = calibration_line(y, p, w)
+    assert found.slope == pytest.approx(model.coef_[0, 0], abs=1e-5)
+    assert found.intercept == pytest.approx(model.intercept_[0], abs=1e-5)
+
+
+def test_line_without_a_maximum_is_undefined():
+    assert np.isnan(calibration_line([1, 1], [0.3, 0.6]).slope)
+    assert np.isnan(calibration_line([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9]).slope)
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=images())
+def test_repetition_and_row_order(case):
+    y, p, _, w = case
+    times = np.floor(w).astype(int)
+    if times.sum() == 0:
+        return
+    order = np.random.default_rng(0).permutation(len(y))
+    for of in ("top_label", "positive_class"):
+        for spacing in ("width", "mass"):
+            args = {"of": of, "spacing": spacing, "bins": 4}
+            a = c.reliability(y, p, times, **args)
+            b = c.reliability(np.repeat(y, times), np.repeat(p, times), **args)
+            d = c.reliability(y[order], p[order], times[order], **args)
+            for other in (b, d):
+                np.testing.assert_allclose(a.weight, other.weight, atol=1e-9)
+                assert a.expected_error() == pytest.approx(other.expected_error(), abs=1e-12)
+
+
+def test_edges_belong_to_the_bin_below():
+    found = c.reliability([0, 1, 1, 0], [0.0, 0.2, 0.2 + 1e-12, 1.0], bins=5)
+    assert found.weight.tolist() == [2, 1, 0, 0, 1]
+    assert np.isnan(found.forecast[2])
+    assert found.largest_error() == 1.0
+    assert found.root_mean_square_error() == pytest.approx(
+        np.sqrt((2 * 0.4**2 + 1 * (1 - 0.2) ** 2 + 1) / 4), abs=1e-9
+    )
+
+
+def test_null_band_holds_a_calibrated_model_and_not_an_overconfident_one():
+    rng = np.random.default_rng(0)
+    p = rng.beta(1, 3, 3000)
+    mean, low, high = c.null_band(p, replicates=300)
+    assert 0 < low < mean < high
+    y = rng.random(3000) < p
+    assert low < c.reliability(y, p).expected_error() < high
+    bent = expit(2 * logit(p))
+    assert c.reliability(y, bent).expected_error() > c.null_band(bent, replicates=300)[2]
+
+
+def test_prior_correction_undoes_class_weights():
+    rng = np.random.default_rng(1)
+    p = rng.random(50)
+    bent = expit(logit(p) + np.log(4.1))
+    np.testing.assert_allclose(correct_prior(bent, 4.1), p, atol=1e-12)
+    assert correct_prior([0.0, 1.0], 3).tolist() == [0, 1]
+    with pytest.raises(InputError):
+        correct_prior([0.5], 0)
+
+
+def test_unknown_words():
+    for bad in ({"of": "top"}, {"spacing": "equal"}, {"bins": 0}):
+        with pytest.raises(InputError):
+            c.reliability([0, 1], [0.1, 0.9], **bad)

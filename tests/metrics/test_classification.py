@@ -1,0 +1,99 @@
+"""Weighted accuracy, discrimination and proper scores against scikit-learn; operating points against golden values."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from sklearn import metrics
+
+from support.shared_inputs import answers, cases_of, images
+from retinabench.core.errors import InputError
+from retinabench.metrics import classification as c
+from retinabench.metrics.inference.over_seeds import aggregate, average_roc
+from retinabench.metrics.sorted_images import Cases
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=images())
+def test_against_sklearn(case):
+    y, p, _, w = case
+    kept = w > 0
+    args = {"sample_weight": w[kept]}
+    yk, pk = y[kept], p[kept]
+    assert c.accuracy(y, p, w) == pytest.approx(metrics.accuracy_score(yk, pk > 0.5, **args), abs=1e-12)
+    assert c.brier(y, p, w) == pytest.approx(np.average((p - y) ** 2, weights=w), abs=1e-12)
+    clipped = np.clip(pk, 1e-15, 1 - 1e-15)
+    assert c.nll(y, p, w) == pytest.approx(metrics.log_loss(yk, clipped, labels=[0, 1], **args), abs=1e-12)
+    if len(set(yk)) == 2:
+        assert c.auroc(y, p, w) == pytest.approx(metrics.roc_auc_score(yk, pk, **args), abs=1e-12)
+        assert c.average_precision(y, p, w) == pytest.approx(
+            metrics.average_precision_score(yk, pk, **args), abs=1e-12
+        )
+        roc = c.roc_curve(y, p, w)
+        fpr, tpr, thresholds = metrics.roc_curve(yk, pk, drop_intermediate=False, **args)
+        held = np.concatenate(([True], np.diff(roc.false_positive_rate + roc.sensitivity) > 0))
+        np.testing.assert_allclose(roc.false_positive_rate[held], fpr, atol=1e-12)
+        np.testing.assert_allclose(roc.sensitivity[held], tpr, atol=1e-12)
+        np.testing.assert_array_equal(roc.threshold[held], thresholds)
+    else:
+        assert np.isnan(c.auroc(y, p, w))
+        with pytest.raises(InputError, match="both classes"):
+            c.roc_curve(y, p, w)
+
+
+def test_golden_scalars():
+    y, p, _ = cases_of("n400")
+    truth = answers("reference_outputs")["n400"]
+    assert c.auroc(y, p) == pytest.approx(truth["auroc"], abs=1e-12)
+    assert c.average_precision(y, p) == pytest.approx(truth["average_precision"], abs=1e-12)
+    assert c.brier(y, p) == pytest.approx(truth["brier"], abs=1e-12)
+    assert c.nll(y, p) == pytest.approx(truth["nll"], abs=1e-12)
+
+
+def test_one_class_is_undefined_not_zero():
+    w = Cases([1, 1], [0.2, 0.9]).weighted()
+    assert np.isnan(c.auroc_of(w))
+    assert np.isnan(c.specificity_of(w))
+    assert c.sensitivity_of(w) == 0.5
+    assert c.auprc_of(w) == 1.0
+    assert np.isnan(c.auprc_of(Cases([0, 0], [0.2, 0.9]).weighted()))
+
+
+def test_bad_shapes_and_values_are_refused():
+    for args in (([0, 1], [0.5], None), ([0, 2], [0.5, 0.5], None), ([0, 1], [0.5, 1.5], None)):
+        with pytest.raises(InputError):
+            Cases(*args)
+    with pytest.raises(InputError):
+        Cases([0, 1], [0.5, 0.5], [np.nan, 1])
+
+
+def test_a_saturated_mistake_costs_34_nats():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert c.nll([1], [0.0]) == pytest.approx(-np.log(1e-15))
+        assert c.nll([0], [0.0]) == pytest.approx(0, abs=1e-14)
+
+
+def test_aggregate():
+    found = aggregate([1.0, 2.0, 4.0])
+    assert found.mean == pytest.approx(7 / 3)
+    assert found.error == pytest.approx(np.std([1, 2, 4], ddof=1) / np.sqrt(3))
+    assert np.isnan(aggregate([1.0, None]).mean)
+    assert np.isnan(aggregate([1.0]).error)
+
+
+def test_average_roc_of_one_curve_is_the_curve():
+    roc = c.roc_curve([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.5, 0.9])
+    grid, mean, error = average_roc([roc])
+    assert np.isnan(error).all()
+    last = np.append(np.diff(roc.false_positive_rate) > 0, True)
+    for x, y in zip(roc.false_positive_rate[last], roc.sensitivity[last], strict=True):
+        found = average_roc([roc], [x])[1]
+        assert found[0] == pytest.approx(y)
+    assert mean[-1] == 1
+    assert (np.diff(mean) >= -1e-12).all()
+    tied = c.roc_curve([0, 1], [0.5, 0.5])  # one chord from (0, 0) to (1, 1)
+    np.testing.assert_allclose(average_roc([tied, tied])[1], grid, atol=1e-12)

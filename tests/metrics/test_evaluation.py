@@ -1,0 +1,257 @@
+"""`score`: its JSON, its sets, its intervals, and what it says of undefined numbers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from metrics.test_shift import predictions
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.metrics.inference.bootstrap import cluster_bootstrap
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.selective import referral_curves
+from retinabench.metrics.sets import Evaluator, image_sets
+
+CONTRACT = [
+    "accuracy",
+    "auroc",
+    "auprc",
+    "nll",
+    "brier",
+    "ece_top_label",
+    "ece_positive_class",
+    "sensitivity",
+    "specificity",
+    "referral_accuracy_area",
+    "referral_nll_area",
+    "referral_auroc_area",
+    "referral_auprc_area",
+    "rc_index",
+    "aurc",
+    "e_aurc",
+    "augrc",
+    "failure_auroc",
+    "prr",
+]
+
+
+def test_the_json_contract():
+    p = predictions()
+    found = rb.score(p, bootstrap=40).to_dict()
+    assert found == json.loads(json.dumps(found, allow_nan=False))
+    assert found["schema"] == "retinabench.scores/1"
+    assert found["rules"] == "corrected"
+    assert found["uncertainty"] == "total"
+    assert (found["bootstrap"], found["seed"]) == (40, 0)
+    assert set(found["sets"]) == {"in_domain", "shifted", "joint", "balanced"}
+    for name, part in found["sets"].items():
+        assert {"images", "patients", "positives", "scores", "referral"} <= set(part)
+        expected = [*CONTRACT, "ood_auroc", "ood_auprc"] if name == "joint" else CONTRACT
+        assert list(part["scores"]) == expected
+        for entry in part["scores"].values():
+            assert {"value", "low", "high", "version"} <= set(entry)
+        assert set(part["referral"]["auroc"]) == {"0", "0.5", "0.7"}
+    near = found["sets"]["in_domain"]
+    assert near["images"] == 240
+    assert near["patients"] == 120
+    assert near["scores"]["accuracy"]["low"] < near["scores"]["accuracy"]["value"]
+    assert near["scores"]["accuracy"]["value"] < near["scores"]["accuracy"]["high"]
+
+
+def test_controls_are_on_the_same_axes():
+    part = rb.score(predictions(), bootstrap=0).to_dict()["sets"]["balanced"]
+    random, oracle = part["controls"]["random"], part["controls"]["oracle"]
+    accuracy, err = part["scores"]["accuracy"]["value"], 1 - part["scores"]["accuracy"]["value"]
+    assert random["referral_accuracy_area"] == pytest.approx(accuracy, abs=1e-12)
+    assert random["augrc"] == pytest.approx(err / 2, abs=1e-12)
+    assert oracle["augrc"] == pytest.approx(err**2 / 2, abs=1e-12)
+    assert random["aurc"] == pytest.approx(err, abs=1e-12)
+    assert part["retained"]["0.5"]["positives"] + part["retained"]["0.5"]["negatives"] == pytest.approx(240)
+
+
+def test_only_sets_that_exist():
+    p = predictions()
+    for domain in ("in_domain", "shifted"):
+        assert set(rb.score(p.select(domain=domain), bootstrap=0).sets) == {domain}
+
+
+def test_scores_are_of_the_test_split():
+    p = predictions()
+    split = np.where(np.arange(len(p)) % 3 == 0, "validation", "test")
+    mixed = predictions(split=split)
+    a = rb.score(mixed, bootstrap=10).to_dict()["sets"]
+    b = rb.score(mixed.select(split="test"), bootstrap=10).to_dict()["sets"]
+    assert a == b
+    with pytest.raises(InputError, match="test split"):
+        rb.score(mixed.select(split="validation"))
+
+
+@pytest.mark.parametrize("rules", ["corrected", "published"])
+def test_every_number_is_found_again(rules):
+    p = predictions()
+    assert (
+        rb.score(p, rules, bootstrap=20, seed=5).to_dict()
+        == rb.score(p, rules, bootstrap=20, seed=5).to_dict()
+    )
+
+
+def test_row_order_never_matters():
+    p = predictions()
+    order = np.random.default_rng(0).permutation(len(p))
+    a, b = rb.score(p, bootstrap=20).to_dict(), rb.score(p.take(order), bootstrap=20).to_dict()
+    for name, part in a["sets"].items():
+        for score_name, entry in part["scores"].items():
+            other = b["sets"][name]["scores"][score_name]
+            for key in ("value", "low", "high"):
+                assert entry[key] == pytest.approx(other[key], abs=1e-12), (name, score_name, key)
+
+
+def test_values_are_those_of_the_functions():
+    p = predictions()
+    near = p.select(domain="in_domain")
+    found = rb.score(p, bootstrap=0)
+    u = -np.round(np.abs(near.prob - 0.5), 9)  # the order of total entropy
+    for metric in ("accuracy", "nll", "auroc", "auprc"):
+        curve = rb.referral_curve(near.label, near.prob, u, metric)
+        assert found.value(f"referral_{metric}_area") == pytest.approx(curve.area, abs=1e-12)
+        assert found.sets["in_domain"]["referral"][metric]["0.5"] == pytest.approx(curve.at(0.5), abs=1e-12)
+
+
+def test_undefined_is_null_with_the_counts():
+    p = predictions()
+    severe = p.take(np.flatnonzero(p.label == 1))
+    entry = rb.score(severe, bootstrap=10).to_dict()["sets"]["in_domain"]["scores"]
+    assert entry["auroc"]["value"] is None
+    assert "0 negative" in entry["auroc"]["why"]
+    assert entry["referral_auroc_area"]["value"] is None
+    assert "10 images" in entry["referral_auroc_area"]["why"]
+    assert entry["specificity"]["value"] is None
+    assert entry["accuracy"]["value"] == entry["sensitivity"]["value"]
+
+
+def test_an_interval_of_a_rarely_defined_score_is_withheld():
+    p = rb.Predictions(
+        [f"i{k}" for k in range(20)], [1] + [0] * 19, np.linspace(0.9, 0.1, 20), uncertainty=np.arange(20)
+    )
+    entry = rb.score(p, bootstrap=200).to_dict()["sets"]["in_domain"]["scores"]["auroc"]
+    assert entry["value"] == 1
+    assert entry["low"] is None
+    assert "5 %" in entry["why"]
+
+
+def test_a_single_patient_has_no_interval():
+    p = rb.Predictions(["a", "b"], [1, 0], [0.7, 0.2], patient_id=["x", "x"])
+    entry = rb.score(p, bootstrap=10).to_dict()["sets"]["in_domain"]["scores"]["accuracy"]
+    assert entry["value"] == 1
+    assert entry["low"] is None
+    assert "single patient" in entry["why"]
+
+
+def test_one_image_is_enough():
+    found = rb.score(rb.Predictions(["a"], [1], [0.7]), bootstrap=5).to_dict()
+    assert found["sets"]["in_domain"]["scores"]["accuracy"]["value"] == 1
+    json.dumps(found, allow_nan=False)
+
+
+def test_any_metadata_is_valid_json():
+    p = rb.Predictions(["a"], [1], [0.7], metadata={"lr": float("nan"), "when": np.float32(1), "x": object()})
+    found = rb.score(p, bootstrap=0).to_dict()
+    json.dumps(found, allow_nan=False)
+    assert found["metadata"]["lr"] is None
+
+
+def test_notes_say_it_aloud():
+    p = rb.Predictions(["a", "b", "c"], [0, 1, 1], [0.0, 1.0, 0.4])
+    notes = " ".join(rb.score(p, bootstrap=0, uncertainty="epistemic").notes)
+    assert "own cluster" in notes
+    assert "epistemic" in notes
+    assert "one sample" in notes
+    assert "probability 0 or 1" in notes
+
+
+def test_intervals_use_patients():
+    """Both eyes of a patient alike: resampling images would be too sure by the square root of two."""
+    rng = np.random.default_rng(0)
+    n = 400
+    y = np.repeat(rng.random(n // 2) < 0.4, 2)
+    p = np.repeat(rng.random(n // 2), 2)
+    base = {"image_id": [f"i{k}" for k in range(n)], "label": y, "probs": p}
+    eyes = rb.score(rb.Predictions(**base), bootstrap=400).sets["in_domain"]["scores"]["accuracy"]
+    patients = rb.score(
+        rb.Predictions(**base, patient_id=[f"p{k // 2}" for k in range(n)]), bootstrap=400
+    ).sets["in_domain"]["scores"]["accuracy"]
+    ratio = (patients["high"] - patients["low"]) / (eyes["high"] - eyes["low"])
+    assert ratio == pytest.approx(np.sqrt(2), abs=0.2)
+
+
+def test_replicates_of_the_auprc_area_are_those_of_every_count():
+    """They see 25 counts and are moved by the whole set's difference: their
+    root mean square distance from the exact ones is below 5 % of the spread, which widens an interval by 0.1 %."""
+    rng = np.random.default_rng(3)
+    severity = np.repeat(rng.normal(-0.6, 1.2, 200), 2) + rng.normal(0, 0.3, 400)
+    prob = 1 / (1 + np.exp(-(2 * severity + rng.normal(0, 1.5, 400))))
+    p = rb.Predictions(np.arange(400), severity > 0, prob, patient_id=np.arange(400) // 2)
+    (images,) = image_sets(p, -np.abs(prob - 0.5))
+    quick = cluster_bootstrap(
+        Evaluator(images, [SCORES["referral_auprc_area"]]), images.cluster, replicates=40
+    )
+    exact = cluster_bootstrap(
+        lambda w: np.array([referral_curves.area_of(images.weigh(w), "auprc")]), images.cluster, replicates=40
+    )
+    assert np.sqrt(np.mean((quick - exact) ** 2)) < 0.05 * exact.std()
+
+
+def test_replicates_of_ece_lie_above_it():
+    """Why `docs/scores.md` warns of its interval."""
+    rng = np.random.default_rng(4)
+    prob = rng.random(400)
+    p = rb.Predictions(np.arange(400), rng.random(400) < prob, prob)
+    for name in ("ece_top_label", "ece_positive_class"):
+        entry = rb.score(p, bootstrap=200).sets["in_domain"]["scores"][name]
+        assert entry["value"] < (entry["low"] + entry["high"]) / 2
+
+
+def test_scoring_needs_neither_torch_nor_scikit_learn():
+    code = (
+        "import sys, retinabench as rb; rb.score(rb.Predictions(['a', 'b'], [0, 1], [0.2, 0.7]), bootstrap=3);"
+        "assert not {'torch', 'sklearn', 'matplotlib', 'pandas'} & set(sys.modules), sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_unknown_arguments():
+    p = predictions()
+    with pytest.raises(InputError, match="corrected"):
+        rb.score(p, rules="correct")
+    with pytest.raises(InputError, match="bootstrap"):
+        rb.score(p, bootstrap=-1)
+
+
+def test_the_table_is_complete():
+    assert set(SCORES) == {*CONTRACT, "ood_auroc", "ood_auprc"}
+    for name, s in SCORES.items():
+        assert s.name == name
+        assert s.direction in ("higher", "lower")
+        assert s.version >= 1
+        assert s.title
+    for metric in ("accuracy", "nll", "auroc", "auprc"):
+        assert metric in referral_curves.METRICS
+
+
+def test_a_moved_coarse_area_never_passes_1():
+    """With an exact value of 1, half of the moved replicates would lie above it."""
+    rng = np.random.default_rng(0)
+    label = (rng.random(300) < 0.3).astype(int)
+    prob = 1 / (1 + np.exp(-(2 * label - 1 + rng.normal(0, 1.5, 300))))
+    test = rb.Predictions([f"i{k}" for k in range(300)], label, prob)
+    evaluator = Evaluator(image_sets(test, prob * (1 - prob))[0], [SCORES["referral_auprc_area"]], np.ones(1))
+    draws = np.array(
+        [evaluator(rng.multinomial(300, np.full(300, 1 / 300)).astype(float))[0] for _ in range(40)]
+    )
+    assert draws.max() == 1
+    assert draws.min() < 1

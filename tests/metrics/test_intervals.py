@@ -1,0 +1,187 @@
+"""The cluster bootstrap against its exact variance and SciPy's BCa; Wilson and Clopper-Pearson against golden values."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from conftest import shared_path
+from retinabench.core.errors import InputError
+from retinabench.metrics.inference.bootstrap import (
+    bca_interval,
+    cluster_bootstrap,
+    cluster_codes,
+    cluster_jackknife,
+    percentile_interval,
+    replicate_weight,
+)
+from retinabench.metrics.inference.proportions import clopper_pearson, wilson
+
+RNG = np.random.default_rng(11)
+PATIENT = np.repeat([f"p{k:03d}" for k in range(150)], RNG.integers(1, 4, 150))
+VALUE = RNG.exponential(1.0, len(PATIENT)) + np.repeat(
+    RNG.normal(0, 1, 150), np.unique(PATIENT, return_counts=True)[1]
+)
+
+
+def mean_and_total(weight):
+    return np.array([weight @ VALUE / weight.sum(), weight @ VALUE])
+
+
+def test_weights_are_multiplicities_of_patients():
+    codes, clusters = cluster_codes(PATIENT)
+    weight = replicate_weight(codes, clusters, 3, 5)
+    first = np.unique(codes, return_index=True)[1]
+    assert weight[first].sum() == clusters
+    assert (weight == weight[first][codes]).all()
+
+
+def test_draws_depend_on_seed_and_replicate_only():
+    draws = cluster_bootstrap(mean_and_total, PATIENT, replicates=40, seed=7)
+    assert np.array_equal(draws[:11], cluster_bootstrap(mean_and_total, PATIENT, replicates=11, seed=7))
+    assert not np.array_equal(draws, cluster_bootstrap(mean_and_total, PATIENT, replicates=40, seed=8))
+
+
+def test_draws_do_not_depend_on_the_order_of_the_rows():
+    order = np.random.default_rng(0).permutation(len(PATIENT))
+    draws = cluster_bootstrap(mean_and_total, PATIENT, replicates=20)
+    moved = cluster_bootstrap(
+        lambda w: np.array([w @ VALUE[order] / w.sum(), w @ VALUE[order]]), PATIENT[order], replicates=20
+    )
+    np.testing.assert_allclose(moved, draws, rtol=1e-12)
+
+
+def test_one_patient_has_no_interval():
+    draws = cluster_bootstrap(lambda w: np.array([w.sum(), 1.0]), ["a", "a"], replicates=20)
+    assert draws.shape == (20, 2)
+    assert np.isnan(percentile_interval(draws)).all()
+
+
+def test_the_variance_of_a_total_is_the_closed_form():
+    """Var of the resampled total = G * population variance of the cluster totals; 4,000 draws: relative SE 2.2 %."""
+    draws = cluster_bootstrap(mean_and_total, PATIENT, replicates=4000)[:, 1]
+    codes, clusters = cluster_codes(PATIENT)
+    totals = np.bincount(codes, VALUE)
+    assert draws.var() == pytest.approx(clusters * totals.var(), rel=5 * 0.0224)
+    assert draws.mean() == pytest.approx(VALUE.sum(), abs=5 * draws.std() / np.sqrt(4000))
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [["b", "a", "b"], [2, 1, 2], [2.5, 1.0, 2.5], np.array(["b", "a", "b"], object), [True, False, True]],
+)
+def test_ids_of_any_type(ids):
+    codes, clusters = cluster_codes(ids)
+    assert clusters == 2
+    assert codes.tolist() == [1, 0, 1]
+
+
+def test_ids_of_mixed_types_and_missing_ids():
+    codes, clusters = cluster_codes(np.array(["b", 1, "b"], object))
+    assert (codes.tolist(), clusters) == ([0, 1, 0], 2)
+    for missing in ([1.0, np.nan], np.array(["a", None], object)):
+        with pytest.raises(InputError, match="row 2, column 'patient_id': is missing"):
+            cluster_codes(missing)
+    with pytest.raises(InputError, match="shape"):
+        cluster_codes([])
+
+
+def test_percentile_interval_is_the_quantiles_of_defined_draws():
+    draws = np.random.default_rng(1).normal(size=(1000, 2))
+    low, high = percentile_interval(draws, 0.9)
+    np.testing.assert_allclose([low, high], np.quantile(draws, [0.05, 0.95], axis=0, method="weibull"))
+    some, many = draws.copy(), draws.copy()
+    some[:50, 0], many[:51, 0] = np.nan, np.nan
+    low, high = percentile_interval(some)
+    assert low[0] == np.quantile(some[50:, 0], 0.025, method="weibull")
+    low, high = percentile_interval(many)
+    assert np.isnan([low[0], high[0]]).all()
+    assert np.isfinite([low[1], high[1]]).all()
+    assert percentile_interval(draws[:, 0])[0].shape == ()
+
+
+def test_ends_are_order_statistics_that_leave_out_the_nominal_share():
+    """39 draws and one more from the same distribution: the next falls outside the extremes in 2 of 40 cases."""
+    assert [float(end) for end in percentile_interval(np.arange(39.0))] == pytest.approx([0, 38])
+    assert [float(end) for end in percentile_interval(np.arange(79.0))] == pytest.approx([1, 77])
+
+
+def test_bca_agrees_with_scipy():
+    """Both from their own 20,000 draws of a skewed mean: an end's Monte Carlo SE is about 0.012 here."""
+    x = np.random.default_rng(5).exponential(size=40)
+
+    def statistic(weight):
+        return np.array([weight @ x / weight.sum()])
+
+    draws = cluster_bootstrap(statistic, np.arange(40), replicates=20_000)
+    low, high = bca_interval(draws, [x.mean()], cluster_jackknife(statistic, np.arange(40)))
+    oracle = stats.bootstrap((x,), np.mean, n_resamples=20_000, method="BCa", rng=np.random.default_rng(2))
+    interval = oracle.confidence_interval
+    assert low[0] == pytest.approx(interval.low, abs=5 * 0.006)
+    assert high[0] == pytest.approx(interval.high, abs=5 * 0.012)
+    percentile = percentile_interval(draws)
+    assert low[0] > percentile[0][0]  # the correction for skewness moves both ends to the right
+    assert high[0] > percentile[1][0]
+
+
+def test_bca_of_a_constant_and_of_one_sided_draws():
+    low, high = bca_interval(np.ones((100, 2)), [1.0, 2.0], np.ones((10, 2)))
+    assert (low[0], high[0]) == (1.0, 1.0)
+    assert np.isnan([low[1], high[1]]).all()
+
+
+def test_the_blocked_jackknife_keeps_the_acceleration():
+    x = np.random.default_rng(6).exponential(size=20_000)
+
+    def acceleration(blocks):
+        knife = cluster_jackknife(lambda w: np.array([w @ x / w.sum()]), np.arange(20_000), blocks=blocks)[
+            :, 0
+        ]
+        d = knife.mean() - knife
+        return np.sum(d**3) / (6 * np.sum(d**2) ** 1.5)
+
+    exact = stats.skew(x) / (6 * np.sqrt(20_000))  # of the mean, in closed form
+    # The skewness of 2,000 block sums has standard error sqrt(6/2000) = 0.055, hence 0.055 / (6 sqrt(2000)).
+    assert acceleration(2000) == pytest.approx(exact, abs=5 * 0.055 / (6 * np.sqrt(2000)))
+
+
+def test_wilson_and_clopper_pearson_are_golden():
+    golden = json.loads(shared_path("golden", "evaluation", "own_outputs.json").read_text())["idxdr_2x2"]
+    for name, values in golden.items():
+        if "/" not in name:
+            continue
+        k, n = map(int, name.split()[-1].split("/"))
+        np.testing.assert_allclose(wilson(k, n), values["wilson"], atol=1e-12)
+        np.testing.assert_allclose(clopper_pearson(k, n), values["clopper_pearson"], atol=1e-12)
+
+
+@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.5, 0.999))
+def test_proportions_agree_with_scipy(counts, level):
+    k, n = counts
+    test = stats.binomtest(k, n)
+    for ours, method in ((wilson, "wilson"), (clopper_pearson, "exact")):
+        oracle = test.proportion_ci(level, method)
+        np.testing.assert_allclose(ours(k, n, level), (oracle.low, oracle.high), atol=1e-10)
+
+
+def test_proportions_of_nothing_and_of_impossible_counts():
+    assert np.isnan(wilson(0, 0)).all()
+    assert np.isnan(clopper_pearson(0, 0)).all()
+    with pytest.raises(InputError, match="outside"):
+        wilson(3, 2)
+
+
+def test_bad_options_say_so():
+    with pytest.raises(InputError, match="replicates"):
+        cluster_bootstrap(mean_and_total, PATIENT, replicates=0)
+    with pytest.raises(InputError, match="seed"):
+        cluster_bootstrap(mean_and_total, PATIENT, seed=-1)
+    with pytest.raises(InputError, match="level"):
+        percentile_interval(np.ones(10), 95)
+    with pytest.raises(InputError, match="2 patients"):
+        cluster_jackknife(lambda w: w[:1], ["a", "a"])

@@ -1,0 +1,187 @@
+"""One-number summaries against fd-shifts, Shifts and the poster's definition, and their identities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from sklearn.metrics import roc_auc_score
+
+from conftest import shared_path
+from support.shared_inputs import answers, cases_of, images
+from retinabench.metrics.selective import summaries
+from retinabench.metrics.sorted_images import Cases
+
+NAMES = ("n400", "n400_tied", "tiny10")
+
+
+def weighted(name):
+    return Cases(*cases_of(name)).weighted()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fd_shifts_on_real_sizes(name):
+    w, truth = weighted(name), answers("reference_outputs")[name]["fd_shifts"]
+    assert summaries.aurc_of(w) == pytest.approx(truth["aurc"], abs=1e-12)
+    assert summaries.expected_aurc_of(w) == pytest.approx(truth["aurc_nonlinear"], abs=1e-12)
+    assert summaries.e_aurc_of(w) == pytest.approx(truth["eaurc"], abs=1e-12)
+    assert summaries.augrc_of(w) == pytest.approx(truth["augrc"], abs=1e-12)
+    assert summaries.best_aurc(w.mean(w.cases.error)) == pytest.approx(truth["aurc_optimal"], abs=1e-12)
+    assert summaries.class_balanced_of(w) == pytest.approx((truth["aurc_ba"], truth["augrc_ba"]), abs=1e-12)
+    for risk in (0.05, 0.1):
+        assert summaries.coverage_at_risk(w, risk) == pytest.approx(
+            truth[f"working_point_risk{risk:g}"][0], abs=1e-12
+        )
+
+
+N = 100
+FD_INPUTS = {
+    "const": np.ones(N),
+    "alt01": np.arange(N) % 2,
+    "alt10": (np.arange(N) + 1) % 2,
+    "asc": np.linspace(0, 1, N),
+    "plateaus": np.repeat([0.2, 0.4, 0.6, 0.8], N // 4),
+    "all_zero": np.zeros(N),
+    "all_one": np.ones(N),
+}
+FD_CASES = [
+    "const|alt01",
+    "alt01|alt01",
+    "alt10|alt01",
+    "asc|alt01",
+    "asc|asc",
+    "asc|plateaus",
+    "plateaus|alt01",
+    "plateaus|asc",
+    "plateaus|plateaus",
+    "const|asc",
+    "const|all_zero",
+    "const|all_one",
+]
+
+
+@pytest.mark.parametrize("case", FD_CASES)
+def test_fd_shifts_unit_cases(case):
+    confidence, correct = (FD_INPUTS[name].astype(float) for name in case.split("|"))
+    found = summaries.selective(1 - correct, -confidence)
+    aurc, e_aurc, _, augrc = answers("fd_shifts_cases")[case]
+    assert (found.aurc, found.e_aurc, found.augrc) == pytest.approx((aurc, e_aurc, augrc), abs=1e-12)
+
+
+def test_fd_shifts_balanced_toy():
+    # right, wrong in each class by turns, the first the least sure
+    w = Cases([0, 0, 1, 1], [0.1, 0.9, 0.9, 0.1], [0.0, -1, -2, -3]).weighted()
+    assert summaries.class_balanced_of(w) == pytest.approx((0.5, 0.3125), abs=1e-15)
+
+
+@pytest.mark.parametrize("name", ["n400", "tiny10"])
+def test_rc_index(name):
+    w, truth = weighted(name), answers("own_outputs")["rc_index"][name]
+    assert summaries.rc_index_of(w) == pytest.approx(truth["grid_0_0.9_step0.1"], abs=1e-12)
+    assert summaries.closed_rc_index_of(w) == pytest.approx(
+        truth["full_closed_last_value_repeated_at_1"], abs=1e-3 if name == "n400" else 1e-12
+    )
+    np.testing.assert_allclose(
+        summaries.accuracy_at(w, 1 - summaries.rc_grid()), truth["curve_0_0.9"], atol=1e-12
+    )
+
+
+def test_rc_index_of_the_published_kaggle_curves():
+    truth = answers("rc_index_filos")
+    path = shared_path("golden", "evaluation", "bdlb_leaderboard", "all.csv")
+    rows = [line.split(",") for line in path.read_text().splitlines()]
+    for method, value in truth.items():
+        ours = [r for r in rows if r[:3] == ["diabetic_retinopathy_diagnosis", "accuracy", method]]
+        kept, accuracy = np.array([[float(r[3]), float(r[4]) / 100] for r in ours])[::-1].T
+        assert summaries.rc_area(1 - kept, accuracy) == pytest.approx(value, abs=1e-9)
+
+
+def test_rc_index_reaches_its_limits():
+    n, a = 4000, 0.7
+    wrong = np.arange(n) >= round(a * n)
+    y, p = np.ones(n), np.where(wrong, 0.2, 0.8)
+    best = summaries.closed_rc_index_of(Cases(y, p, np.arange(n)).weighted())
+    worst = summaries.closed_rc_index_of(Cases(y, p, -np.arange(n)).weighted())
+    assert best == pytest.approx(-a * np.log(a), abs=1e-3)
+    assert worst == pytest.approx((1 - a) * np.log(1 - a), abs=1e-3)
+    assert summaries.relative_rc_index_of(Cases(y, p, np.arange(n)).weighted()) == pytest.approx(1, abs=2e-3)
+    assert summaries.rc_index_of(Cases(y, p, np.zeros(n)).weighted()) == pytest.approx(0, abs=1e-12)
+
+
+def test_folds_are_averaged_vertically():
+    x = np.array([0, 0.5])
+    assert summaries.average_rc_index([[0.6, 0.8], [0.8, 0.8]], x) == pytest.approx(0.5 * 0.1 / 2)
+
+
+@settings(max_examples=200, deadline=None)
+@given(case=images())
+def test_identities(case):
+    y, p, u, weight = case
+    w = Cases(y, p, u).weighted(weight)
+    err = w.mean(w.cases.error)
+    auroc, augrc, prr = summaries.failure_auroc_of(w), summaries.augrc_of(w), summaries.prr_of(w)
+    if 1e-9 < err < 1 - 1e-9:
+        assert augrc == pytest.approx((1 - auroc) * (1 - err) * err + err**2 / 2, abs=1e-12)
+        assert prr == pytest.approx(2 * auroc - 1, abs=1e-9)
+        wrong, held = (p > 0.5) != y, weight > 0
+        assert auroc == pytest.approx(
+            roc_auc_score(wrong[held], u[held], sample_weight=weight[held]), abs=1e-12
+        )
+    else:
+        assert np.isnan(auroc)
+        assert np.isnan(prr)
+        assert augrc == pytest.approx(err / 2, abs=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=images())
+def test_rc_index_on_every_count_is_error_minus_aurc(case):
+    y, p, u, _ = case
+    u = u + np.arange(len(u)) * 1e-3  # distinct
+    if len(np.unique(u)) < len(u):
+        return
+    w = Cases(y, p, u).weighted()
+    assert summaries.closed_rc_index_of(w) == pytest.approx(
+        w.mean(w.cases.error) - summaries.aurc_of(w), abs=1e-12
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=images())
+def test_repetition(case):
+    y, p, u, weight = case
+    times = np.floor(weight).astype(int)
+    if times.sum() == 0:
+        return
+    a = Cases(y, p, u).weighted(times)
+    b = Cases(*(np.repeat(x, times) for x in (y, p, u))).weighted()
+    for f in (
+        summaries.aurc_of,
+        summaries.e_aurc_of,
+        summaries.augrc_of,
+        summaries.expected_aurc_of,
+        summaries.rc_index_of,
+        summaries.failure_auroc_of,
+        summaries.prr_of,
+    ):
+        np.testing.assert_allclose(f(a), f(b), atol=1e-12)
+
+
+def test_graded_losses_against_shifts():
+    for name in ("n400", "n400_tied"):
+        y, p, u = cases_of(name)
+        truth = answers("reference_outputs")[name]["shifts"]
+        w = Cases(y, p, u).weighted()
+        n, err = len(y), w.mean(w.cases.error)
+        r_auc = (n * summaries.augrc_of(w) + err / 2) / (n + 1)
+        assert r_auc == pytest.approx(truth["rauc_error"], abs=3e-6 if name == "n400_tied" else 3e-7)
+        found = summaries.selective(Cases(y, p, u).log_loss[np.argsort(Cases(y, p, u).order)], u)
+        assert 100 * found.prr == pytest.approx(truth["prr_nll_percent"], abs=0.35)
+
+
+def test_coverage_at_risk_below_one_half():
+    # error rates 0, 0, 1/3, 1/2 at coverages 1/4, 1/2, 3/4, 1
+    w = Cases([1, 1, 0, 0], [0.9, 0.9, 0.9, 0.9], [1, 2, 3, 4]).weighted()
+    assert summaries.coverage_at_risk(w, 0.3) == 0.5
+    assert summaries.coverage_at_risk(w, 0.5) == 1.0
+    assert summaries.coverage_at_risk(Cases([0], [0.9]).weighted(), 0.5) == 0.0

@@ -1,0 +1,143 @@
+"""Reports of too little: one method, one set, one class, no grades, no patients, twenty pictures, twelve methods."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from support.fake_predictions import population, predictions
+from support.reading_pages import Written
+from retinabench.core.errors import InputError
+from retinabench.predictions.table import Predictions
+from retinabench.reports.evaluation.page import write_report
+from retinabench.reports.evaluation.study import Entry
+
+
+def report(tmp_path, entries, **options) -> Written:
+    return Written.read(write_report(entries, tmp_path, **{"bootstrap": 20, **options}))
+
+
+def only(found: Predictions, rows: np.ndarray, *without: str) -> Predictions:
+    part = found.take(np.flatnonzero(rows))
+    columns = {name: getattr(part, name) for name in ("grade", "patient_id", "domain") if name not in without}
+    return Predictions(part.image_id, part.label, part.probs, **columns, metadata=part.metadata)
+
+
+def test_in_domain_alone(tmp_path):
+    found = predictions("MAP", 0, population(120, 10))
+    html = report(tmp_path, {"MAP": only(found, found.domain == "in_domain")}).html
+    assert "shifted" not in html.partition("<main>")[2].partition('id="reading"')[0].replace("shifted_", "")
+    assert 'id="referral-accuracy-in_domain-title"' in html
+
+
+def test_shifted_alone(tmp_path):
+    found = predictions("MAP", 0, population(10, 120))
+    html = report(tmp_path, {"MAP": only(found, found.domain == "shifted")}).html
+    assert 'id="roc-shifted-title"' in html
+    assert "Joint" not in html
+
+
+def test_one_class_has_no_auroc_and_says_why(tmp_path):
+    found = predictions("MC dropout", 0, population(200, 200))
+    kept = (found.domain == "in_domain") | (found.label == 1)
+    written = report(tmp_path, {"MC dropout": only(found, kept)})
+    row = next(r for r in written.table if (r["set"], r["score"]) == ("shifted", "auroc"))
+    assert row["value"] == row["low"] == ""
+    assert "No ROC curve: this set has pictures of one class only." in written.html
+    assert "needs both classes" in written.html
+    assert "nan" not in written.html.replace("nano", "")
+    assert "accuracy of MC dropout" in written.html  # the shift is told in accuracy instead
+
+
+def test_without_grades_patients_and_pictures(tmp_path):
+    found = predictions("MAP", 0, population(80, 60))
+    html = report(tmp_path, {"MAP": only(found, found.label >= 0, "grade", "patient_id")}).html
+    assert "all grades together" in html
+    assert "No photographs were given" in html
+    assert "every image is its own cluster" in html
+    assert "<img" not in html
+
+
+def test_twenty_pictures(tmp_path):
+    assert "Verdict" in report(tmp_path, {"MAP": predictions("MAP", 0, population(12, 8))}).html
+
+
+def test_one_picture(tmp_path):
+    html = report(tmp_path, {"MAP": Predictions(["only"], [1], [0.7])}).html
+    assert "Not shown by these pictures." in html
+
+
+def test_no_error_at_all(tmp_path):
+    label = np.tile([0, 1], 30)
+    found = Predictions([f"i{k}" for k in range(60)], label, 0.1 + 0.8 * label)
+    html = report(tmp_path, {"sure": found}).html
+    assert "There is no wrong answer in this set." in html
+    assert "Not shown by these pictures." in html
+
+
+def test_no_bootstrap_claims_nothing(tmp_path):
+    written = report(tmp_path, {"MAP": predictions("MAP", 0, population(80, 60))}, bootstrap=0)
+    assert "Not shown by these pictures." in written.html
+    assert all(row["low"] == "" for row in written.table)
+
+
+def test_own_uncertainty(tmp_path):
+    found = predictions("MAP", 0, population(80, 60))
+    own = Predictions(
+        found.image_id, found.label, found.probs, grade=found.grade, domain=found.domain,
+        uncertainty=100 * found.prob,
+    )  # fmt: skip
+    assert "own uncertainty" in report(tmp_path, {"mine": own}).html
+
+
+def test_uncertainty_turned_round_is_called_misleading(tmp_path):
+    found = predictions("MC dropout", 0, population(300, 300))
+    turned = Predictions(
+        found.image_id, found.label, found.probs, domain=found.domain, patient_id=found.patient_id,
+        uncertainty=np.abs(found.prob - 0.5),
+    )  # fmt: skip
+    html = report(tmp_path, {"turned": turned}, bootstrap=60).html
+    assert "Misleading." in html
+    assert "is worse than referring at random" in html
+
+
+def test_published_rules(tmp_path):
+    html = report(tmp_path, {"MAP": predictions("MAP", 0, population(80, 60))}, rules="published").html
+    assert "its faults included" in html
+
+
+def test_twelve_methods(tmp_path):
+    people = population(60, 40)
+    entries = [Entry.of(f"method {k}", predictions("MC dropout", k, people)) for k in range(12)]
+    html = report(tmp_path, entries, bootstrap=3).html
+    assert "9 more" in html  # histograms beyond the third fold away
+    assert "to keep the figure readable" in html
+
+
+def test_methods_on_different_sets(tmp_path):
+    found = predictions("MAP", 0, population(80, 60))
+    entries = {"both": found, "here": only(found, found.domain == "in_domain")}
+    written = report(tmp_path, entries)
+    assert {row["set"] for row in written.table if row["method"] == "here"} >= {"in_domain"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        ([], "nothing to report"),
+        ([Entry.of("a", predictions("MAP", 0, population(8, 4)))] * 2, "two methods are named 'a'"),
+        (
+            {"a": Predictions(["x"], [1], [0.4], split=["validation"])},
+            "test",
+        ),
+    ],
+)
+def test_wrong_input_is_one_line(tmp_path, entries, says):
+    with pytest.raises(InputError, match=says):
+        write_report(entries, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_entry_needs_a_file():
+    with pytest.raises(InputError, match="'a' has no predictions"):
+        Entry.of("a", [])

@@ -1,0 +1,68 @@
+"""The 2019 paper's table and leaderboard."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from support.fake_predictions import METHODS, population
+from support.written_papers import TITLES, run, write_runs
+from retinabench.core.progress import QUIET
+from retinabench.metrics.selective.referral_curves import referral_curve
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.reports.papers import filos
+from retinabench.reports.papers.collect import collect
+
+COUNTRY = "country-shift-tuned-in-domain"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    people = population(240, 160)
+    runs = [run(method, seed, people, task="country_shift") for method in METHODS for seed in range(2)]
+    return collect(
+        write_runs(tmp_path_factory.mktemp("runs"), runs), None, "corrected", 0, 0, 1, QUIET
+    ).studies[0]
+
+
+def test_the_table_reads_retained_shares_and_ends_with_random_referral(corrected, runs):
+    cells = corrected.cells(f"table-2019-1-{COUNTRY}")
+    mine = [one for one in runs if one.metadata["title"] == "MC dropout"]
+    values = []
+    for one in mine:
+        part = one.select(domain="shifted")
+        u, _ = referral_uncertainty(part)
+        values.append(referral_curve(part.label, part.prob, u, "accuracy").at(0.3))
+    assert float(cells["MC dropout", "shifted", "accuracy_at_0.3"]["mean"]) == pytest.approx(np.mean(values))
+    random = "Random referral of MAP"
+    for share in ("0", "0.3", "0.5"):
+        own = cells[random, "shifted", f"auroc_at_{share}"]
+        assert own["mean"] == cells["MAP", "shifted", "auroc_at_0"]["mean"]
+        assert own["best"] == "0"
+
+
+def test_the_severity_shift_is_not_in_the_2019_paper(corrected):
+    assert not [name for name in {f.stem for f in corrected.files} if "2019" in name and "severity" in name]
+
+
+def test_the_leaderboard_has_the_published_layout(study):
+    files = filos.leaderboard(study)
+    words = {"deterministic", "mc_dropout", "mfvi", "deep_ensemble", "ensemble_mc_dropout", "random"}
+    benchmarks = ("diabetic_retinopathy_diagnosis", "aptos2019")
+    assert set(files) == {f"{b}/{m}/{w}.csv" for b in benchmarks for m in ("accuracy", "auc") for w in words}
+    lines = files["aptos2019/accuracy/mc_dropout.csv"].decode().splitlines()
+    assert lines[0] == "retained_data,mean,std"
+    assert [line.split(",")[0] for line in lines[1:]] == ["0.5", "0.6", "0.7", "0.8", "0.9", "1.0"]
+    group = next(g for g in study.groups if g.name == TITLES["MC dropout"])
+    values = 100 * np.array([r.get(("shifted", "accuracy_at_0.4")) for r in group.runs])
+    assert lines[2] == f"0.6,{values.mean():.1f},{values.std(ddof=1):.1f}"
+
+
+def test_random_referral_changes_nothing(study):
+    lines = filos.leaderboard(study)["aptos2019/auc/random.csv"].decode().splitlines()
+    assert len({line.partition(",")[2] for line in lines[1:]}) == 1
+
+
+def test_two_methods_of_one_word_keep_their_files(study):
+    taken: set[str] = set()
+    assert [filos._free("map", taken) for _ in range(3)] == ["map", "map_2", "map_3"]

@@ -1,0 +1,72 @@
+"""Predictions of imagined runs as files, and the papers' outputs of them read back."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from support.fake_predictions import METHODS, population, predictions
+from retinabench.predictions.io import write_predictions
+from retinabench.predictions.table import Predictions
+
+TITLES = {
+    "MAP": "MAP",
+    "deep ensemble of 3": "ensemble of 3 MAP",
+    "MC dropout": "MC dropout",
+    "MC dropout ensemble of 3": "ensemble of 3 MC dropout",
+    "variational": "MFVI",
+}
+KEYS = ("method", "set", "score")
+
+
+def run(method: str, seed: int, people: dict[str, np.ndarray], **metadata: object) -> Predictions:
+    """One run as `retinabench train` would write it."""
+    setting = f"{sorted(METHODS).index(method):012d}"
+    return predictions(method, seed, people, title=TITLES[method], setting=setting, **metadata)
+
+
+def write_runs(folder: Path, runs: list[Predictions]) -> list[Path]:
+    """Write runs as Parquet; return the files."""
+    files = []
+    for k, one in enumerate(runs):
+        files.append(folder / f"{k:03d}.parquet")
+        write_predictions(one, files[-1])
+    return files
+
+
+def severity_people(n_in_domain: int, n_shifted: int) -> dict[str, np.ndarray]:
+    """A test set whose shifted images are all positive: grades 3 and 4."""
+    people = population(n_in_domain, n_shifted)
+    far = people["domain"] == "shifted"
+    people["grade"] = np.where(far, 3 + people["grade"] % 2, np.minimum(people["grade"], 2))
+    people["label"] = (people["grade"] >= 2).astype(int)
+    return people
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written, where, and what could not be."""
+
+    folder: Path
+    files: list[Path]
+    lacking: list[str]
+
+    def text(self, name: str, ending: str = ".md") -> str:
+        """A table as it was written."""
+        return (self.folder / "tables" / f"{name}{ending}").read_text()
+
+    def names(self, ending: str) -> set[str]:
+        """The stems of the files of a kind."""
+        return {file.stem for file in self.files if file.suffix == ending}
+
+    def rows(self, name: str) -> list[dict[str, str]]:
+        """The rows of a table's CSV."""
+        with open(self.folder / "tables" / f"{name}.csv", newline="") as handle:
+            return list(csv.DictReader(handle))
+
+    def cells(self, name: str) -> dict[tuple[str, str, str], dict[str, str]]:
+        """The cells of a table by method, set and score."""
+        return {tuple(row[key] for key in KEYS): row for row in self.rows(name)}  # type: ignore[misc]
