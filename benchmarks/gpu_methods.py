@@ -40,7 +40,7 @@ from retinabench.methods.base import precision
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
 from retinabench.models.stochastic.drawing import Drawing
 
 SAMPLES = 5

@@ -26,7 +26,7 @@ from retinabench.data.prepared import Prepared, write_shard
 from retinabench.experiments.config import load_run
 from retinabench.methods.training.loop import make_optimizer
 from retinabench.methods.training.losses import cross_entropy
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
 
 BATCH, SHARD = 64, 128
 DISTINCT = 32  # drawing is slow and reading does not care: the pictures repeat

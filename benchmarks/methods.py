@@ -31,7 +31,7 @@ from retinabench.experiments.run import PREDICT_BATCH, make_batches
 from retinabench.methods.ensembles.swag import SwagPosterior
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
 
 SAMPLES = 5
 BATCH = 32

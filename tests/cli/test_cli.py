@@ -17,10 +17,10 @@ import pytest
 import typer
 
 import retinabench as rb
-from support.helpers import TINY, hear_interrupts, make_prepared
 from retinabench.cli import VERBS, app, run
 from retinabench.data.registry import DATASETS
 from retinabench.data.splits import TASKS
+from support.helpers import TINY, hear_interrupts, make_prepared
 
 # As on a machine without PyTorch, wherever the tests run.
 NO_TORCH = """

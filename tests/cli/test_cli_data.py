@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from data.test_download import Server
-from support.helpers import TINY
-from support.kaggle_layout import write_aptos, write_eyepacs
 from retinabench.cli import run
 from retinabench.data.datasets import eyepacs
 from retinabench.data.ingest.download import Remote
 from retinabench.predictions.io import read_predictions
+from support.helpers import TINY
+from support.kaggle_layout import write_aptos, write_eyepacs
 
 
 def one_line(capsys):

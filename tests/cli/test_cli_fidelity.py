@@ -8,9 +8,8 @@ import sys
 import numpy as np
 import pytest
 import typer
-from cli.test_cli import NO_TORCH
 
-from support.fake_reference import classified
+from cli.test_cli import NO_TORCH
 from retinabench.cli import app, run
 from retinabench.cli.fidelity import VERBS
 from retinabench.fidelity.exam.entries import entries
@@ -18,6 +17,7 @@ from retinabench.fidelity.leaderboard import command
 from retinabench.fidelity.reference.reference_file import Reference, write_reference
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.targets import targets
+from support.fake_reference import classified
 
 
 def one_line(capsys):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.concept_banks import make_bank
 from retinabench.concepts.banks import bank
 from retinabench.concepts.banks.bank import Bank
 from retinabench.core.errors import InputError
+from support.concept_banks import make_bank
 
 
 def random_truth(n, c=3, seed=0):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import special
 
-from support.concept_banks import make_answers, make_bank
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees.examinees import Answers
 from retinabench.concepts.inference import claims
 from retinabench.concepts.inference.claims import Claim, Wealth, parse_claim
 from retinabench.concepts.questioning.loop import examine
 from retinabench.core.errors import InputError
+from support.concept_banks import make_answers, make_bank
 
 
 def claim(of, goal, at_least=True, confidence=0.95):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from support.reading_pages import Reader
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategy_comparison import compare_strategies
@@ -26,6 +25,7 @@ from retinabench.concepts.report.rates import (
     recognition,
 )
 from retinabench.concepts.report.snapshot import snapshot
+from support.reading_pages import Reader
 
 CONCEPTS = ("common", "twin", "rare", "absent")
 EVIL = "<script>alert('x')</script>\"&$\\frac{"

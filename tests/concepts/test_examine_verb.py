@@ -10,8 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from support.concept_banks import LESIONS, make_answers, make_bank
 from retinabench.cli import run
+from support.concept_banks import LESIONS, make_answers, make_bank
 
 
 @pytest.fixture

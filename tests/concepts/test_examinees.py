@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.concept_banks import LESIONS, make_bank
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees.examinees import SYNTHETIC, Answers
 from retinabench.concepts.questioning.loop import examine
 from retinabench.core.errors import InputError
+from support.concept_banks import LESIONS, make_bank
 
 # Commonest concept first: microaneurysm, with 70 % positives.
 STATED = {

@@ -13,10 +13,11 @@ from retinabench.concepts.banks import lesion_images
 from retinabench.concepts.examinees import trained_network
 from retinabench.concepts.examinees.network import answer, network_examinee, train_network
 from retinabench.core.errors import InputError, WorkError
-from retinabench.experiments.config import Model, Optimizer
+from retinabench.methods.settings import Optimizer
 from retinabench.metrics.classification import auroc
+from retinabench.models.settings import ModelConfig
 
-MODEL = Model(width=4, stem="small")
+MODEL = ModelConfig(width=4, stem="small")
 
 
 def coloured(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

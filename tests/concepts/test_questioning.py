@@ -7,13 +7,13 @@ import json
 import numpy as np
 import pytest
 
-from support.concept_banks import LESIONS, Lowest, make_answers, make_bank
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees.examinees import Answers
 from retinabench.concepts.inference.gaussian_process import bin_of
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategies import STRATEGIES
 from retinabench.core.errors import InputError, WorkError
+from support.concept_banks import LESIONS, Lowest, make_answers, make_bank
 
 
 @pytest.mark.parametrize("reading", ["variance", "std"])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from support.concept_banks import make_answers, make_bank
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees.examinees import Answers
 from retinabench.concepts.inference.beta_binomial import moments
@@ -19,6 +18,7 @@ from retinabench.concepts.questioning.strategies import (
     most_uncertain,
 )
 from retinabench.core.errors import InputError
+from support.concept_banks import make_answers, make_bank
 
 ALL = [name for name in STRATEGIES if name != "claims"]
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from support.concept_banks import make_answers, make_bank
 from retinabench.concepts.examinees.examinees import SYNTHETIC
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategy_comparison import (
@@ -18,6 +17,7 @@ from retinabench.concepts.questioning.strategy_comparison import (
 )
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import derive
+from support.concept_banks import make_answers, make_bank
 
 
 def test_courses_and_intervals_by_hand():

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.concept_banks import make_answers, make_bank
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategies import STRATEGIES
 from retinabench.core.errors import InputError
+from support.concept_banks import make_answers, make_bank
 
 ALL = [name for name in STRATEGIES if name != "claims"]
 

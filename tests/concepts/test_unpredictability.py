@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from support.concept_banks import make_bank
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.inference.unpredictability import Unpredictable
+from support.concept_banks import make_bank
 
 
 def by_hand(truth, sample, concept, asked):

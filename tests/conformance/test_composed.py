@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.helpers import TINY, make_prepared
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import Engine, execute, is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
+from support.helpers import TINY, make_prepared
 
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from support.helpers import TINY, make_prepared
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import Engine, execute, load_posterior, make_batches
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
+from support.helpers import TINY, make_prepared
 
 GUIDE = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
 
@@ -28,7 +28,7 @@ def registered(monkeypatch):
     module = ModuleType("retinabench.methods.mirrored")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(code, str(GUIDE), "exec"), module.__dict__)
-    monkeypatch.setitem(METHODS, "mirrored", module)
+    monkeypatch.setitem(METHODS._loaded, "mirrored", module)
     return code
 
 

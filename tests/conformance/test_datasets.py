@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from conftest import shared_path
-from support.kaggle_layout import write_aptos, write_eyepacs, write_pictures
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS, find_dataset
+from support.kaggle_layout import write_aptos, write_eyepacs, write_pictures
 
 MANY = 64  # images, so that every task finds enough
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from support.helpers import TINY, make_prepared
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import Engine, execute, is_composed, load_posterior, make_batches, predict
@@ -16,6 +15,7 @@ from retinabench.methods.ensembles import ensemble
 from retinabench.methods.registry import METHODS
 from retinabench.metrics.classification import auroc
 from retinabench.predictions.io import read_predictions
+from support.helpers import TINY, make_prepared
 
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
 ENGINE = Engine("cpu")

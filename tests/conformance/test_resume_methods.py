@@ -7,7 +7,6 @@ import filecmp
 import pytest
 import torch
 
-from support.helpers import TINY, make_prepared
 from retinabench.core.errors import WorkError
 from retinabench.data.tasks import load_task
 from retinabench.experiments import run as running
@@ -15,6 +14,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.run import Engine, execute, is_composed, load_posterior, make_batches
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
+from support.helpers import TINY, make_prepared
 
 ENGINE = Engine("cpu")
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]

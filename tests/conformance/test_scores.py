@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from support.shared_inputs import images
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sorted_images import Cases
+from support.shared_inputs import images
 
 
 def same(a, b):

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from support.helpers import make_prepared
 from retinabench.data.loader import Batches
 from retinabench.data.prepared import open_prepared
+from support.helpers import make_prepared
 
 
 @pytest.fixture(scope="module")

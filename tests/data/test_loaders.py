@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.kaggle_layout import drawn, write_aptos, write_eyepacs
 from retinabench.cli import run
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import aptos, eyepacs, folder, messidor
@@ -16,6 +15,7 @@ from retinabench.data.ingest.label_matching import Survey
 from retinabench.data.prepared import fields, open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import find_dataset
+from support.kaggle_layout import drawn, write_aptos, write_eyepacs
 
 SHARE = 0.001  # of EyePACS's patients: 18 + 5 + 21
 

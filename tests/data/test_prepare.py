@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from support.helpers import hear_interrupts
 from retinabench.core.errors import InputError
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.ingest.shards import plan
 from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import find_dataset
+from support.helpers import hear_interrupts
 
 SETTINGS = {"recipe": Recipe(24), "images": 160, "workers": 1}
 

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from support.helpers import TINY, make_prepared
-from support.kaggle_layout import FELLOWS, GRADES, write_aptos, write_eyepacs
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import aptos, eyepacs
 from retinabench.data.ingest.archives import open_files
@@ -21,6 +19,8 @@ from retinabench.data.splits import TASKS, hold_out
 from retinabench.data.tasks import SPLITS, load_task
 from retinabench.experiments.config import load_run, presets
 from retinabench.experiments.run import make_batches
+from support.helpers import TINY, make_prepared
+from support.kaggle_layout import FELLOWS, GRADES, write_aptos, write_eyepacs
 
 
 @pytest.fixture(scope="module")

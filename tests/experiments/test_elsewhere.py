@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from support.helpers import TINY, make_prepared
 from retinabench.cli import run as command
 from retinabench.core.errors import InputError
 from retinabench.data.prepared import open_prepared
@@ -11,6 +10,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.predict import predict_elsewhere
 from retinabench.experiments.run import Engine, execute
 from retinabench.predictions.io import read_predictions
+from support.helpers import TINY, make_prepared
 
 OURS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32))
 THEIRS = (("in_domain", "validation", 20), ("in_domain", "test", 26), ("in_domain", "train", 10))

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from support.helpers import TINY, make_prepared
 from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import Engine, execute
 from retinabench.metrics.classification import nll
 from retinabench.predictions.io import read_predictions
+from support.helpers import TINY, make_prepared
 
 
 def test_a_held_out_validation_split_is_called_validation(tmp_path):

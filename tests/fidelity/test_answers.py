@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from support.fake_reference import softmax
 from retinabench.core.errors import InputError
 from retinabench.fidelity.exam.submission import Answers, read_answers, write_answers
 from retinabench.fidelity.targets.targets import target
+from support.fake_reference import softmax
 
 N = 12
 FUNDUS, ENERGY = target("fundus"), target("energy-gap")

@@ -2,13 +2,13 @@ import json
 
 import numpy as np
 import pytest
-from fidelity.test_grading import ENERGY, FUNDUS, N, data_of, examiner_of
 
-from support.fake_reference import classified, regressed, softmax
+from fidelity.test_grading import ENERGY, FUNDUS, N, data_of, examiner_of
 from retinabench.core.errors import InputError
 from retinabench.fidelity.exam.submission import Answers, write_answers
 from retinabench.fidelity.leaderboard.board import board, find_answers, gather, task_of
 from retinabench.fidelity.leaderboard.board_page import board_markdown, write_board
+from support.fake_reference import classified, regressed, softmax
 
 DATA = {chosen.name: data_of(chosen).sha256 for chosen in (FUNDUS, ENERGY)}
 

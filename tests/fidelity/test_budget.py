@@ -3,11 +3,11 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, jacrev, vmap
 
-from support.tiny_target import TRAIN, regression_target
 from retinabench.core.errors import InputError, WorkError
 from retinabench.fidelity.exam.budget import EXAMPLES, Meter, check_plan, planned, within
 from retinabench.fidelity.exam.entries import Entry, entries, entry, exam_run
 from retinabench.fidelity.targets.targets import targets
+from support.tiny_target import TRAIN, regression_target
 
 
 def network():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from support.tiny_target import TEST, TRAIN, classification_target, regression_target
 from retinabench.core.errors import InputError
 from retinabench.fidelity.exam import gp_baseline, infinite_width, runner
 from retinabench.fidelity.exam.entries import entry, exam_run
@@ -17,6 +16,7 @@ from retinabench.fidelity.targets.networks import build_network
 from retinabench.methods import map as map_method
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import regression
+from support.tiny_target import TEST, TRAIN, classification_target, regression_target
 
 
 def answers_of(file, target):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from support.fake_reference import classified, regressed, softmax
 from retinabench.fidelity.exam.submission import Answers
 from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.scoring.baselines import baselines
@@ -16,6 +15,7 @@ from retinabench.fidelity.scoring.utility import crps
 from retinabench.fidelity.targets.data import Data
 from retinabench.fidelity.targets.points import Points
 from retinabench.fidelity.targets.targets import target
+from support.fake_reference import classified, regressed, softmax
 
 FUNDUS, ENERGY = target("fundus"), target("energy-gap")
 GROUP = np.array(["in_domain"] * 60 + ["shifted"] * 40 + [f"corrupted-noise-{1 + k % 5}" for k in range(50)])

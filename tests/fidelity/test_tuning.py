@@ -2,13 +2,13 @@ import json
 
 import pytest
 
-from support.fake_reference import classified, regressed
-from support.tiny_target import classification_target, regression_target
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.fidelity.exam import tuning
 from retinabench.fidelity.exam.entries import entries, entry, exam_run
 from retinabench.fidelity.targets.targets import target
+from support.fake_reference import classified, regressed
+from support.tiny_target import classification_target, regression_target
 
 
 def search(monkeypatch, tmp_path, reference, chosen, name="map", trials=3, **space):

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from support.helpers import make_prepared, make_retinas, write_files
 from retinabench.cli import run
 from retinabench.data import synthetic
 from retinabench.data.prepared import Records, open_prepared
 from retinabench.inspection.sheets import Cell, sheet
+from support.helpers import make_prepared, make_retinas, write_files
 
 N, SIDE = 48, 64
 HOSTILE = '<script>alert("1")</script>|`x`'

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from support.helpers import make_retinas
 from retinabench.data import synthetic
 from retinabench.data.datasets import synthetic as synthetic_dataset
 from retinabench.data.prepared import open_prepared
 from retinabench.inspection.duplicates import SAME_DETAIL, SIMILAR
 from retinabench.inspection.pixels import detail, look
+from support.helpers import make_retinas
 
 N, SIDE = 60, 96
 

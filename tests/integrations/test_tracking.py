@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from support.helpers import TINY, make_prepared
 from retinabench.cli import run as command
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
@@ -22,6 +21,7 @@ from retinabench.integrations.export import track_runs
 from retinabench.integrations.record import read_record
 from retinabench.integrations.tensorboard import FILE
 from retinabench.integrations.wandb import run_id
+from support.helpers import TINY, make_prepared
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from support.linear_gaussian import FEATURES, NOISE, PRIOR, LinearGaussian, fitted, make_run, truth, weights
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.experiments.config import load_run
@@ -14,6 +13,7 @@ from retinabench.methods.ensembles import sequential_anchored
 from retinabench.methods.ensembles.anchors import Anchors, drawn_labels
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.likelihood import regression
+from support.linear_gaussian import FEATURES, NOISE, PRIOR, LinearGaussian, fitted, make_run, truth, weights
 
 LR = "optimizer.lr=0.8"  # the mean loss has curvatures near 1: 20 steps of plain gradient descent arrive; an epoch has as many
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from support.helpers import make_prepared
 from retinabench.core.atomic_files import write_bytes
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import Engine, execute, is_composed
@@ -18,6 +17,7 @@ from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.distributed import Ranks, current
 from retinabench.predictions.io import read_predictions
+from support.helpers import make_prepared
 
 WORDS = ["optimizer.epochs=3", "optimizer.batch_size=24", "optimizer.lr=0.05", "optimizer.augment=false",
          "optimizer.select=last"]  # fmt: skip

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.func import functional_call, jacrev
 
-from support.helpers import TINY, make_prepared
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
@@ -16,8 +15,9 @@ from retinabench.experiments.run import make_batches
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.loop import _backward
 from retinabench.methods.variational import fsvi
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
 from retinabench.models.resnet import resnet18
+from support.helpers import TINY, make_prepared
 
 
 def generator(seed=0):

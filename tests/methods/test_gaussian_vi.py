@@ -9,7 +9,6 @@ import torch
 from torch import nn
 from torch.distributions import Normal, kl_divergence
 
-from support.helpers import TINY, make_prepared
 from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
@@ -17,7 +16,8 @@ from retinabench.experiments.run import make_batches
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.variational import gaussian_vi
 from retinabench.methods.variational.gaussian_vi import Spread, bound, gaussian_kl
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
+from support.helpers import TINY, make_prepared
 
 
 def generator(seed=0):

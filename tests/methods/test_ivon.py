@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from support.helpers import TINY, make_prepared
 from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
@@ -15,7 +14,8 @@ from retinabench.experiments.run import make_batches
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.variational import ivon
 from retinabench.methods.variational.ivon_optimizer import Ivon, next_hessian, next_mean
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
+from support.helpers import TINY, make_prepared
 
 
 def test_25_steps_on_a_quadratic_are_the_recorded_ones(shared, monkeypatch):

@@ -11,7 +11,7 @@ from retinabench.experiments.config import load_run
 from retinabench.methods.registry import METHODS
 from retinabench.methods.variational import sample_cache
 from retinabench.methods.variational.sample_cache import Kept
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
 
 OVER_WEIGHTS = ["mfvi", "radial", "rank1", "ivon", "swag"]
 TINY = ["model.name=resnet18", "model.width=4", "model.stem=small"]

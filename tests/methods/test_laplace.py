@@ -10,7 +10,6 @@ from scipy.stats import multivariate_normal
 from torch import nn
 from torch.func import functional_call, jacrev
 
-from support.helpers import TINY, make_prepared
 from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
@@ -25,9 +24,10 @@ from retinabench.methods.posthoc.laplace_curvature import (
 from retinabench.methods.posthoc.laplace_posterior import DiagonalPosterior, LastLayerPosterior
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import negative_log_likelihood, regression
+from retinabench.models.build import build_model
 from retinabench.models.last_layer import split_last_layer, with_bias
-from retinabench.models.registry import build_model
 from retinabench.models.resnet import resnet18
+from support.helpers import TINY, make_prepared
 
 
 def hessian(function):

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from support.helpers import TINY, make_prepared
-from support.linear_gaussian import fitted, make_run, truth
 from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
 from retinabench.methods.ensembles import multiswag, swag
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
+from support.helpers import TINY, make_prepared
+from support.linear_gaussian import fitted, make_run, truth
 
 DRAWS = 8_000
 

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from support.helpers import TINY, make_prepared
-from support.linear_gaussian import fitted, make_run, truth, weights
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import Engine, execute, load_posterior
@@ -24,7 +22,9 @@ from retinabench.methods.mcmc.weight_samples import (
     evenly_spaced,
 )
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
+from support.helpers import TINY, make_prepared
+from support.linear_gaussian import fitted, make_run, truth, weights
 
 LR = 0.1
 

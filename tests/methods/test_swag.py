@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from support.helpers import TINY, make_prepared
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
 from retinabench.methods.ensembles import swag
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
+from support.helpers import TINY, make_prepared
 
 
 def generator(seed=0):

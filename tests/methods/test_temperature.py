@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from support.helpers import TINY, make_prepared
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import Engine, execute
@@ -14,6 +13,7 @@ from retinabench.methods.posthoc import temperature
 from retinabench.metrics.classification import nll
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
+from support.helpers import TINY, make_prepared
 
 
 def test_it_finds_the_temperature_that_made_the_labels():

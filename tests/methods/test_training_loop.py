@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from support.helpers import make_prepared
 from retinabench.core.errors import InputError, WorkError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
@@ -17,7 +16,8 @@ from retinabench.methods.base import precision
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.loop import likelihood_only, train
 from retinabench.methods.training.losses import class_weights, cross_entropy, whole_batch
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
+from support.helpers import make_prepared
 
 LENET = ["model.name=lenet", "optimizer.epochs=2", "optimizer.batch_size=16", "optimizer.lr=0.05",
          "optimizer.warmup=0.5", "optimizer.augment=false"]  # fmt: skip

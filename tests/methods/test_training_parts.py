@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.experiments.config import Optimizer
+from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.loop import make_optimizer
 from retinabench.methods.training.losses import class_weights, cross_entropy
 from retinabench.methods.training.schedules import learning_rate

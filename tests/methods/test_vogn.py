@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from support.helpers import TINY, make_prepared
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
@@ -15,8 +14,9 @@ from retinabench.methods.training.likelihood import negative_log_likelihood, reg
 from retinabench.methods.training.losses import class_weights, cross_entropy
 from retinabench.methods.variational import vogn
 from retinabench.methods.variational.vogn import Vogn, single_gradients
+from retinabench.models.build import build_model
 from retinabench.models.mlp import MLP
-from retinabench.models.registry import build_model
+from support.helpers import TINY, make_prepared
 
 SHORT = TINY[3:]  # without the network
 RESNET = TINY[:3]

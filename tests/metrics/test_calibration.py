@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
-from support.shared_inputs import answers, cases_of, images
 from retinabench.core.errors import InputError
 from retinabench.metrics import calibration as c
 from retinabench.metrics.recalibration import calibration_line, correct_prior
+from support.shared_inputs import answers, cases_of, images
 
 GOLDEN = {
     "ece_top_width15": ("top_label", "width", 15),

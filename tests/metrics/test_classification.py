@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from sklearn import metrics
 
-from support.shared_inputs import answers, cases_of, images
 from retinabench.core.errors import InputError
 from retinabench.metrics import classification as c
 from retinabench.metrics.inference.over_seeds import aggregate, average_roc
 from retinabench.metrics.sorted_images import Cases
+from support.shared_inputs import answers, cases_of, images
 
 
 @settings(max_examples=150, deadline=None)

@@ -8,9 +8,9 @@ import sys
 
 import numpy as np
 import pytest
-from metrics.test_shift import predictions
 
 import retinabench as rb
+from metrics.test_shift import predictions
 from retinabench.core.errors import InputError
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
 from retinabench.metrics.registry import SCORES

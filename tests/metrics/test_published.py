@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from sklearn.metrics import auc, precision_recall_curve, roc_auc_score
 
 from conftest import shared_path
-from support.shared_inputs import answers, cases_of, images
 from retinabench.metrics.published import figures
 from retinabench.metrics.published import scores as published
 from retinabench.metrics.score import score
 from retinabench.predictions.table import Predictions
+from support.shared_inputs import answers, cases_of, images
 
 CASES = ("n50", "n200_imbal10", "n500_ties", "n300_tail_one_class_correct", "n400_all_positive")
 METRICS = ("accuracy", "nll", "auroc", "auprc")

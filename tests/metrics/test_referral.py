@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from support.shared_inputs import big, images
 from retinabench.core.errors import InputError
 from retinabench.metrics.selective.referral_curves import METRICS, curve_of, referral_curve
 from retinabench.metrics.sorted_images import Cases
+from support.shared_inputs import big, images
 
 
 def retained_weights(u, w):

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from sklearn.metrics import roc_auc_score
 
 from conftest import shared_path
-from support.shared_inputs import answers, cases_of, images
 from retinabench.metrics.selective import summaries
 from retinabench.metrics.sorted_images import Cases
+from support.shared_inputs import answers, cases_of, images
 
 NAMES = ("n400", "n400_tied", "tiny10")
 

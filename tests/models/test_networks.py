@@ -8,10 +8,12 @@ import torch
 from torch import nn
 
 from retinabench.core.errors import InputError
-from retinabench.experiments.config import Model, load_run
+from retinabench.experiments.config import load_run
+from retinabench.models.build import build_model
 from retinabench.models.lenet import lenet
 from retinabench.models.mlp import MLP, mlp
-from retinabench.models.registry import MODELS, build_model
+from retinabench.models.registry import MODELS
+from retinabench.models.settings import ModelConfig
 from retinabench.models.stochastic import dropout_sites
 from retinabench.models.vgg import vgg
 
@@ -67,7 +69,7 @@ def test_an_mlp_sees_block_means():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_network_builds_from_its_seed_and_splits_at_the_last_layer(name):
-    config = Model(name=name, width=4)
+    config = ModelConfig(name=name, width=4)
     nets = [build_model(config, seed).eval() for seed in (3, 3, 4)]
     x = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -78,17 +80,17 @@ def test_every_network_builds_from_its_seed_and_splits_at_the_last_layer(name):
 
 
 def test_glorot_and_he_scales():
-    weight = build_model(Model(name="vgg"), 0).group5[2].weight.detach()
+    weight = build_model(ModelConfig(name="vgg"), 0).group5[2].weight.detach()
     bound = (6 / (2 * 256 * 9)) ** 0.5
     assert float(weight.abs().max()) == pytest.approx(bound, rel=1e-4)
     # 590,000 draws: relative standard error of the scale 0.06 %.
     assert float(weight.std()) == pytest.approx(bound / 3**0.5, rel=0.004)
-    hidden = build_model(Model(name="lenet", width=24), 0).fc1.weight.detach()
+    hidden = build_model(ModelConfig(name="lenet", width=24), 0).fc1.weight.detach()
     assert float(hidden.std()) == pytest.approx((2 / hidden.shape[1]) ** 0.5, rel=0.01)
 
 
 def test_width_and_stem_belong_to_the_network():
-    widths = {name: Model(name=name).width for name in ("resnet50", "vgg", "lenet", "mlp", "timm:x")}
+    widths = {name: ModelConfig(name=name).width for name in ("resnet50", "vgg", "lenet", "mlp", "timm:x")}
     assert widths == {"resnet50": 64, "vgg": 32, "lenet": 6, "mlp": 50, "timm:x": 64}
     for words, says in [
         (["model.name=vgg", "model.stem=small"], "has one stem"),
@@ -122,7 +124,7 @@ def test_timm_s_backbones_get_one_linear_layer_and_weights_from_the_seed(monkeyp
 
     monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
     before = torch.random.get_rng_state()
-    nets = [build_model(Model(name="timm:tiny"), seed, outputs=3) for seed in (7, 7, 8)]
+    nets = [build_model(ModelConfig(name="timm:tiny"), seed, outputs=3) for seed in (7, 7, 8)]
     assert torch.equal(torch.random.get_rng_state(), before)
     assert asked == [("tiny", False, 0)] * 3
     states = [net.state_dict() for net in nets]
@@ -130,10 +132,10 @@ def test_timm_s_backbones_get_one_linear_layer_and_weights_from_the_seed(monkeyp
     assert not torch.equal(states[0]["backbone.conv.weight"], states[2]["backbone.conv.weight"])
     assert nets[0](torch.zeros(2, 3, 8, 8)).shape == (2, 3)
     with pytest.raises(InputError, match="no model 'huge'"):
-        build_model(Model(name="timm:huge"), 0)
+        build_model(ModelConfig(name="timm:huge"), 0)
 
 
 def test_timm_is_asked_for_by_name_where_it_is_absent(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(InputError, match="pip install timm"):
-        build_model(Model(name="timm:resnet50"), 0)
+        build_model(ModelConfig(name="timm:resnet50"), 0)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from support.helpers import TINY
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import WorkError
 from retinabench.data.tasks import load_task
@@ -19,6 +18,7 @@ from retinabench.experiments.run import Engine, execute, run_folder
 from retinabench.experiments.search.space import Space, space_of
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
+from support.helpers import TINY
 
 SPACE = {
     "optimizer": {"lr": {"low": 0.001, "high": 1.0, "scale": "log"}},

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from support.fake_predictions import METHODS, population, predictions
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
+from support.fake_predictions import METHODS, population, predictions
 
 TITLES = {
     "MAP": "MAP",

@@ -29,15 +29,16 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.data.merge import recipe_of
 from retinabench.data.tasks import Task, load_task
-from retinabench.experiments.config import Method, Run
+from retinabench.experiments.config import Run
 from retinabench.methods.base import Posterior, precision
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.mcmc.weight_samples import SAMPLES
 from retinabench.methods.posthoc import temperature
 from retinabench.methods.registry import METHODS
+from retinabench.methods.settings import MethodConfig
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
 from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 
@@ -113,12 +114,12 @@ def describe(run: Run) -> str:
     return f"{name} {run.model.name} seed {run.seed}"
 
 
-def title(method: Method) -> str:
+def title(method: MethodConfig) -> str:
     """Return what readers call a method: `ensemble of 3 MC dropout`."""
     return _phrase(method, lambda single: single.title or single.name)
 
 
-def _phrase(method: Method, word: Callable[[Method], str]) -> str:
+def _phrase(method: MethodConfig, word: Callable[[MethodConfig], str]) -> str:
     """Put a method into words, its members included; `word` names one that has none."""
     if isinstance(method, ensemble.Config):
         return f"ensemble of {method.members} {_phrase(method.member, word)}"

@@ -9,7 +9,7 @@ A method is a module with three names:
 and one line in `METHODS`. A finished posterior comes back by `build` and `restore`. A method that trains nothing but
 composes the runs of others (`ensemble`, `temperature`) has instead of `build` and `fit`
 
-    member_runs(run) -> list[Run]                      what is to be computed, or found done
+    member_runs(run) -> list[TrainingRun]                      what is to be computed, or found done
     combine(predictions) -> Predictions                theirs, in the same order, made one
 
 A method that takes other than epochs times `train_samples` gradient evaluations per training example also has
@@ -29,8 +29,7 @@ from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from retinabench.data.loader import Batches
-    from retinabench.experiments.config import Method as MethodConfig
-    from retinabench.experiments.config import Run
+    from retinabench.methods.settings import MethodConfig, TrainingRun
     from retinabench.methods.training.checkpoint import Checkpoint
 
 State = dict[str, Tensor]
@@ -68,10 +67,10 @@ class Method(Protocol):
     def Config(self) -> type[MethodConfig]:  # noqa: N802
         """The class of its hyper-parameters."""
 
-    def build(self, model: nn.Module, run: Run) -> Posterior:
+    def build(self, model: nn.Module, run: TrainingRun) -> Posterior:
         """Return the untrained posterior; `model` is changed in place."""
 
-    def fit(self, model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> Posterior:
+    def fit(self, model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> Posterior:
         """Build the posterior and train it on `batches`."""
 
 
@@ -84,7 +83,7 @@ def rewound(generator: torch.Generator) -> torch.Generator:
     return torch.Generator(generator.device).manual_seed(generator.initial_seed())
 
 
-def precision(run: Run, device: torch.device) -> torch.autocast:
+def precision(run: TrainingRun, device: torch.device) -> torch.autocast:
     """Return the context in which the run's networks compute; losses and probabilities stay in float32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=run.optimizer.precision == "bfloat16")
 
@@ -113,7 +112,7 @@ def restore_with(model: nn.Module, state: State) -> State:
     }
 
 
-def as_config(run: Run, kind: type[Any]) -> Any:
+def as_config(run: TrainingRun, kind: type[Any]) -> Any:
     """Return the run's method configuration, checked to be of the method's own class."""
     if not isinstance(run.method, kind):
         raise TypeError(f"a run of the method '{run.method.name}' came to {kind.__module__}")

@@ -12,16 +12,15 @@ from pydantic import Field
 from torch import nn
 
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.loop import train
 from retinabench.methods.training.sampling import SampledPosterior
 from retinabench.models.stochastic import add_dropout
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """rate: share of activations dropped at each site. samples: forward passes per prediction."""
 
     title = "MC dropout"
@@ -31,11 +30,11 @@ class Config(config.Method):
     samples: int = Field(5, ge=1)
 
 
-def build(model: nn.Module, run: Run) -> SampledPosterior:
+def build(model: nn.Module, run: TrainingRun) -> SampledPosterior:
     """Put dropout into the network."""
     return SampledPosterior(add_dropout(model, as_config(run, Config).rate), per_image=True)
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> SampledPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> SampledPosterior:
     """Put dropout into the network and train it."""
     return train(build(model, run), batches, run, checkpoint)

@@ -12,15 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import State, network_state
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import predictive
 from retinabench.methods.training.loop import train
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """MAP has no hyper-parameters beyond the optimiser's."""
 
     title = "MAP"
@@ -50,11 +49,11 @@ class PointPosterior:
         self.model.load_state_dict(state)
 
 
-def build(model: nn.Module, run: Run) -> PointPosterior:
+def build(model: nn.Module, run: TrainingRun) -> PointPosterior:
     """Return the network as it is."""
     return PointPosterior(model)
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> PointPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> PointPosterior:
     """Train and return the network."""
     return train(build(model, run), batches, run, checkpoint)

@@ -1,34 +1,36 @@
-"""Methods: one literal dict. A new method is one file (see `base.py`) and one line in `METHODS`."""
+"""The methods by name. A new method is one module (see `base.py`), and one line here or an entry point.
+
+`ensemble` and `temperature` compose runs instead of training one: their members are computed first.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from retinabench.methods import dropout, map
-from retinabench.methods.ensembles import anchored, ensemble, multiswag, sequential_anchored, swag
-from retinabench.methods.mcmc import csghmc, sghmc, sgld
-from retinabench.methods.posthoc import laplace, temperature  # fmt: skip
-from retinabench.methods.variational import fsvi, gaussian_vi, ivon, mfvi, radial, rank1, vogn
+from retinabench.core.registry import Registry
 
-# `ensemble` and `temperature` compose runs instead of training one: `run.py` computes their members first.
-METHODS: dict[str, Any] = {
-    "map": map,
-    "dropout": dropout,
-    "mfvi": mfvi,
-    "radial": radial,
-    "rank1": rank1,
-    "fsvi": fsvi,
-    "laplace": laplace,
-    "swag": swag,
-    "ivon": ivon,
-    "vogn": vogn,
-    "gaussian_vi": gaussian_vi,
-    "sgld": sgld,
-    "sghmc": sghmc,
-    "csghmc": csghmc,
-    "multiswag": multiswag,
-    "anchored": anchored,
-    "sequential_anchored": sequential_anchored,
-    "temperature": temperature,
-    "ensemble": ensemble,
-}
+METHODS: Registry[Any] = Registry(
+    "retinabench.methods",
+    "method",
+    {
+        "map": "retinabench.methods.map",
+        "dropout": "retinabench.methods.dropout",
+        "mfvi": "retinabench.methods.variational.mfvi",
+        "radial": "retinabench.methods.variational.radial",
+        "rank1": "retinabench.methods.variational.rank1",
+        "fsvi": "retinabench.methods.variational.fsvi",
+        "laplace": "retinabench.methods.posthoc.laplace",
+        "swag": "retinabench.methods.ensembles.swag",
+        "ivon": "retinabench.methods.variational.ivon",
+        "vogn": "retinabench.methods.variational.vogn",
+        "gaussian_vi": "retinabench.methods.variational.gaussian_vi",
+        "sgld": "retinabench.methods.mcmc.sgld",
+        "sghmc": "retinabench.methods.mcmc.sghmc",
+        "csghmc": "retinabench.methods.mcmc.csghmc",
+        "multiswag": "retinabench.methods.ensembles.multiswag",
+        "anchored": "retinabench.methods.ensembles.anchored",
+        "sequential_anchored": "retinabench.methods.ensembles.sequential_anchored",
+        "temperature": "retinabench.methods.posthoc.temperature",
+        "ensemble": "retinabench.methods.ensembles.ensemble",
+    },
+)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from retinabench.experiments.config import Method, Run
+from retinabench.methods.settings import MethodConfig, TrainingRun
 
 
 class Implied(NamedTuple):
@@ -46,7 +46,7 @@ OTHERS = {
 }
 
 
-def implied(run: Run, points: int) -> Implied:
+def implied(run: TrainingRun, points: int) -> Implied:
     """Return what a run on N = `points` training points targets."""
     method, settings = run.method, run.optimizer
     if settings.reweight != "none":
@@ -54,7 +54,7 @@ def implied(run: Run, points: int) -> Implied:
     if settings.augment != "none":
         return Implied(None, None, "a likelihood of pictures that were never taken (optimizer.augment)")
     member = getattr(method, "member", None)
-    if method.name == "ensemble" and isinstance(member, Method):
+    if method.name == "ensemble" and isinstance(member, MethodConfig):
         inner = implied(run.model_copy(update={"method": member}), points)
         return inner._replace(how=f"mixture: {inner.how}")
     variance = 1 / (2 * points * settings.l2) if settings.l2 else float("inf")
@@ -84,7 +84,7 @@ def implied(run: Run, points: int) -> Implied:
     return Implied(None, None, "not stated")
 
 
-def _laplace(method: Method, variance: float) -> Implied:
+def _laplace(method: MethodConfig, variance: float) -> Implied:
     """The mode has the prior of the L2 term, the width its own."""
     precision = getattr(method, "prior_precision", None)
     if not isinstance(precision, float):
@@ -97,7 +97,7 @@ def _laplace(method: Method, variance: float) -> Implied:
     return Implied(1.0, variance, f"a Gaussian at the mode, {random}, by the curvature")
 
 
-def _mfvi(method: Method, variance: float) -> Implied:
+def _mfvi(method: MethodConfig, variance: float) -> Implied:
     """The weights' prior is in the divergence, that of biases and norms in the L2 term."""
     options = method.model_dump()
     deviation, temperature = options["prior_stddev"], options["kl_temperature"]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import derive
-from retinabench.experiments.config import TIMM
+from retinabench.models.settings import TIMM
 
 
 class TimmNetwork(nn.Module):

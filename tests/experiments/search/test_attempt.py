@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from support.helpers import make_prepared
 from retinabench.core.errors import DivergedError, InputError, WorkError
 from retinabench.experiments.engines.scheduler import Task
 from retinabench.experiments.engines.worker import attempt, classify, order, output_to
+from support.helpers import make_prepared
 from support.sweeps import small
 
 

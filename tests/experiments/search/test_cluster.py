@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from support.helpers import make_prepared
 from retinabench.core.errors import InputError
 from retinabench.experiments.engines import ray_cluster, storage
 from retinabench.experiments.engines.jobs import Job
 from retinabench.experiments.engines.local import LocalEngine
 from retinabench.experiments.engines.ray_cluster import RayEngine
+from support.helpers import make_prepared
 from support.sweeps import SLOW, bits, meanwhile, met, small, sweep
 
 ray = pytest.importorskip("ray")

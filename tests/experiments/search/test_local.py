@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from support.helpers import make_prepared
 from retinabench.experiments.engines.jobs import Job
 from retinabench.experiments.engines.local import LocalEngine
 from retinabench.experiments.run import Engine, execute
+from support.helpers import make_prepared
 from support.sweeps import SLOW, bits, meanwhile, met, small, sweep
 
 DRIVER = """

@@ -12,9 +12,9 @@ from dataclasses import asdict
 
 import pytest
 
-from support.appending import IDENTITY, append, row
 from retinabench.core.errors import InputError, WorkError
 from retinabench.experiments.search.results import Writer, rank, read_results, run_folders, valid
+from support.appending import IDENTITY, append, row
 
 
 def write(folder, *rows, identity=IDENTITY):

@@ -8,12 +8,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from support.helpers import make_prepared
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.experiments.engines.jobs import Job
 from retinabench.experiments.engines.scheduler import LOSSES, Attempt, compute
+from support.helpers import make_prepared
 from support.sweeps import small, sweep
 
 

@@ -16,8 +16,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from support.searching import SPACE, Serial, base_run, pretend, small_space
-from support.helpers import make_prepared
 from retinabench.core.errors import InputError, WorkError
 from retinabench.data.prepared import open_prepared
 from retinabench.experiments import config
@@ -28,6 +26,8 @@ from retinabench.experiments.search.ranking import write_ranking
 from retinabench.experiments.search.search import search
 from retinabench.experiments.search.space import points, space_of
 from retinabench.predictions.io import read_predictions
+from support.helpers import make_prepared
+from support.searching import SPACE, Serial, base_run, pretend, small_space
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,6 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from support.searching import Serial, pretend
-from support.helpers import TINY, make_prepared
 from retinabench import cli
 from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.jobs import Outcome
@@ -20,6 +18,8 @@ from retinabench.experiments.search.console import ranking_table
 from retinabench.experiments.search.plots import marginals, parallel, short_names
 from retinabench.experiments.search.ranking import Ranking, Row, in_order
 from retinabench.experiments.search.space import points, read_space, space_of
+from support.helpers import TINY, make_prepared
+from support.searching import Serial, pretend
 
 SPACE = """
 optimizer.lr = { low = 1e-3, high = 1.0, scale = "log" }

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from support.studies import BOTH, SPACE
-from support.helpers import make_prepared
 from retinabench import cli
 from retinabench.experiments.study.lock import take_turn
+from support.helpers import make_prepared
+from support.studies import BOTH, SPACE
 
 STUDY = """
 title = "Tiny"

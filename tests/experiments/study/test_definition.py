@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from support.studies import tiny
 from retinabench.core.errors import InputError
 from retinabench.experiments.study.definition import Study, read_study, study_presets
 from retinabench.experiments.study.runs import base_run, cells, merged, most_runs, trials, with_seeds
+from support.studies import tiny
 
 MINIMAL = """
 trials = 0

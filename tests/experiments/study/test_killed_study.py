@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.studies import BOTH, tiny
 from support.helpers import make_prepared
+from support.studies import BOTH, tiny
 
 # Every durable write ends in os.replace or, of a claim, in os.link. A child kills itself at the given one: before it,
 # half-way through the temporary file, or right after it. The study is the same for all; only the last child is spared.

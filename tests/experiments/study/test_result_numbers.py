@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.studies import study
 from retinabench.core.random_streams import derive
 from retinabench.experiments.study import results
 from retinabench.experiments.study.prediction_files import Entry
@@ -13,6 +12,7 @@ from retinabench.experiments.study.results import in_order, score_entries
 from retinabench.metrics.inference.ranking import rank
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
+from support.studies import study
 
 
 def predictions(skill: float, seed: int, images: int = 200) -> Predictions:

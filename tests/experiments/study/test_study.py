@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.studies import BOTH, Serial, study
-from support.helpers import make_prepared
 from retinabench.core.errors import InputError, WorkError
 from retinabench.experiments.run import Engine
 from retinabench.experiments.study import benchmark as module
@@ -23,6 +21,8 @@ from retinabench.experiments.study.status import read_status
 from retinabench.experiments.study.summary import summarise
 from retinabench.metrics.score import score
 from retinabench.predictions.io import read_predictions
+from support.helpers import make_prepared
+from support.studies import BOTH, Serial, study
 
 
 @pytest.fixture(autouse=True, scope="module")

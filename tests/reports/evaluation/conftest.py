@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from support.fake_predictions import METHODS, population, predictions
-from support.reading_pages import Written, disc
 from retinabench.reports.evaluation.page import write_report
 from retinabench.reports.evaluation.study import Entry
+from support.fake_predictions import METHODS, population, predictions
+from support.reading_pages import Written, disc
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.fake_predictions import population, predictions
-from support.reading_pages import Written
 from retinabench.core.errors import InputError
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.page import write_report
 from retinabench.reports.evaluation.study import Entry
+from support.fake_predictions import population, predictions
+from support.reading_pages import Written
 
 
 def report(tmp_path, entries, **options) -> Written:

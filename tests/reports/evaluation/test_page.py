@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from support.fake_predictions import population, predictions
-from support.reading_pages import Reader, disc
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.page import CONTENTS, write_report
 from retinabench.reports.evaluation.study import Entry
+from support.fake_predictions import population, predictions
+from support.reading_pages import Reader, disc
 
 PARTS = {"value": "value", "low": "low", "high": "high", "standard_error": "standard_error"}
 

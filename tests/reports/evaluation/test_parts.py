@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from support.fake_predictions import population, predictions
 from retinabench.metrics.selective.referral_curves import referral_curve
 from retinabench.reports.evaluation import evidence as ev
 from retinabench.reports.evaluation.console import console_table
@@ -20,6 +19,7 @@ from retinabench.reports.evaluation.study import Entry, gather
 from retinabench.reports.evaluation.verdict import verdict
 from retinabench.reports.toolkit.marking import percent, plain
 from retinabench.reports.toolkit.style import HUES, INK, MUTED, PAPER, canvas, mark, to_svg
+from support.fake_predictions import population, predictions
 
 
 def luminance(color: str) -> float:

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from support.fake_predictions import population
-from support.written_papers import run, severity_people, write_runs
 from retinabench.cli import run as command
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
@@ -25,6 +23,8 @@ from retinabench.reports.papers.curves import GRID, RATES
 from retinabench.reports.papers.drawing import FORMATS, marks, save
 from retinabench.reports.papers.write import write
 from retinabench.reports.papers.write_tables import write_tables
+from support.fake_predictions import population
+from support.written_papers import run, severity_people, write_runs
 
 PEOPLE = population(240, 160)
 

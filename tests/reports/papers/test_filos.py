@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.fake_predictions import METHODS, population
-from support.written_papers import TITLES, run, write_runs
 from retinabench.core.progress import QUIET
 from retinabench.metrics.selective.referral_curves import referral_curve
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.reports.papers import filos
 from retinabench.reports.papers.collect import collect
+from support.fake_predictions import METHODS, population
+from support.written_papers import TITLES, run, write_runs
 
 COUNTRY = "country-shift-tuned-in-domain"
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from support.fake_predictions import population
-from support.written_papers import run, write_runs
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.predictions.io import write_predictions
 from retinabench.reports.papers.collect import collect
 from retinabench.reports.papers.labels import Origin, origin, read_labels
+from support.fake_predictions import population
+from support.written_papers import run, write_runs
 
 PEOPLE = population(80, 40)
 

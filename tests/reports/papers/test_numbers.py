@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from support.written_papers import Written, write_runs
 from retinabench.core.progress import QUIET
 from retinabench.metrics.published.figures import aggregate as published_aggregate
 from retinabench.metrics.selective.referral_curves import referral_curve
@@ -18,6 +17,7 @@ from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.collect import collect
 from retinabench.reports.papers.curves import retained_weight
 from retinabench.reports.papers.write import table_files, tables_of
+from support.written_papers import Written, write_runs
 
 COUNTRY = "country-shift-tuned-in-domain"
 MEAN = 1e-12  # sums of three numbers in another order

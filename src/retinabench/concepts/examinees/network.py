@@ -21,10 +21,11 @@ from retinabench.core.errors import WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.data.augment import flip
-from retinabench.experiments.config import Model, Optimizer
+from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.loop import make_optimizer
 from retinabench.methods.training.schedules import learning_rate
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
+from retinabench.models.settings import ModelConfig
 
 PREDICT_AT_ONCE = 64
 
@@ -33,7 +34,7 @@ def train_network(
     pictures: NDArray[np.uint8],
     truth: NDArray[np.bool_],
     *,
-    model: Model,
+    model: ModelConfig,
     optimizer: Optimizer,
     seed: int,
     progress: Progress = QUIET,

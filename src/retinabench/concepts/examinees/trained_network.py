@@ -23,8 +23,9 @@ from retinabench.concepts.banks.lesion_images import LesionImages, Samples
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import QUIET, Progress
-from retinabench.experiments.config import Model, Optimizer
+from retinabench.methods.settings import Optimizer
 from retinabench.metrics.classification import auroc
+from retinabench.models.settings import ModelConfig
 
 SOURCES = ("synthetic", "idrid")
 WIDTH = 16
@@ -113,7 +114,7 @@ def train_and_answer(
         test = lesion_images.gather(images, questioned, size=size, grid=grid, advance=advance)
     optimizer = Optimizer(name="adam", lr=0.002, momentum=0.9, epochs=epochs, batch_size=16 * grid)
     # The published stem throws away three quarters of the pixels, which small pictures cannot spare.
-    model = Model(width=WIDTH, stem="small" if size < 128 else "standard")
+    model = ModelConfig(width=WIDTH, stem="small" if size < 128 else "standard")
     network = train_network(
         training.pictures, training.truth, model=model, optimizer=optimizer, seed=seed, progress=progress
     )

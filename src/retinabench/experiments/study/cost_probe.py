@@ -25,7 +25,7 @@ from retinabench.experiments.config import Run
 from retinabench.experiments.run import PREDICTED, Engine, is_composed, make_batches, predict
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint, save_tensors
-from retinabench.models.registry import build_model
+from retinabench.models.build import build_model
 
 Result = TypeVar("Result")
 EPOCHS = 2  # the fewest that every method can train

@@ -31,8 +31,8 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.settings import Frozen
 from retinabench.data.splits import TASKS
-from retinabench.experiments.config import Frozen
 from retinabench.experiments.config_sources import override, read_toml
 
 HERE = Path(__file__).parent / "studies"

@@ -10,7 +10,7 @@ from typing import Any
 
 from retinabench.core.errors import InputError
 from retinabench.data.tasks import Task
-from retinabench.experiments.config import Optimizer, Run, build_run
+from retinabench.experiments.config import Run, build_run
 from retinabench.experiments.config_sources import find
 from retinabench.experiments.run import run_folder
 from retinabench.experiments.search.space import Space, read_space
@@ -18,6 +18,7 @@ from retinabench.experiments.search.trials import trial_runs
 from retinabench.experiments.study.definition import UNTUNED, Study
 from retinabench.experiments.study.sources import data_folder
 from retinabench.methods.ensembles import ensemble
+from retinabench.methods.settings import Optimizer
 
 CHOICES = "choices.json"
 

@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import Field
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.experiments.config import Frozen, Run, load_run
+from retinabench.core.settings import Frozen
+from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.config_sources import override
 from retinabench.fidelity.targets.targets import Target
 

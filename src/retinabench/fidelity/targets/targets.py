@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.experiments.config import Frozen
+from retinabench.core.settings import Frozen
 
 
 class Target(Frozen):

@@ -13,18 +13,17 @@ from torch import nn
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config
 from retinabench.methods.ensembles.anchors import Anchors, anchored_objective, prior_deviation, without_l2
 from retinabench.methods.map import PointPosterior, build
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.loop import make_optimizer, train
 
 __all__ = ["Config", "build", "fit", "gradients_per_example"]
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """anchors: drawn from the `prior`, or `matched` to the posterior: after half of the epochs, noise of the likelihood's
     own covariance there joins them. That costs one more pass over the training pictures.
     """
@@ -36,13 +35,13 @@ class Config(config.Method):
     anchors: Literal["prior", "matched"] = "prior"
 
 
-def gradients_per_example(run: Run) -> int:
+def gradients_per_example(run: TrainingRun) -> int:
     """Return the passes over the training pictures that a run takes: its epochs, and one for `matched` anchors."""
     method: Config = as_config(run, Config)
     return run.optimizer.epochs + (method.anchors == "matched")
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> PointPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> PointPosterior:
     """Draw the anchors and train.
 
     Raises `InputError` where the run has no prior to draw from.

@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
-from retinabench.experiments.config import Optimizer, Run
 from retinabench.methods.base import precision
+from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.likelihood import is_regression, negative_log_likelihood, predictive
 from retinabench.methods.training.loop import Objective, likelihood_only, parameter_groups
 
 
-def prior_deviation(run: Run, images: int) -> float:
+def prior_deviation(run: TrainingRun, images: int) -> float:
     """Return s = 1 / √(2 N l2).
 
     Raises `InputError` where the run has no prior to draw from.
@@ -55,7 +55,7 @@ def without_l2(config: Optimizer) -> Optimizer:
 class Anchors:
     """The anchors a (A,) of a member, flat over the parameters with a prior, and its z (P,) over all trained ones."""
 
-    def __init__(self, model: nn.Module, run: Run) -> None:
+    def __init__(self, model: nn.Module, run: TrainingRun) -> None:
         self.prior = anchored_parameters(model, run.optimizer)
         self.trained = [p for p in model.parameters() if p.requires_grad]
         self.matched: bool = run.method.model_dump()["anchors"] == "matched"
@@ -63,7 +63,9 @@ class Anchors:
         self.anchor = torch.zeros(sum(p.numel() for p in self.prior), device=device)
         self.score = torch.zeros(sum(p.numel() for p in self.trained), device=device)
 
-    def draw_score(self, model: nn.Module, batches: Batches, run: Run, generator: torch.Generator) -> None:
+    def draw_score(
+        self, model: nn.Module, batches: Batches, run: TrainingRun, generator: torch.Generator
+    ) -> None:
         """Draw z at the network as it predicts now: one pass over the training pictures, not augmented."""
         training, total = model.training, torch.zeros_like(self.score)
         model.eval()
@@ -87,7 +89,7 @@ class Anchors:
         self.score = state["score"].to(self.score.device)
 
 
-def anchored_objective(model: nn.Module, batches: Batches, run: Run, anchors: Anchors) -> Objective:
+def anchored_objective(model: nn.Module, batches: Batches, run: TrainingRun, anchors: Anchors) -> Objective:
     """Return the likelihood and the pull towards the anchors, l2 Σ (w - a)² - zᵀ w / N."""
     likelihood, l2, images = likelihood_only(model, batches, run), run.optimizer.l2, len(batches.train)
 

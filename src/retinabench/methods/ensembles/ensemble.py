@@ -14,20 +14,19 @@ import numpy as np
 from pydantic import Field
 
 from retinabench.core.errors import InputError
-from retinabench.experiments import config
-from retinabench.experiments.config import AnyMethod, Run
+from retinabench.methods.settings import AnyMethod, MethodConfig, TrainingRun, method_config
 from retinabench.predictions.table import Predictions
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """members: K. member: the method of every member. Its samples are the members' own, pooled."""
 
     name: Literal["ensemble"] = "ensemble"
     members: int = Field(3, ge=2)
-    member: AnyMethod = Field(default_factory=lambda: config.method_config("map"))
+    member: AnyMethod = Field(default_factory=lambda: method_config("map"))
 
 
-def member_runs(run: Run) -> list[Run]:
+def member_runs(run: TrainingRun) -> list[TrainingRun]:
     """Return the K runs of an ensemble: seeds K*seed … K*seed + K - 1, so that ensembles share no member."""
     method = run.method
     assert isinstance(method, Config)

@@ -26,13 +26,12 @@ from torch.func import functional_call
 
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import State, as_config, restore_with, state_with
 from retinabench.methods.ensembles.swag import Moments, draw, flat_weights, named_weights, update_batch_norm
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.langevin import Langevin
 from retinabench.methods.mcmc.weight_samples import before_steps
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import predictive
 from retinabench.methods.training.loop import (
@@ -48,7 +47,7 @@ from retinabench.methods.variational.sample_cache import Kept, room
 FAMILIES = ("diagonal", "low_rank", "per_layer")
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """samples: weight draws per prediction. path: what is collected along, `sgd` or `sgld` (at temperature 1).
 
     start: share of the training after which iterates are collected. lr_factor: the constant learning rate of that phase
@@ -151,14 +150,14 @@ class Stretches:
             moments.load_state_dict(saved)
 
 
-def build(model: nn.Module, run: Run) -> SwagMixture:
+def build(model: nn.Module, run: TrainingRun) -> SwagMixture:
     """Return the network as the mean of one Gaussian without spread."""
     method, mean = as_config(run, Config), flat_weights(model)[None]
     empty = mean.new_zeros(1, 0, mean.shape[1])
     return SwagMixture(model, mean, torch.zeros_like(mean), empty, method.covariance, method.scale)
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> SwagMixture:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> SwagMixture:
     """Train, collect, and take batch norm's statistics anew at the mean. The checkpoint's validation is the path's.
 
     Raises `InputError` where a component would have fewer than two iterates.
@@ -206,7 +205,7 @@ def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) ->
     return posterior
 
 
-def path_optimizer(model: nn.Module, batches: Batches, run: Run) -> torch.optim.Optimizer:
+def path_optimizer(model: nn.Module, batches: Batches, run: TrainingRun) -> torch.optim.Optimizer:
     """Return the run's own optimiser, or SGLD at temperature 1 (`langevin.py`)."""
     if as_config(run, Config).path == "sgd":
         return make_optimizer(model, run.optimizer)

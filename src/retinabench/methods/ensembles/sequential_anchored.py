@@ -17,21 +17,20 @@ from torch import nn
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config
 from retinabench.methods.ensembles.anchors import Anchors, anchored_objective, prior_deviation, without_l2
 from retinabench.methods.ensembles.guided_walk import guided_walk
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.sgmcmc import build
 from retinabench.methods.mcmc.weight_samples import CollectedPosterior, Collector, before_steps, evenly_spaced
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.loop import last_epoch_answers, make_optimizer, train
 
 __all__ = ["Config", "build", "fit", "gradients_per_example"]
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """samples: members of the chain, all of which predict. first: the first one's share of the training.
 
     lr_factor: the peak learning rate of the others over that of the first. walk: one move of the anchors, over the prior's
@@ -52,7 +51,7 @@ class Config(config.Method):
 class WalkingAnchors(Anchors):
     """Anchors that a guided walk moves, with the direction (A,) of each."""
 
-    def __init__(self, model: nn.Module, run: Run, images: int) -> None:
+    def __init__(self, model: nn.Module, run: TrainingRun, images: int) -> None:
         super().__init__(model, run)
         self.deviation, self.seed = prior_deviation(run, images), run.seed
         self.walk: float = as_config(run, Config).walk
@@ -81,13 +80,13 @@ class WalkingAnchors(Anchors):
         self.direction = state["direction"].to(self.direction.device)
 
 
-def gradients_per_example(run: Run) -> int:
+def gradients_per_example(run: TrainingRun) -> int:
     """Return the passes over the training pictures that a run takes: its epochs, and one a member for `matched` anchors."""
     method: Config = as_config(run, Config)
     return run.optimizer.epochs + method.samples * (method.anchors == "matched")
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> CollectedPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> CollectedPosterior:
     """Train the members one after the other. The checkpoint's validation is that of the network of the moment.
 
     Raises `InputError` where the run has no prior to draw from, or fewer steps than members.
@@ -121,7 +120,7 @@ def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) ->
     return collector.posterior(method.samples)
 
 
-def rate(step: int, steps_per_epoch: int, run: Run, ends: list[int]) -> float:
+def rate(step: int, steps_per_epoch: int, run: TrainingRun, ends: list[int]) -> float:
     """Return the factor on the learning rate: a cosine down to 0 for each member, the first one after the run's warm-up."""
     method, warm = as_config(run, Config), round(run.optimizer.warmup * steps_per_epoch)
     member = min(bisect_right(ends, step), len(ends) - 1)

@@ -22,10 +22,9 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import State, as_config, precision, restore_with, state_with
 from retinabench.methods.map import PointPosterior
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import predictive
 from retinabench.methods.training.loop import Objective, last_epoch_answers, likelihood_only, train
@@ -33,7 +32,7 @@ from retinabench.methods.training.schedules import learning_rate
 from retinabench.methods.variational.sample_cache import Kept, room
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """samples: weight draws per prediction. start: share of the training after which iterates are collected.
 
     lr_factor: the constant learning rate of that phase over the run's peak rate. per_epoch: iterates collected in an
@@ -148,7 +147,7 @@ class SwagPosterior:
         self.variance, self.deviations = beside["variance"], beside["deviations"]
 
 
-def build(model: nn.Module, run: Run) -> SwagPosterior:
+def build(model: nn.Module, run: TrainingRun) -> SwagPosterior:
     """Return the network as the mean of a Gaussian without spread."""
     mean = flat_weights(model)
     return SwagPosterior(
@@ -156,7 +155,7 @@ def build(model: nn.Module, run: Run) -> SwagPosterior:
     )
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> SwagPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> SwagPosterior:
     """Train, collect, set the mean, and take batch norm's statistics anew. The checkpoint's validation is SGD's."""
     method, posterior = as_config(run, Config), build(model, run)
     first = round(method.start * run.optimizer.epochs * batches.steps)
@@ -185,7 +184,9 @@ def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) ->
     return posterior
 
 
-def collecting(moments: Moments, model: nn.Module, batches: Batches, run: Run, first: int) -> Objective:
+def collecting(
+    moments: Moments, model: nn.Module, batches: Batches, run: TrainingRun, first: int
+) -> Objective:
     """Return the plain objective that collects the weights before every so-manieth step after step `first`."""
     objective, every = (
         likelihood_only(model, batches, run),
@@ -205,7 +206,7 @@ def collecting(moments: Moments, model: nn.Module, batches: Batches, run: Run, f
 
 
 @torch.no_grad()
-def update_batch_norm(model: nn.Module, batches: Batches, run: Run) -> None:
+def update_batch_norm(model: nn.Module, batches: Batches, run: TrainingRun) -> None:
     """Set every batch norm's statistics to the average over the batches of one epoch of the training rows."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not norms:

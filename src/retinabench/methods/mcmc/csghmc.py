@@ -12,10 +12,10 @@ from typing import Literal
 from torch import nn
 
 from retinabench.data.loader import Batches
-from retinabench.experiments.config import Run
 from retinabench.methods.mcmc import sgmcmc
 from retinabench.methods.mcmc.sgmcmc import build, cyclical, sample_chain
 from retinabench.methods.mcmc.weight_samples import CollectedPosterior
+from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 
 __all__ = ["Config", "build", "fit"]
@@ -29,7 +29,7 @@ class Config(sgmcmc.Config):
     name: Literal["csghmc"] = "csghmc"
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> CollectedPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> CollectedPosterior:
     """Sample one chain."""
     return sample_chain(
         model,

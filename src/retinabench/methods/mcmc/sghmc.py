@@ -12,11 +12,11 @@ from pydantic import Field
 from torch import nn
 
 from retinabench.data.loader import Batches
-from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config
 from retinabench.methods.mcmc import sgmcmc
 from retinabench.methods.mcmc.sgmcmc import build, constant_after_burn_in, sample_chain
 from retinabench.methods.mcmc.weight_samples import CollectedPosterior
+from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 
 __all__ = ["Config", "build", "fit"]
@@ -31,7 +31,7 @@ class Config(sgmcmc.Config):
     lr_factor: float = Field(0.3, gt=0)
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> CollectedPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> CollectedPosterior:
     """Sample one chain."""
     return sample_chain(
         model,

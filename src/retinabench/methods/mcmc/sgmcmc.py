@@ -19,12 +19,11 @@ from pydantic import Field
 from torch import nn
 
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.langevin import Langevin
 from retinabench.methods.mcmc.weight_samples import CollectedPosterior, Collector, before_steps, evenly_spaced
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.loop import last_epoch_answers, likelihood_only, parameter_groups, train
 
@@ -32,7 +31,7 @@ Schedule = Callable[[int], float]
 """0-based step -> the factor on the run's learning rate."""
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """samples: collected, and predicted with. burn_in: share of the training before the first of them.
 
     temperature: T of the density exp(-U / T) that is sampled, 1 for the posterior. preconditioner: `rmsprop` gives every
@@ -45,7 +44,7 @@ class Config(config.Method):
     preconditioner: Literal["none", "rmsprop"] = "none"
 
 
-def build(model: nn.Module, run: Run) -> CollectedPosterior:
+def build(model: nn.Module, run: TrainingRun) -> CollectedPosterior:
     """Return the posterior without samples."""
     return CollectedPosterior(model)
 
@@ -53,14 +52,14 @@ def build(model: nn.Module, run: Run) -> CollectedPosterior:
 def sample_chain(
     model: nn.Module,
     batches: Batches,
-    run: Run,
+    run: TrainingRun,
     checkpoint: Checkpoint,
     *,
     momentum: float,
     lr: float,
     factor: Callable[[int, Sequence[int]], Schedule],
 ) -> CollectedPosterior:
-    """Run one chain and return its samples, evenly spaced after the burn-in.
+    """TrainingRun one chain and return its samples, evenly spaced after the burn-in.
 
     lr: before its `factor`, which is made of the number of steps of the burn-in and the steps at which samples are collected. A
     linear warm-up of `optimizer.warmup` epochs comes before both. The checkpoint's validation is that of the last iterate.

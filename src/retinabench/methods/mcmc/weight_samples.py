@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from retinabench.core.errors import InputError
-from retinabench.experiments.config import Run
 from retinabench.methods.base import BESIDE, State, network_state
+from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
 from retinabench.methods.training.likelihood import predictive
@@ -121,7 +121,7 @@ def before_steps(objective: Objective, steps: Sequence[int], action: Callable[[i
     return act_and_evaluate
 
 
-def evenly_spaced(first: int, last: int, count: int, run: Run) -> list[int]:
+def evenly_spaced(first: int, last: int, count: int, run: TrainingRun) -> list[int]:
     """Return `count` numbers of steps that cut those after `first` into equal parts; the last one is `last`.
 
     Raises `InputError` where there are fewer steps than samples.

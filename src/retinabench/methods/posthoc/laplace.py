@@ -27,8 +27,6 @@ from torch import Tensor, nn
 
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config, precision
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.posthoc.laplace_curvature import (
@@ -37,6 +35,7 @@ from retinabench.methods.posthoc.laplace_curvature import (
     linear_curvature,
 )
 from retinabench.methods.posthoc.laplace_posterior import DiagonalPosterior, LastLayerPosterior
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.loop import train, validation_scores
 from retinabench.methods.training.losses import class_weights
@@ -46,7 +45,7 @@ Widen = Callable[[float], None]
 SEARCHED = (1e-2, 1e8)
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """weights: which are random. samples: per prediction.
 
     prior_precision: δ, a number or what chooses it: the `evidence`, or the NLL of the `validation` split. Default: the
@@ -69,7 +68,7 @@ class Config(config.Method):
         return value
 
 
-def build(model: nn.Module, run: Run) -> LastLayerPosterior | DiagonalPosterior:
+def build(model: nn.Module, run: TrainingRun) -> LastLayerPosterior | DiagonalPosterior:
     """Return the network with a Gaussian of no width around it."""
     if as_config(run, Config).weights == "diagonal":
         return DiagonalPosterior(model, {name: torch.zeros_like(p) for name, p in model.named_parameters()})
@@ -79,7 +78,7 @@ def build(model: nn.Module, run: Run) -> LastLayerPosterior | DiagonalPosterior:
 
 
 def fit(
-    model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint
 ) -> LastLayerPosterior | DiagonalPosterior:
     """Train MAP, then measure the curvature in one pass and choose δ. The checkpoint's validation is MAP's."""
     posterior = build(model, run)
@@ -98,14 +97,14 @@ def fit(
     return posterior
 
 
-def gradients_per_example(run: Run) -> float:
+def gradients_per_example(run: TrainingRun) -> float:
     """Those of MAP, and for the diagonal one Jacobian."""
     return run.optimizer.epochs + float(as_config(run, Config).weights == "diagonal")
 
 
 @torch.no_grad()
 def measure_last_layer(
-    posterior: LastLayerPosterior, batches: Batches, run: Run
+    posterior: LastLayerPosterior, batches: Batches, run: TrainingRun
 ) -> tuple[NDArray[np.float64], float, Widen]:
     """Return the eigenvalues λ (P,) of H = V λ Vᵀ, |θ*|², and what sets the factor to V (λ + δ)^-½."""
     network, head = posterior.model, _head_weights(posterior.model)
@@ -123,7 +122,7 @@ def measure_last_layer(
 
 
 def measure_diagonal(
-    posterior: DiagonalPosterior, batches: Batches, run: Run
+    posterior: DiagonalPosterior, batches: Batches, run: TrainingRun
 ) -> tuple[NDArray[np.float64], float, Widen]:
     """Return the diagonal h (P,) of H, |θ*|², and what sets the deviations to (h + δ)^-½."""
     model = posterior.model
@@ -141,7 +140,7 @@ def measure_diagonal(
 
 
 def _validation_precision(
-    posterior: LastLayerPosterior | DiagonalPosterior, widen: Widen, batches: Batches, run: Run
+    posterior: LastLayerPosterior | DiagonalPosterior, widen: Widen, batches: Batches, run: TrainingRun
 ) -> float:
     """Return the δ in `SEARCHED` with the least NLL on the validation split, by Brent's method with fixed draws.
 
@@ -162,7 +161,7 @@ def _validation_precision(
     return math.exp(found.x)
 
 
-def _weighted(batches: Batches, run: Run) -> Iterator[tuple[Tensor, Tensor]]:
+def _weighted(batches: Batches, run: TrainingRun) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the training pictures in batches, each with the weights (B,) of its images in the likelihood."""
     if run.optimizer.reweight == "minibatch":
         labels = batches.data.records.label[batches.train].astype("float32")

@@ -19,8 +19,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
-from retinabench.experiments import config
-from retinabench.experiments.config import AnyMethod, Run
+from retinabench.methods.settings import AnyMethod, MethodConfig, TrainingRun, method_config
 from retinabench.metrics.classification import nll
 from retinabench.predictions.table import Predictions
 
@@ -28,14 +27,14 @@ RANGE = (0.05, 20.0)
 SMALLEST = 2.0**-53  # a probability of 1 stands for one that float64 cannot tell from it
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """member: the method whose logits are scaled; its samples are kept."""
 
     name: Literal["temperature"] = "temperature"
-    member: AnyMethod = Field(default_factory=lambda: config.method_config("map"))
+    member: AnyMethod = Field(default_factory=lambda: method_config("map"))
 
 
-def member_runs(run: Run) -> list[Run]:
+def member_runs(run: TrainingRun) -> list[TrainingRun]:
     """Return the one run to be scaled.
 
     Raises `InputError` where that is itself scaled: two temperatures are one.

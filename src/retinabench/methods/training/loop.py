@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from retinabench.core.errors import DivergedError, InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.experiments.config import Optimizer, Run
 from retinabench.methods.base import NetworkPosterior, Posterior, network_state, precision
+from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.losses import cross_entropy, whole_batch
@@ -42,7 +42,7 @@ class Stateful(Protocol):
 def train(
     posterior: Trained,
     batches: Batches,
-    run: Run,
+    run: TrainingRun,
     checkpoint: Checkpoint,
     *,
     objective: Objective | None = None,
@@ -116,12 +116,12 @@ def train(
     return posterior
 
 
-def last_epoch_answers(run: Run) -> Run:
+def last_epoch_answers(run: TrainingRun) -> TrainingRun:
     """Return `run` with its last epoch as the chosen one, for methods that average over the end of the training."""
     return run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"select": "last"})})
 
 
-def likelihood_only(model: nn.Module, batches: Batches, run: Run) -> Objective:
+def likelihood_only(model: nn.Module, batches: Batches, run: TrainingRun) -> Objective:
     """Return the objective of one forward pass and no penalty."""
 
     def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
@@ -166,7 +166,7 @@ def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer
 def _epoch(
     model: nn.Module,
     batches: Batches,
-    run: Run,
+    run: TrainingRun,
     optimizer: torch.optim.Optimizer,
     schedule: Callable[[int], float],
     objective: Objective,
@@ -213,7 +213,9 @@ def _backward(
                 yield terms, len(theirs)
 
 
-def validation_scores(posterior: Posterior, batches: Batches, run: Run, epoch: int) -> dict[str, float]:
+def validation_scores(
+    posterior: Posterior, batches: Batches, run: TrainingRun, epoch: int
+) -> dict[str, float]:
     """AUROC and NLL of the predictive mean on the validation split, computed by the first process; nothing without one.
 
     Raises `DivergedError` where a prediction is not a number, and `InputError` where AUROC must choose and is undefined.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from retinabench.core.errors import DivergedError
-from retinabench.experiments.config import Run
+from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 
 NEVER = 2**62
@@ -19,7 +19,7 @@ EVERY = 50  # steps between two looks where looking is free, on a CPU; a GPU wou
 class FiniteWatch:
     """The first step at which each loss term was NaN or infinite, kept on the device until it is asked for."""
 
-    def __init__(self, run: Run, steps_per_epoch: int, schedule: Callable[[int], float]) -> None:
+    def __init__(self, run: TrainingRun, steps_per_epoch: int, schedule: Callable[[int], float]) -> None:
         self._run = run
         self._steps_per_epoch = steps_per_epoch
         self._schedule = schedule

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from retinabench.experiments.config import Optimizer
+    from retinabench.methods.settings import Optimizer
 
 
 def learning_rate(step: int, steps_per_epoch: int, config: Optimizer) -> float:

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import precision
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.annealing import Annealing, kl_weight
 from retinabench.methods.training.loop import Objective
 from retinabench.methods.training.losses import cross_entropy
@@ -25,7 +24,7 @@ from retinabench.models.stochastic.affine import Affine
 from retinabench.models.stochastic.families import Family
 
 
-class VariationalConfig(config.Method):
+class VariationalConfig(MethodConfig):
     """Options of every method with a variational objective.
 
     samples: posterior samples per prediction. train_samples: forward passes per training step.
@@ -70,7 +69,7 @@ def around_weights(model: nn.Module, options: WeightConfig, family: Family, seed
     return swap(model, make)
 
 
-def elbo(model: nn.Module, batches: Batches, run: Run, options: VariationalConfig) -> Objective:
+def elbo(model: nn.Module, batches: Batches, run: TrainingRun, options: VariationalConfig) -> Objective:
     """Return the objective with the terms `cross_entropy` and `kl`."""
 
     def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
@@ -85,7 +84,7 @@ def elbo(model: nn.Module, batches: Batches, run: Run, options: VariationalConfi
 
 
 def expected_cross_entropy(
-    model: nn.Module, images: Tensor, labels: Tensor, run: Run, samples: int
+    model: nn.Module, images: Tensor, labels: Tensor, run: TrainingRun, samples: int
 ) -> Tensor:
     """Mean (reweighted) cross-entropy over `samples` forward passes, each with fresh noise; a scalar in nats."""
     losses = []

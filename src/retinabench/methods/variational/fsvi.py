@@ -21,9 +21,8 @@ from torch import Tensor, nn
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import State, as_config, network_state, precision, rewound
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import predictive
 from retinabench.methods.training.loop import Objective, make_optimizer, train
@@ -33,7 +32,7 @@ from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_b
 RELEASED_DEVICES = 4  # each took the KL at its own inducing inputs, over its own quarter of the batch
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """samples, train_samples: draws of the last layer per prediction and per step.
 
     prior_variance: of f(x) under the prior, per output. inducing: M, per step. context: where they come from: pictures
@@ -156,7 +155,7 @@ class FunctionSpacePosterior:
         self.model.load_state_dict(state)
 
 
-def build(model: nn.Module, run: Run) -> FunctionSpacePosterior:
+def build(model: nn.Module, run: TrainingRun) -> FunctionSpacePosterior:
     """Put a Gaussian layer where the last linear one was."""
     network = split_last_layer(model)
     assert isinstance(network.head, nn.Linear)
@@ -165,7 +164,9 @@ def build(model: nn.Module, run: Run) -> FunctionSpacePosterior:
     return FunctionSpacePosterior(network)
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> FunctionSpacePosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint
+) -> FunctionSpacePosterior:
     """Train trunk and last layer together."""
     posterior = build(model, run)
     optimizer = make_optimizer(posterior.model, run.optimizer)
@@ -178,7 +179,9 @@ def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) ->
     return train(posterior, batches, run, checkpoint, objective=objective, optimizer=optimizer)
 
 
-def function_space_objective(posterior: FunctionSpacePosterior, batches: Batches, run: Run) -> Objective:
+def function_space_objective(
+    posterior: FunctionSpacePosterior, batches: Batches, run: TrainingRun
+) -> Objective:
     """Return the two terms of the loss: the expected cross-entropy and the weighted KL."""
     method, network, head = as_config(run, Config), posterior.model, posterior.head
 

@@ -22,17 +22,16 @@ from torch.nn.functional import softplus
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config, precision
 from retinabench.methods.map import PointPosterior
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.loop import Objective, last_epoch_answers, make_optimizer, train
 from retinabench.methods.training.losses import cross_entropy
 from retinabench.methods.variational.diagonal_gaussian import WeightPosterior, point
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """samples: weight draws per prediction. train_samples: per step, in pairs m ± noise.
 
     deviation: of every weight under q at the start. temperature: T, the divergence counts T-fold; below 1 a cold
@@ -63,12 +62,12 @@ class Spread(nn.Module):
         return {name: softplus(rho) for name, rho in zip(self.names, self.rho, strict=True)}
 
 
-def build(model: nn.Module, run: Run) -> WeightPosterior:
+def build(model: nn.Module, run: TrainingRun) -> WeightPosterior:
     """Return the network with q as a point."""
     return point(model)
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> WeightPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> WeightPosterior:
     """Train q; the last epoch answers. The checkpoint's validation is the mean's."""
     options, settings = as_config(run, Config), run.optimizer
     if settings.l2 == 0:
@@ -92,7 +91,7 @@ def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) ->
     return posterior
 
 
-def bound(model: nn.Module, spread: Spread, batches: Batches, run: Run) -> Objective:
+def bound(model: nn.Module, spread: Spread, batches: Batches, run: TrainingRun) -> Objective:
     """Return the terms `cross_entropy` and `kl` of the negative evidence bound, per training point."""
     options = as_config(run, Config)
     points, prior_precision = len(batches.train), 2 * len(batches.train) * run.optimizer.l2

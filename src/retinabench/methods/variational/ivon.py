@@ -19,10 +19,9 @@ from torch.func import functional_call
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config, precision
 from retinabench.methods.map import PointPosterior
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.loop import Objective, last_epoch_answers, train
 from retinabench.methods.training.losses import cross_entropy
@@ -30,7 +29,7 @@ from retinabench.methods.variational.diagonal_gaussian import WeightPosterior, p
 from retinabench.methods.variational.ivon_optimizer import Ivon
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """samples, train_samples: weight draws per prediction and per step.
 
     deviation: of every weight under q at the start, which sets h0 = 1 / (λ deviation²) - δ (the paper sets h0). beta2: of
@@ -52,12 +51,12 @@ class Config(config.Method):
     clip: float = Field(0.0, ge=0)
 
 
-def build(model: nn.Module, run: Run) -> WeightPosterior:
+def build(model: nn.Module, run: TrainingRun) -> WeightPosterior:
     """Return the network with q as it is before the first step would widen it: a point."""
     return point(model)
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> WeightPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> WeightPosterior:
     """Train q; the last epoch answers, since h has to arrive first. The checkpoint's validation is the mean's."""
     method, config = as_config(run, Config), run.optimizer
     ess, delta = len(batches.train) / method.temperature, 2 * config.l2
@@ -101,7 +100,7 @@ def initial_hessian(deviation: float, ess: float, delta: float) -> float:
     return hessian
 
 
-def perturbed_objective(model: nn.Module, optimizer: Ivon, batches: Batches, run: Run) -> Objective:
+def perturbed_objective(model: nn.Module, optimizer: Ivon, batches: Batches, run: TrainingRun) -> Objective:
     """Return the cross-entropy at weights drawn from q; the noise of a step depends on seed and step alone."""
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     samples = as_config(run, Config).train_samples

@@ -11,8 +11,8 @@ from typing import Literal
 from torch import nn
 
 from retinabench.data.loader import Batches
-from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config
+from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.loop import train
 from retinabench.methods.training.sampling import SampledPosterior
@@ -28,12 +28,12 @@ class Config(WeightConfig):
     name: Literal["mfvi"] = "mfvi"
 
 
-def build(model: nn.Module, run: Run) -> SampledPosterior:
+def build(model: nn.Module, run: TrainingRun) -> SampledPosterior:
     """Put Gaussians around the weights."""
     return SampledPosterior(around_weights(model, as_config(run, Config), FAMILIES["gaussian"], run.seed))
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> SampledPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> SampledPosterior:
     """Put Gaussians around the weights and train them."""
     posterior = build(model, run)
     objective = elbo(posterior.model, batches, run, as_config(run, Config))

@@ -13,8 +13,8 @@ from pydantic import Field
 from torch import nn
 
 from retinabench.data.loader import Batches
-from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config
+from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.loop import train
 from retinabench.methods.training.sampling import SampledPosterior
@@ -37,14 +37,14 @@ class Config(WeightConfig):
     norm: Literal["layer", "per_filter"] = "layer"
 
 
-def build(model: nn.Module, run: Run) -> SampledPosterior:
+def build(model: nn.Module, run: TrainingRun) -> SampledPosterior:
     """Put radial posteriors around the weights."""
     options = as_config(run, Config)
     family = FAMILIES["radial" if options.norm == "layer" else "radial_per_filter"]
     return SampledPosterior(around_weights(model, options, family, run.seed))
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> SampledPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> SampledPosterior:
     """Put radial posteriors around the weights and train them."""
     posterior = build(model, run)
     objective = elbo(posterior.model, batches, run, as_config(run, Config))

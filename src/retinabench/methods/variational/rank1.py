@@ -14,8 +14,8 @@ from torch import nn
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config
+from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.loop import make_optimizer, train
 from retinabench.methods.training.sampling import SampledPosterior
@@ -54,7 +54,7 @@ class Config(VariationalConfig):
         return self
 
 
-def build(model: nn.Module, run: Run) -> SampledPosterior:
+def build(model: nn.Module, run: TrainingRun) -> SampledPosterior:
     """Put distributions over r and s into every layer."""
     options = as_config(run, Config)
     generator = torch_generator("cpu", run.seed, "variational")
@@ -73,7 +73,7 @@ def build(model: nn.Module, run: Run) -> SampledPosterior:
     return SampledPosterior(swap(model, make))
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> SampledPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> SampledPosterior:
     """Put distributions over r and s into every layer and train them."""
     posterior, options = build(model, run), as_config(run, Config)
     optimizer = make_optimizer(posterior.model, run.optimizer)

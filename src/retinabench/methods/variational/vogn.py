@@ -17,10 +17,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.experiments import config
-from retinabench.experiments.config import Run
 from retinabench.methods.base import as_config, precision
 from retinabench.methods.map import PointPosterior
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import negative_log_likelihood
@@ -33,7 +32,7 @@ from retinabench.methods.variational.ivon_optimizer import next_mean
 GRADIENT_VALUES = 2**28  # of single gradients in memory together: 1 GiB of float32
 
 
-class Config(config.Method):
+class Config(MethodConfig):
     """samples: weight draws per prediction.
 
     deviation, beta2, temperature: as IVON's. The rest is the optimiser's: δ = 2 `l2` on every parameter, beta1 =
@@ -95,12 +94,12 @@ class Vogn(torch.optim.Optimizer):
             p.copy_(next_mean(p, state["momentum"], state["hessian"], rate, delta, debias, clip=0.0))
 
 
-def build(model: nn.Module, run: Run) -> WeightPosterior:
+def build(model: nn.Module, run: TrainingRun) -> WeightPosterior:
     """Return the network with q as a point."""
     return point(model)
 
 
-def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) -> WeightPosterior:
+def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> WeightPosterior:
     """Train q; the last epoch answers, since h has to arrive first. The checkpoint's validation is the mean's."""
     options, settings = as_config(run, Config), run.optimizer
     ess, delta = len(batches.train) / options.temperature, 2 * settings.l2
@@ -129,7 +128,7 @@ def fit(model: nn.Module, batches: Batches, run: Run, checkpoint: Checkpoint) ->
     return posterior
 
 
-def drawn_objective(model: nn.Module, optimizer: Vogn, run: Run) -> Objective:
+def drawn_objective(model: nn.Module, optimizer: Vogn, run: TrainingRun) -> Objective:
     """Return the cross-entropy at weights drawn from q, which hands the squares of single gradients to the optimiser.
 
     The mean of the single gradients is the gradient: one pass gives both. Batch norm ties the images of a batch

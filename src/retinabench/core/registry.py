@@ -1,0 +1,120 @@
+"""Registries of named entries: those of the package and those that installed plug-ins add.
+
+An entry is given as ``"package.module"`` or ``"package.module:attribute"`` and imported on first use, so that listing
+the names of a registry imports nothing. A plug-in adds entries without changes to this package, by declaring entry
+points in its own ``pyproject.toml``::
+
+    [project.entry-points."retinabench.methods"]
+    mirrored = "my_package.mirrored"
+
+Entry points are found in every process in which the plug-in is installed, including workers.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar
+
+from retinabench.core.errors import InputError, nearest
+
+Entry = TypeVar("Entry")
+
+
+class Registry(Mapping[str, Entry], Generic[Entry]):
+    """A read-only mapping from names to entries, which are imported on first use.
+
+    Args:
+        group: Name of the entry-point group, such as ``retinabench.methods``.
+        kind: What an entry is, in the singular, for messages: ``method``.
+        builtin: Name -> location of the entries of this package.
+
+    Example:
+        >>> modules = Registry("retinabench.examples", "module", {"json": "json", "dumps": "json:dumps"})
+        >>> sorted(modules)
+        ['dumps', 'json']
+        >>> modules["dumps"]([1])
+        '[1]'
+    """
+
+    def __init__(self, group: str, kind: str, builtin: Mapping[str, str]) -> None:
+        self.group, self.kind = group, kind
+        self._builtin = dict(builtin)
+        self._loaded: dict[str, Entry] = {}
+
+    @cached_property
+    def _plugins(self) -> dict[str, EntryPoint]:
+        found: dict[str, EntryPoint] = {}
+        for point in entry_points(group=self.group):
+            if point.name in self._builtin:
+                raise InputError(
+                    f"the plug-in '{_distribution(point)}' adds the {self.kind} '{point.name}', which exists already",
+                    hint="Rename its entry point or uninstall it.",
+                )
+            found[point.name] = point
+        return found
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._builtin
+        yield from (name for name in self._plugins)
+        yield from (name for name in self._loaded if name not in self._builtin and name not in self._plugins)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._builtin or name in self._plugins or name in self._loaded
+
+    def find(self, name: str) -> Entry:
+        """Return the entry of that name.
+
+        Raises:
+            InputError: There is none; the message names the nearest one.
+        """
+        if name not in self:
+            raise InputError(f"unknown {self.kind} '{name}'", hint=nearest(name, list(self)))
+        return self[name]
+
+    def add(self, name: str, entry: Entry) -> None:
+        """Add an entry for this process only, such as a method that is defined in a notebook.
+
+        Raises:
+            ValueError: The name is taken.
+        """
+        if name in self:
+            raise ValueError(f"the {self.kind} '{name}' exists already")
+        self._loaded[name] = entry
+
+    def remove(self, name: str) -> None:
+        """Remove an entry that `add` added."""
+        del self._loaded[name]
+
+    def _load(self, name: str) -> Any:
+        if name in self._builtin:
+            return _import(self._builtin[name])
+        point = self._plugins[name]
+        try:
+            return point.load()
+        except Exception as error:  # a plug-in is foreign code: whatever it raises is told in one line
+            raise InputError(
+                f"the {self.kind} '{name}' of the plug-in '{_distribution(point)}' cannot be imported "
+                f"({type(error).__name__}: {error})",
+                hint="Mend or uninstall the plug-in.",
+            ) from error
+
+
+def _import(location: str) -> Any:
+    module, _, attribute = location.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value

@@ -1,0 +1,205 @@
+"""A folder in which something is computed that can be killed and continued.
+
+Everything that trains, samples, prepares or searches works in such a folder, under the same rules:
+
+- a manifest (JSON) notes what decides the results; the same command continues, another one is refused;
+- a lock lets one process at a time work in the folder, and ends with the process, however that ends;
+- an empty file ``done`` is written last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from retinabench.core.atomic_files import claim, explain, sweep, write_bytes, write_json
+from retinabench.core.errors import InputError
+
+DONE, LOCK, HOLDER = "done", ".lock", ".lock.json"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One folder and what it is for.
+
+    Args:
+        folder: The folder; it is created when something is written.
+        kind: What the folder holds, for messages: ``"benchmark"``, ``"data set"``.
+        file: Name of the manifest.
+    """
+
+    folder: Path
+    kind: str
+    file: str = "manifest.json"
+
+    @property
+    def manifest_path(self) -> Path:
+        """The path of the manifest."""
+        return self.folder / self.file
+
+    @property
+    def done(self) -> bool:
+        """Whether the work in the folder is complete."""
+        return (self.folder / DONE).is_file()
+
+    def finish(self) -> None:
+        """Mark the work as complete; call it after everything else has been written."""
+        write_bytes(self.folder / DONE, b"")
+
+    def manifest(self) -> dict[str, Any] | None:
+        """Return the manifest, or None for a new folder.
+
+        Raises:
+            InputError: The manifest is damaged.
+        """
+        try:
+            content = json.loads(self.manifest_path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"is damaged ({error})",
+                file=self.manifest_path,
+                hint="Restore it, or choose another --out.",
+            ) from None
+        if not isinstance(content, dict):
+            raise InputError(
+                f"is not the manifest of a {self.kind}",
+                file=self.manifest_path,
+                hint="Choose another --out.",
+            )
+        return content
+
+    def begin(
+        self,
+        manifest: Mapping[str, Any],
+        *,
+        decisive: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+        empty: bool = False,
+        hint: str = "Choose another --out.",
+    ) -> dict[str, Any]:
+        """Write the manifest of a new folder, or compare it with the one that is there; return the one that is there.
+
+        Args:
+            manifest: JSON-compatible settings that decide the results, with whatever else is worth noting.
+            decisive: Selects from a manifest what must agree; by default everything.
+            empty: Whether a folder without a manifest must be empty.
+            hint: What a user can do about a difference.
+
+        Raises:
+            InputError: The folder was begun with other settings (the first difference and both sides are named), holds
+                something else, or its manifest is damaged.
+        """
+        sweep(self.folder)
+        if empty and not self.manifest_path.is_file() and self._strangers():
+            raise InputError(f"is not empty and holds no {self.kind}", file=self.folder, hint=hint)
+        mine = json.loads(json.dumps(manifest, allow_nan=False))
+        claim(self.manifest_path, mine)
+        begun = self.manifest()
+        assert begun is not None
+        if difference := first_difference(decisive(begun), decisive(mine)):
+            key, then, now = difference
+            raise InputError(
+                f"holds a {self.kind} with another {key.replace('_', ' ')}: {_short(then)} there, {_short(now)} here",
+                file=self.folder,
+                hint=hint,
+            )
+        return begun
+
+    def update(self, manifest: Mapping[str, Any]) -> None:
+        """Replace the manifest, such as one to which data sets have been added; hold the lock when calling it."""
+        write_json(self.manifest_path, manifest)
+
+    @contextlib.contextmanager
+    def lock(self, *, wait: bool = False) -> Iterator[None]:
+        """Hold the folder while the block runs; on a file system without locks the block runs unguarded.
+
+        Args:
+            wait: Wait for another process instead of refusing.
+
+        Raises:
+            InputError: Another process holds the folder, or the folder cannot be written.
+        """
+        lock = FileLock(self.folder / LOCK)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=-1 if wait else 0, poll_interval=0.2)
+        except Timeout:
+            raise self._refusal() from None
+        except NotImplementedError:  # no locks on this file system: better unguarded than not at all
+            yield
+            return
+        except OSError as error:
+            raise explain(error, self.folder) from error
+        try:
+            write_json(
+                self.folder / HOLDER,
+                {"process": os.getpid(), "host": socket.gethostname(), "since": time.time()},
+            )
+            yield
+        finally:
+            (self.folder / HOLDER).unlink(missing_ok=True)
+            lock.release()
+
+    def holder(self) -> dict[str, Any] | None:
+        """Return process, host and time of the process that holds the folder, or None if no process does."""
+        if not (self.folder / LOCK).is_file():
+            return None
+        lock = FileLock(self.folder / LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            with contextlib.suppress(OSError, ValueError):
+                content: dict[str, Any] = json.loads((self.folder / HOLDER).read_text())
+                return content
+            return {"process": 0, "host": "", "since": time.time()}
+        except (NotImplementedError, OSError):
+            return None
+        lock.release()
+        return None
+
+    def _refusal(self) -> InputError:
+        found = self.holder()
+        who = ""
+        if found and found["process"]:
+            since = time.strftime("%Y-%m-%d %H:%M", time.localtime(found["since"]))
+            who = f" since {since} (process {found['process']} on {found['host']})"
+        return InputError(
+            f"another {self.kind} command is at work in this folder{who}",
+            file=self.folder,
+            hint="Wait until it ends, stop it, or choose another --out.",
+        )
+
+    def _strangers(self) -> list[Path]:
+        return [path for path in self.folder.glob("*") if not path.name.startswith(f".{self.file}")]
+
+
+def first_difference(
+    then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
+) -> tuple[str, Any, Any] | None:
+    """Return the dotted key of the first difference of two nested mappings with both values, None if they agree.
+
+    The order of keys does not count.
+    """
+    for key in dict.fromkeys([*then, *now]):
+        ours, theirs = now.get(key), then.get(key)
+        if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+            if inner := first_difference(theirs, ours, f"{prefix}{key}."):
+                return inner
+        elif ours != theirs or (key in now) != (key in then):
+            return f"{prefix}{key}", theirs, ours
+    return None
+
+
+def _short(value: Any) -> str:
+    text = "absent" if value is None else json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:12]}…"

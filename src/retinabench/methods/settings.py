@@ -1,0 +1,86 @@
+"""The settings of a training: method, optimiser and seed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
+
+from retinabench.core.errors import nearest
+from retinabench.core.settings import Frozen
+from retinabench.methods.registry import METHODS
+
+
+class Optimizer(Frozen):
+    """The one training loop's settings.
+
+    lr: peak learning rate. momentum: Nesterov momentum (SGD) or beta_1 (Adam).
+    l2: adds `l2 * sum(w²)` to the loss, over the parameters of `l2_on`: the `weights` of convolutions and linear
+    layers; `everything`, the Gaussian prior N(0, 1 / (2 l2 N)) of all N images' posterior; `norms_and_biases`, as released
+    for MFVI and radial; `nothing`, as released for MAP and MC dropout, whose L2
+    term was computed over an empty list.
+    batch_size: images per step, over all processes. accumulate: parts into which a process cuts its share of a batch to
+    save memory; the loss is that of the whole batch, the statistics of batch norm are those of a part.
+    schedule: step (x0.2 at one and two thirds), linear (down to `final_lr` * lr) or cosine (down to 0), after
+    `warmup` epochs of linear rise from 0. reweight: `minibatch` weighs each class by 1 / (2 p(k)), p from the batch.
+    augment: `flip` mirrors at random; `affine` also rotates, shifts and zooms (`data/augment.py`); true and false mean
+    flip and none. select: the checkpoint that predicts, by a validation score, or the last.
+    """
+
+    name: Literal["sgd", "adam"] = "sgd"
+    lr: float = Field(0.02, gt=0)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    l2: float = Field(1e-4, ge=0)
+    l2_on: Literal["weights", "norms_and_biases", "everything", "nothing"] = "weights"
+    epochs: int = Field(30, ge=1)
+    batch_size: int = Field(64, ge=1)
+    accumulate: int = Field(1, ge=1)
+    schedule: Literal["step", "linear", "cosine", "constant"] = "cosine"
+    warmup: float = Field(1.0, ge=0)
+    final_lr: float = Field(0.01, ge=0, le=1)
+    reweight: Literal["none", "minibatch"] = "minibatch"
+    augment: Literal["none", "flip", "affine"] = "flip"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    select: Literal["auroc", "nll", "last"] = "auroc"
+
+    @field_validator("augment", mode="before")
+    @classmethod
+    def _once_a_switch(cls, augment: Any) -> Any:
+        # Earlier files and run folders say true or false.
+        return {True: "flip", False: "none"}[augment] if isinstance(augment, bool) else augment
+
+
+class MethodConfig(Frozen):
+    """What every method's configuration has: its name, and how many posterior samples it predicts with.
+
+    `title` is what readers call the method; without one it is its name.
+    """
+
+    title: ClassVar[str] = ""
+
+    name: str
+    samples: int = Field(1, ge=1)
+
+
+def method_config(value: Any) -> Any:
+    """Build a method's configuration from its name, or from a table that holds its name."""
+    if isinstance(value, MethodConfig):
+        return value
+    if not isinstance(value, (str, dict)):
+        raise ValueError("should be the name of a method, or a table that holds its name")
+    table = {"name": value} if isinstance(value, str) else value
+    name = table.get("name", "map")
+    if not isinstance(name, str) or name not in METHODS:
+        raise ValueError(f"unknown method '{name}'. {nearest(str(name), METHODS)}")
+    return METHODS[name].Config(**{**table, "name": name})
+
+
+AnyMethod = Annotated[SerializeAsAny[MethodConfig], BeforeValidator(method_config)]
+
+
+class TrainingRun(Frozen):
+    """What a method knows of a run: its own settings, those of the training loop, and the seed of all its randomness."""
+
+    method: AnyMethod = Field(default_factory=lambda: method_config("map"))
+    optimizer: Optimizer = Optimizer()
+    seed: int = Field(0, ge=0)
