@@ -48,14 +48,14 @@ def method_run(name, prepared):
 
 
 def stop_after_the_second_epoch(monkeypatch):
-    checkpoint = Checkpoint.checkpoint
+    checkpoint = Checkpoint.save
 
     def checkpoint_and_stop(self, state):
         checkpoint(self, state)
         if state["epoch"] == 2:
             raise StoppedError
 
-    monkeypatch.setattr(Checkpoint, "checkpoint", checkpoint_and_stop)
+    monkeypatch.setattr(Checkpoint, "save", checkpoint_and_stop)
 
 
 def stop_before_the_posterior_is_saved(monkeypatch):

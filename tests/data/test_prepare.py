@@ -23,8 +23,8 @@ SETTINGS = {"recipe": Recipe(24), "images": 160, "workers": 1}
 KILLING = """
 import os, signal, sys
 from pathlib import Path
-from retinabench.data.images import Recipe
-from retinabench.data.prepare import prepare
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.ingest.prepare import prepare
 
 replace, count = os.replace, 0
 def killing_replace(source, destination):

@@ -126,8 +126,8 @@ def test_a_full_disk_is_one_line_and_the_work_goes_on_when_there_is_room(source,
 PEAK = """
 import sys
 from pathlib import Path
-from retinabench.data.images import Recipe
-from retinabench.data.prepare import prepare
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.ingest.prepare import prepare
 prepare("idrid", Path(sys.argv[2]), recipe=Recipe(96, "none"), source=Path(sys.argv[1]), workers=1, on_bad="skip")
 # Not `ru_maxrss`, which a process inherits from the one that starts it.
 print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])

@@ -211,7 +211,7 @@ def test_damaged_folders_are_named(unfinished, tmp_path):
 
 
 def test_exporters_need_no_torch():
-    code = "import sys, retinabench.tracking.export; assert 'torch' not in sys.modules"
+    code = "import sys, retinabench.integrations.export; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -48,7 +48,7 @@ sys.exit(cli.run(sys.argv[1:]))
 EVERY = """
 import sys
 from retinabench import cli
-from retinabench.methods import METHODS
+from retinabench.methods.registry import METHODS
 from retinabench.run import is_composed
 
 for name, method in METHODS.items():

@@ -86,10 +86,10 @@ def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, mon
         None, [*TINY, "method.name=sghmc", "method.samples=3"], data=str(make_prepared(tmp_path / "data"))
     )
     seen = []
-    checkpoint = Checkpoint.checkpoint
+    checkpoint = Checkpoint.save
     monkeypatch.setattr(
         Checkpoint,
-        "checkpoint",
+        "save",
         lambda self, state: (
             seen.append(sorted(file.name for file in (self.folder / SAMPLES).glob("*"))),
             checkpoint(self, state),
@@ -142,7 +142,7 @@ def test_every_variant_continues_where_it_was_stopped(tmp_path, monkeypatch, wor
     """The default settings do in `conformance/test_resume_methods.py`. Samples of a repeated epoch are written again."""
     run = load_run(None, [*TINY, *words], data=str(make_prepared(tmp_path / "data")))
     whole = execute(run, tmp_path / "whole", Engine("cpu"))
-    checkpoint = Checkpoint.checkpoint
+    checkpoint = Checkpoint.save
 
     def stop_before_saving(self, state):
         if state["epoch"] == epoch + 1:
@@ -150,7 +150,7 @@ def test_every_variant_continues_where_it_was_stopped(tmp_path, monkeypatch, wor
         checkpoint(self, state)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "checkpoint", stop_before_saving)
+        patch.setattr(Checkpoint, "save", stop_before_saving)
         with pytest.raises(StoppedError):
             execute(run, tmp_path / "again", Engine("cpu"))
     again = execute(run, tmp_path / "again", Engine("cpu"))

@@ -35,9 +35,9 @@ pytestmark = pytest.mark.filterwarnings(
 COMMAND = """
 import sys
 from pathlib import Path
-from retinabench.errors import WorkError
+from retinabench.core.errors import WorkError
 from retinabench.tune import cluster
-from retinabench.tune.jobs import Job
+from retinabench.experiments.engines.jobs import Job
 from support.sweeps import SLOW, small
 
 cluster.LOOK, cluster.PATIENCE = 0.2, 2.0

@@ -22,8 +22,8 @@ from support.sweeps import SLOW, bits, meanwhile, met, small, sweep
 DRIVER = """
 import sys
 from pathlib import Path
-from retinabench.tune.jobs import Job
-from retinabench.tune.local import LocalEngine
+from retinabench.experiments.engines.jobs import Job
+from retinabench.experiments.engines.local import LocalEngine
 from support.sweeps import small
 
 if __name__ == "__main__":

@@ -141,7 +141,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from retinabench.tune import results
-from retinabench.tune.search import search
+from retinabench.experiments.search.search import search
 from support.searching import Serial, base_run, pretend, small_space
 
 write, count, target = results.Writer._write, 0, int(sys.argv[3])

@@ -20,7 +20,7 @@ sys.path[:0] = sys.argv[4:]
 from support.studies import Serial
 from retinabench.protocol import benchmark as module
 from retinabench.protocol import conduct
-from retinabench.protocol.definition import Study
+from retinabench.experiments.study.definition import Study
 
 module.write_outputs = lambda *_: None  # tables, pages and figures come after all that can be lost
 conduct.write_figures = lambda *_: None

@@ -15,7 +15,7 @@ from retinabench.experiments.study.lock import alive, holder, take_turn
 HOLD = """
 import sys, time
 from pathlib import Path
-from retinabench.protocol.turn import take_turn
+from retinabench.experiments.study.lock import take_turn
 with take_turn(Path(sys.argv[1])):
     print("mine", flush=True)
     time.sleep(60)
@@ -23,8 +23,8 @@ with take_turn(Path(sys.argv[1])):
 RACE = """
 import sys, time
 from pathlib import Path
-from retinabench.errors import InputError
-from retinabench.protocol.turn import take_turn
+from retinabench.core.errors import InputError
+from retinabench.experiments.study.lock import take_turn
 while not Path(sys.argv[2]).exists():
     pass
 try:
