@@ -164,4 +164,4 @@ def test_auroc_is_none_where_a_class_is_missing():
 
 def test_unknown_names_get_a_cure():
     with pytest.raises(InputError, match="Did you mean 'synthetic'"):
-        trained_network.lesion_images("synthetics", None, None, 0)
+        trained_network.known_lesions("synthetics", None, None, 0)

@@ -136,7 +136,7 @@ def test_a_changed_answer_is_refused(tmp_path, answer):
 SLOW = """
 import sys, time
 from support.concept_banks import make_answers, make_bank
-from retinabench.concepts import examine
+from retinabench.concepts.questioning.loop import examine
 bank = make_bank()
 answers = make_answers(bank)
 def ask(sample, concept):

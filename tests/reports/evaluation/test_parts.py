@@ -34,7 +34,7 @@ def contrast(a: str, b: str) -> float:
 
 
 def palettes() -> list[dict[str, str]]:
-    css = (files("retinabench.report") / "templates" / "style.css").read_text()
+    css = (files("retinabench.reports.toolkit") / "templates" / "style.css").read_text()
     blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
     return [dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in blocks[:2]]
 
