@@ -13,6 +13,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from retinabench.core.version import __version__
+
 if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
     from retinabench.metrics.clinical.screening_report import clinic
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
     from retinabench.predictions.io import read_predictions, write_predictions
     from retinabench.predictions.table import Predictions
 
-__version__ = "0.1.0"
 __all__ = [
     "Predictions",
     "Scores",
+    "__version__",
     "clinic",
     "compare",
     "evaluate",
@@ -47,7 +49,7 @@ _HOME = {
     "clinic": "retinabench.metrics.clinical.screening_report",
     "compare": "retinabench.metrics.inference.compare",
     "evaluate": "retinabench.metrics.estimator",
-    "load_task": "retinabench.data.registry.tasks",
+    "load_task": "retinabench.data.tasks",
     "rank": "retinabench.metrics.inference.ranking",
     "read_predictions": "retinabench.predictions.io",
     "referral_curve": "retinabench.metrics.selective.referral_curves",

@@ -247,7 +247,7 @@ def test_an_unknown_device_is_one_line(prepared, tmp_path, capsys):
 def test_ctrl_c_is_one_line_and_exit_1(prepared, tmp_path):
     words = [*TINY, "optimizer.epochs=500"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "retinabench.cli", "train", "--data", str(prepared), "--out", str(tmp_path), "-q", *words],
+        [sys.executable, "-m", "retinabench", "train", "--data", str(prepared), "--out", str(tmp_path), "-q", *words],
         stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts,
     )  # fmt: skip
     deadline = time.monotonic() + 60

@@ -156,7 +156,7 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
 
 def test_ctrl_c_is_one_line_also_with_workers_and_the_command_continues(whole, tmp_path):
     """The terminal interrupts the whole group of processes at once."""
-    command = [sys.executable, "-m", "retinabench.cli", "prepare", "synthetic", "--size", "24", "--images", "160",
+    command = [sys.executable, "-m", "retinabench", "prepare", "synthetic", "--size", "24", "--images", "160",
                "--workers", "2", "--out", str(tmp_path / "out"), "--quiet"]  # fmt: skip
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hear_interrupts

@@ -17,7 +17,7 @@ from retinabench.data.preprocessing.preprocess import Recipe
 
 
 def command(source, out, *more, workers=2):
-    return [sys.executable, "-m", "retinabench.cli", "prepare", "idrid", "--source", str(source), "--out", str(out),
+    return [sys.executable, "-m", "retinabench", "prepare", "idrid", "--source", str(source), "--out", str(out),
             "--size", "96", "--preprocess", "none", "--on-bad", "skip", "--workers", str(workers),
             "--quiet", *more]  # fmt: skip
 

@@ -103,7 +103,7 @@ def test_killed_at_a_write_it_continues_to_the_same_bits(undisturbed, tmp_path, 
 def test_killed_in_the_middle_of_an_epoch_again_and_again(undisturbed, tmp_path):
     """Kill by the clock, wherever the work is: after each epoch's record appears, and at odd moments."""
     prepared, found = undisturbed
-    arguments = [sys.executable, "-m", "retinabench.cli", *command(prepared, tmp_path, "map")]
+    arguments = [sys.executable, "-m", "retinabench", *command(prepared, tmp_path, "map")]
     kills = 0
     for patience in (0.0, 0.02, 0.05):
         process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -64,7 +64,7 @@ SAME = (
 )  # fmt: skip
 
 
-def train(processes, prepared, out, words, program=("-m", "retinabench.cli")):
+def train(processes, prepared, out, words, program=("-m", "retinabench")):
     """Start the command in several processes with the environment that torchrun would give them."""
     command = [sys.executable, *program, "train", "--data", str(prepared), "--out", str(out)]
     with socket.socket() as free:

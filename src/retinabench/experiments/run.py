@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from retinabench import __version__
 from retinabench.core.atomic_files import sweep, write_bytes, write_json
 from retinabench.core.errors import DivergedError, InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
+from retinabench.core.version import __version__
 from retinabench.data.loader import Batches
 from retinabench.data.merge import recipe_of
 from retinabench.data.tasks import Task, load_task

@@ -12,7 +12,7 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from retinabench import __version__
+from retinabench.core.version import __version__
 from retinabench.data.registry import DATASETS
 from retinabench.inspection.card_tables import tables
 from retinabench.inspection.examine import Inspection, findings

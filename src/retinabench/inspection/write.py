@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from retinabench import __version__
 from retinabench.core import atomic_files
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.version import __version__
 from retinabench.inspection.card import Shown, markdown, page
 from retinabench.inspection.duplicates import Group
 from retinabench.inspection.examine import Inspection, counted

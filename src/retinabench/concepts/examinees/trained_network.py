@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench import __version__
 from retinabench.concepts.banks import idrid_lesions, lesion_images
 from retinabench.concepts.banks.lesion_images import LesionImages, Samples
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.version import __version__
 from retinabench.methods.settings import Optimizer
 from retinabench.metrics.classification import auroc
 from retinabench.models.settings import ModelConfig

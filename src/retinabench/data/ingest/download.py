@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from retinabench import __version__
 from retinabench.core.atomic_files import explain
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Advance, Progress
+from retinabench.core.version import __version__
 
 BLOCK = 1 << 18
 PATIENCE = 60  # seconds without a byte

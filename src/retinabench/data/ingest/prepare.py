@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from retinabench import __version__
 from retinabench.core.atomic_files import claim, sweep, write_bytes, write_json
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.version import __version__
 from retinabench.data.ingest.ingest_log import SCHEMA, bad_csv, bad_rows, source_sha256, to_parquet
 from retinabench.data.ingest.label_matching import Survey
 from retinabench.data.ingest.shards import Shard, is_made, plan, read_files, sweep_files

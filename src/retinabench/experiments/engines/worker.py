@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from retinabench import __version__
 from retinabench.core.errors import DivergedError, InputError, WorkError, printable
 from retinabench.core.progress import Quiet
+from retinabench.core.version import __version__
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import State

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from retinabench import __version__
 from retinabench.core.atomic_files import explain, write_json
 from retinabench.core.errors import InputError
+from retinabench.core.version import __version__
 from retinabench.experiments.config import PROTOCOL, Run
 from retinabench.experiments.search.space import Space, points
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from retinabench import __version__
 from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError
+from retinabench.core.version import __version__
 from retinabench.experiments.config import PROTOCOL
 
 SCHEMA = "retinabench.study/1"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from retinabench import __version__
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.version import __version__
 from retinabench.experiments.config import PROTOCOL
 from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.trials import values_of

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from retinabench import __version__
 from retinabench.core.atomic_files import claim, write_json
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.version import __version__
 from retinabench.experiments.uci import dropout, ensemble, variational
 from retinabench.experiments.uci.figure import write_figure
 from retinabench.experiments.uci.likelihood import measure

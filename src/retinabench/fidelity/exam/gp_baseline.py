@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench import __version__
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
+from retinabench.core.version import __version__
 from retinabench.fidelity.exam import infinite_width
 from retinabench.fidelity.exam.entries import WITHOUT_TRAINING
 from retinabench.fidelity.exam.submission import DRAWS, Answers, write_answers

@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from retinabench import __version__
 from retinabench.core.atomic_files import sweep, write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator, torch_generator
+from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
 from retinabench.experiments.run import Engine, is_composed
 from retinabench.fidelity.exam.budget import SECONDS, Meter, check_plan, planned

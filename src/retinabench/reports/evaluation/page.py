@@ -10,8 +10,8 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
-from retinabench import __version__
 from retinabench.core import atomic_files
+from retinabench.core.version import __version__
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import examples, panels, tables, words
 from retinabench.reports.evaluation.examples import ImageSource

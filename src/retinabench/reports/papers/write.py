@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from retinabench import __version__
 from retinabench.core import atomic_files
 from retinabench.core.progress import Progress
+from retinabench.core.version import __version__
 from retinabench.reports.papers import filos, render, retina, words
 from retinabench.reports.papers.collect import Collection, Study
 from retinabench.reports.papers.drawing import Drawing, save
