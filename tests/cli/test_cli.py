@@ -17,7 +17,7 @@ import pytest
 import typer
 
 import retinabench as rb
-from retinabench.cli import VERBS, app, run
+from retinabench.cli.main import VERBS, app, run
 from retinabench.data.registry import DATASETS
 from retinabench.data.splits import TASKS
 from support.helpers import TINY, hear_interrupts, make_prepared
@@ -266,11 +266,11 @@ def test_ctrl_c_is_one_line_and_exit_1(prepared, tmp_path):
     "code",
     [
         "import retinabench; retinabench.score, retinabench.read_predictions",
-        "from retinabench.cli import run; run(['--help'])",
-        "from retinabench.cli import run; assert run(['score', 'p.csv', '--bootstrap', '10', '-q']) == 0",
-        "from retinabench.cli import run; assert run(['report', 'p.csv', '--bootstrap', '10', '-q']) == 0",
-        "from retinabench.cli import run; assert run(['report', 'p.csv', '--tables', '--bootstrap', '10', '-q']) == 0",
-        "from retinabench.cli import run; assert run(['inspect', 'p.csv']) == 0",
+        "from retinabench.cli.main import run; run(['--help'])",
+        "from retinabench.cli.main import run; assert run(['score', 'p.csv', '--bootstrap', '10', '-q']) == 0",
+        "from retinabench.cli.main import run; assert run(['report', 'p.csv', '--bootstrap', '10', '-q']) == 0",
+        "from retinabench.cli.main import run; assert run(['report', 'p.csv', '--tables', '--bootstrap', '10', '-q']) == 0",
+        "from retinabench.cli.main import run; assert run(['inspect', 'p.csv']) == 0",
     ],
 )
 def test_the_right_hand_side_never_imports_torch(tmp_path, code):
@@ -282,7 +282,7 @@ def test_the_right_hand_side_never_imports_torch(tmp_path, code):
 
 
 def test_training_without_torch_says_how_to_install_it(tmp_path):
-    code = NO_TORCH + "from retinabench.cli import run; sys.exit(run(['train', '--data', '.']))"
+    code = NO_TORCH + "from retinabench.cli.main import run; sys.exit(run(['train', '--data', '.']))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data.test_download import Server
-from retinabench.cli import run
+from retinabench.cli.main import run
 from retinabench.data.datasets import eyepacs
 from retinabench.data.ingest.download import Remote
 from retinabench.predictions.io import read_predictions

@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from cli.test_cli import NO_TORCH
-from retinabench.cli import app, run
 from retinabench.cli.fidelity import VERBS
+from retinabench.cli.main import app, run
 from retinabench.fidelity.exam.entries import entries
 from retinabench.fidelity.leaderboard import command
 from retinabench.fidelity.reference.reference_file import Reference, write_reference
@@ -112,7 +112,7 @@ def test_scoring_needs_no_torch(tmp_path, probs):
         "20",
     ]
     board += ["--reference", f"fundus={tmp_path / 'reference.npz'}"]
-    program = f"{NO_TORCH}\nfrom retinabench.cli import run\nassert run({words!r}) == 0\nassert run({board!r}) == 0\n"
+    program = f"{NO_TORCH}\nfrom retinabench.cli.main import run\nassert run({words!r}) == 0\nassert run({board!r}) == 0\n"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "another chain" in done.stdout

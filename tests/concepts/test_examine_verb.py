@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from retinabench.cli import run
+from retinabench.cli.main import run
 from support.concept_banks import LESIONS, make_answers, make_bank
 
 

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from retinabench import cli
+from retinabench.cli import main as cli
 from retinabench.concepts.banks import lesion_images
 from retinabench.concepts.examinees import trained_network
 from retinabench.concepts.examinees.network import answer, network_examinee, train_network

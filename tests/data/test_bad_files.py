@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.cli import run
+from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Quiet
 from retinabench.data.ingest.prepare import prepare

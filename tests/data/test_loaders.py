@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retinabench.cli import run
+from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import aptos, eyepacs, folder, messidor
 from retinabench.data.ingest.label_matching import Survey

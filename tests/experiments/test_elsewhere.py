@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from retinabench.cli import run as command
+from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.data.prepared import open_prepared
 from retinabench.experiments.config import load_run

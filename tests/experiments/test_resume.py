@@ -18,7 +18,7 @@ from support.helpers import TINY, make_prepared
 # best.pt (where it improved), last.pt, metrics.jsonl; then posterior.pt, predictions.parquet, done.
 DRIVER = """
 import os, signal, sys
-from retinabench import cli
+from retinabench.cli import main as cli
 
 how, target = sys.argv[1], int(sys.argv[2])
 replace, count = os.replace, 0

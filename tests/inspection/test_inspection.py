@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from retinabench.cli import run
+from retinabench.cli.main import run
 from retinabench.data import synthetic
 from retinabench.data.prepared import Records, open_prepared
 from retinabench.inspection.sheets import Cell, sheet
@@ -196,7 +196,7 @@ def test_a_damaged_table_of_files_and_a_senseless_out_are_one_line(tmp_path, cap
 
 def test_looking_at_pictures_never_loads_torch(folder, tmp_path):
     code = (
-        "import sys; from retinabench.cli import run; "
+        "import sys; from retinabench.cli.main import run; "
         f"assert run(['inspect', {str(folder)!r}, '--out', {str(tmp_path / 'out')!r}, '-q']) == 0; "
         "assert 'torch' not in sys.modules"
     )

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.cli import run as command
+from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import Engine, execute

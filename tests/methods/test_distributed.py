@@ -28,7 +28,7 @@ BATCH_NORM = ["model.name=resnet18", "model.width=4", "model.stem=small", *WORDS
 DRIFTING = """
 import sys
 import torch
-from retinabench import cli
+from retinabench.cli import main as cli
 from retinabench.methods import distributed, map, training
 
 def fit(model, batches, run, checkpoint):
@@ -47,7 +47,7 @@ sys.exit(cli.run(sys.argv[1:]))
 # `train` of the command line for each method in turn: the processes meet once, PyTorch is imported once.
 EVERY = """
 import sys
-from retinabench import cli
+from retinabench.cli import main as cli
 from retinabench.methods.registry import METHODS
 from retinabench.run import is_composed
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.cli import run
+from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.screening_report import clinic
 from retinabench.metrics.shift import grade_table, uncertainty_histograms

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from retinabench import cli
+from retinabench.cli import main as cli
 from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.jobs import Outcome
 from retinabench.experiments.search.console import ranking_table
@@ -253,7 +253,7 @@ def test_figures_of_few_or_equal_or_no_values_are_drawn(values, tmp_path):
 def test_the_help_needs_no_torch(tmp_path):
     import subprocess
 
-    code = "import sys; from retinabench import cli; cli.run(['tune', '--help']); assert 'torch' not in sys.modules"
+    code = "import sys; from retinabench.cli import main as cli; cli.run(['tune', '--help']); assert 'torch' not in sys.modules"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert "sweeps/dropout" in found.stdout

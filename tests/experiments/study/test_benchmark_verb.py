@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from retinabench import cli
+from retinabench.cli import main as cli
 from retinabench.experiments.study.lock import take_turn
 from support.helpers import make_prepared
 from support.studies import BOTH, SPACE

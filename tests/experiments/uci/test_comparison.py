@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.uci.test_sets import write_set
-from retinabench.cli import run
+from retinabench.cli.main import run
 from retinabench.experiments.uci import comparison, dropout, tables, variational
 from retinabench.experiments.uci.comparison import METHODS, compare_methods, results
 from retinabench.experiments.uci.figure import draw_figure

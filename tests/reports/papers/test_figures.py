@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.cli import run as command
+from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.metrics.classification import roc_curve

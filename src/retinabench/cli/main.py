@@ -1,0 +1,96 @@
+"""The command line: one verb per function. Exit code 0: done; 1: the work failed; 2: wrong input or options.
+
+A new verb is one function in the file of its group, and one line in `VERBS`. Whatever is slow to import is imported
+inside the function: `--help` stays quick and never needs PyTorch.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import typer
+
+from retinabench.cli import benchmarking, data, examining, fidelity, scoring, tracking, training, tuning, uci
+from retinabench.core.errors import InputError, WorkError
+
+SHELL_INTERRUPTED = 130  # what newer versions of typer turn Ctrl-C into
+
+# In the order of a user's path; each with the example that ends its help.
+VERBS: dict[Callable[..., None], str] = {
+    training.demo: "retinabench demo --out retinabench-demo",
+    data.prepare: "retinabench prepare aptos --source ~/aptos.zip --out data/aptos --size 512",
+    data.inspect: "retinabench inspect data/idrid --out idrid-inspection",
+    training.train: (
+        "retinabench train --data data/idrid --task in_domain --method dropout --out runs optimizer.epochs=40"
+    ),
+    training.predict: (
+        "retinabench predict runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --data data/aptos --out aptos.parquet"
+    ),
+    tuning.tune: (
+        "retinabench tune --data data/synthetic --config demo/dropout --space demo/dropout --trials 32 "
+        "--criterion in_domain_auroc --out sweeps/dropout"
+    ),
+    benchmarking.benchmark: "retinabench benchmark demo --plan",
+    scoring.score: "retinabench score predictions.csv --json scores.json",
+    scoring.compare: "retinabench compare ours.csv theirs.csv --json comparison.json",
+    scoring.transfer: (
+        "retinabench transfer predictions.csv --target selective_risk --goal 0.05 --confidence 0.95"
+    ),
+    scoring.report: "retinabench report runs/* --out report",
+    tracking.track: "retinabench track runs/* --to tensorboard --out tb",
+    examining.examine: (
+        "retinabench examine --answers answers.csv --truth truth.csv --strategy precision --questions 200 "
+        "--out examination"
+    ),
+    examining.lesions: "retinabench lesions idrid --source ~/idrid --out idrid-lesions",
+    uci.uci: "retinabench uci --source UCI_Datasets --sets boston,energy --out uci",
+}
+
+app = typer.Typer(
+    help="Tells whether a deep model knows when it does not know, on screening photographs of the retina.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for verb, example in VERBS.items():
+    app.command(epilog=f"Example: {example}")(verb)
+app.add_typer(fidelity.app, name="fidelity")
+
+
+def main() -> None:
+    """Run the command line; the console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; every error becomes one line on standard error."""
+    try:
+        code = app(arguments, prog_name="retinabench", standalone_mode=False)
+        if code == SHELL_INTERRUPTED:
+            raise KeyboardInterrupt
+        return code if isinstance(code, int) else 0
+    except InputError as error:
+        return _fail(str(error), 2)
+    except WorkError as error:
+        return _fail(str(error), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted; the same command continues where it stopped", 1)
+    except MemoryError:
+        return _fail("not enough memory; choose a smaller --size, batch or network", 1)
+    except ImportError as error:
+        if error.name and error.name.partition(".")[0] == "torch":
+            return _fail("training needs PyTorch. Install it with: pip install 'retinabench[train]'", 2)
+        raise
+    except Exception as error:
+        # Typer's own complaints about options share no public base class across its versions.
+        if not hasattr(error, "format_message"):
+            raise
+        help_for = getattr(getattr(error, "ctx", None), "command_path", "retinabench")
+        return _fail(f"{error.format_message().rstrip('.')}. See: {help_for} --help", 2)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"retinabench: error: {' '.join(message.split())}", file=sys.stderr)
+    return code
