@@ -24,8 +24,8 @@ from retinabench.methods.training.likelihood import (
     regression,
 )
 from retinabench.methods.variational import ivon
+from retinabench.models.build import initialise
 from retinabench.models.mlp import MLP
-from retinabench.models.resnet import initialise
 
 EXAMINED = ["map", "dropout", "mfvi", "swag", "ivon", "vogn", "gaussian_vi", "laplace", "ensemble"]
 

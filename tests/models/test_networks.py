@@ -9,10 +9,10 @@ from torch import nn
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.models.build import build_model
+from retinabench.models.build import build_model, build_published
 from retinabench.models.lenet import lenet
 from retinabench.models.mlp import MLP, mlp
-from retinabench.models.registry import MODELS
+from retinabench.models.registry import MODELS, special_inputs
 from retinabench.models.settings import ModelConfig
 from retinabench.models.stochastic import dropout_sites
 from retinabench.models.vgg import vgg
@@ -67,7 +67,7 @@ def test_an_mlp_sees_block_means():
     assert net(x).shape == (2, 1)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if not special_inputs(name)])
 def test_every_network_builds_from_its_seed_and_splits_at_the_last_layer(name):
     config = ModelConfig(name=name, width=4)
     nets = [build_model(config, seed).eval() for seed in (3, 3, 4)]
@@ -77,6 +77,22 @@ def test_every_network_builds_from_its_seed_and_splits_at_the_last_layer(name):
         assert torch.equal(outs[0], nets[0].fc(nets[0].features(x)))
     assert torch.equal(outs[0], outs[1])
     assert not torch.equal(outs[0], outs[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs", "count"),
+    [
+        ("resnet20-frn-swish", 10, 274_042),
+        ("alexnet-swish", 10, 1_488_202),
+        ("cnn-lstm", 2, 2_700_098),
+        ("lenet-smooth", 7, 61_751),
+        ("mlp-8-50-2", 2, 552),
+        ("mlp", 1, 9_701),
+    ],
+)
+def test_networks_have_the_number_of_weights_that_their_docstrings_state(name, outputs, count):
+    assert parameters(build_published(name, 0, outputs)) == count
+    assert f"{count:,} weights" in MODELS[name].__doc__ or name == "lenet-smooth"
 
 
 def test_glorot_and_he_scales():
@@ -96,6 +112,8 @@ def test_width_and_stem_belong_to_the_network():
         (["model.name=vgg", "model.stem=small"], "has one stem"),
         (["model.name=timm:x", "model.width=8"], "has one width"),
         (["model.name=timmx"], "Did you mean 'timm:NAME'"),
+        (["model.name=cnn-lstm"], "takes tokens, not images"),
+        (["model.name=mlp-8-50-2"], "takes tables of 8 numbers, not images"),
     ]:
         with pytest.raises(InputError, match=says):
             load_run(None, words, data="d")

@@ -3,7 +3,8 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.models.resnet import initialise, resnet18, resnet34, resnet50
+from retinabench.models.build import initialise
+from retinabench.models.resnet import resnet18, resnet34, resnet50
 from retinabench.models.stochastic import Dropout, add_dropout, dropout, dropout_sites, use_generator
 
 

@@ -1,23 +1,78 @@
-"""Construction of networks from their settings."""
+"""Construction of networks from their settings, and their initial weights."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import nn
 
 from retinabench.core.random_streams import torch_generator
-from retinabench.models.registry import MODELS
-from retinabench.models.resnet import initialise
-from retinabench.models.settings import TIMM, ModelConfig, has_stems
+from retinabench.models.registry import MODELS, has_stems, published_width
+from retinabench.models.settings import TIMM, ModelConfig
 from retinabench.models.timm_adapter import timm_network
 
 
 def build_model(config: ModelConfig, seed: int, outputs: int = 1) -> nn.Module:
-    """Build a network whose weights depend on `seed` alone, in channels-last layout: the faster one everywhere."""
+    """Build a network for images in channels-last layout, the faster one on every device.
+
+    Args:
+        config: The network and its settings.
+        seed: The weights depend on it alone.
+        outputs: Number of logits.
+    """
     if config.name.startswith(TIMM):
         model: nn.Module = timm_network(config.name.removeprefix(TIMM), seed, outputs)
     else:
+        width = {} if published_width(config.name) is None else {"width": config.width}
         stem = {"stem": config.stem} if has_stems(config.name) else {}
-        model = MODELS[config.name](width=config.width, outputs=outputs, **stem)
+        model = MODELS[config.name](outputs=outputs, **width, **stem)
         initialise(model, torch_generator("cpu", seed, "weights"))
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]  # torch's stubs
+
+
+def build_published(name: str, seed: int, outputs: int) -> nn.Module:
+    """Build a network of `MODELS`, whatever it takes, at its published width; the weights depend on `seed` alone."""
+    model: nn.Module = MODELS.find(name)(outputs=outputs)
+    initialise(model, torch_generator("cpu", seed, "weights"))
+    return model
+
+
+@torch.no_grad()
+def initialise(model: nn.Module, generator: torch.Generator) -> None:
+    """Draw fresh weights in place: He normal layers (fan-in), the last linear one N(0, 0.01²), unit norms, no biases.
+
+    A layer with a method ``initialise(generator)`` draws its own. A network whose attribute ``initialisation`` is
+    ``"glorot_uniform"`` gets U(±sqrt(6 / (fan-in + fan-out))) in all layers.
+
+    Args:
+        model: The network.
+        generator: Source of all draws, which are made in the order of the modules.
+
+    Raises:
+        TypeError: For a layer with parameters of an unknown kind: it would silently keep weights drawn from the global
+            generator.
+
+    References:
+        He et al. 2015, "Delving deep into rectifiers"; Glorot & Bengio 2010.
+    """
+    glorot = getattr(model, "initialisation", "") == "glorot_uniform"
+    last = [module for module in model.modules() if isinstance(module, nn.Linear)][-1:]
+    for name, module in model.named_modules():
+        if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Linear)):
+            weight, field = module.weight, module.weight[0, 0].numel()
+            fan_in, fan_out = weight.shape[1] * field, weight.shape[0] * field
+            if glorot:
+                bound = math.sqrt(6 / (fan_in + fan_out))
+                weight.uniform_(-bound, bound, generator=generator)
+            else:
+                weight.normal_(0, 0.01 if module in last else math.sqrt(2 / fan_in), generator=generator)
+        elif callable(own := getattr(module, "initialise", None)):
+            own(generator)
+        elif isinstance(module, nn.BatchNorm2d):
+            module.reset_running_stats()
+            module.weight.fill_(1)
+        elif list(module.parameters(recurse=False)):
+            raise TypeError(f"no rule to initialise {name}: {type(module).__name__}")
+        if getattr(module, "bias", None) is not None:
+            module.bias.zero_()

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool1d
 
+from retinabench.models.registry import takes
+
 WORDS, EMBEDDED, FILTERS, KERNEL, POOL, CELLS = 20_000, 128, 64, 5, 4, 128
 
 
@@ -67,3 +69,9 @@ class CnnLstm(nn.Module):
         """(B, T) word numbers -> logits (B, outputs)."""
         logits: Tensor = self.fc(self.features(tokens))
         return logits
+
+
+@takes("tokens")
+def cnn_lstm(*, outputs: int = 2) -> CnnLstm:
+    """For 20,000 words; 2,700,098 weights with 2 outputs."""
+    return CnnLstm(outputs)

@@ -1,13 +1,21 @@
-"""The networks by name. A new network is one module with a builder, and one line here or an entry point."""
+"""The networks by name.
+
+A new network is one module with a builder, and one line here or an entry point of the group ``retinabench.models``. A
+builder is a function with keyword parameters: ``width``, where the network has one, whose default is the published
+width; ``outputs``; and ``stem``, where there is a choice of stems. It returns the module without fresh weights
+(`models.build.initialise` draws them). Its docstring states the number of weights.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from retinabench.core.registry import Registry
 
-# A builder takes `width`, whose default is the published one, `outputs`, and `stem` where there is a choice of stems.
+Builder = TypeVar("Builder", bound=Callable[..., Any])
+
 MODELS: Registry[Callable[..., Any]] = Registry(
     "retinabench.models",
     "model",
@@ -15,8 +23,43 @@ MODELS: Registry[Callable[..., Any]] = Registry(
         "resnet18": "retinabench.models.resnet:resnet18",
         "resnet34": "retinabench.models.resnet:resnet34",
         "resnet50": "retinabench.models.resnet:resnet50",
+        "resnet20-frn-swish": "retinabench.models.resnet_frn:resnet20_frn_swish",
         "vgg": "retinabench.models.vgg:vgg",
         "lenet": "retinabench.models.lenet:lenet",
+        "lenet-smooth": "retinabench.models.lenet:lenet_smooth",
+        "alexnet-swish": "retinabench.models.alexnet:alexnet_swish",
+        "cnn-lstm": "retinabench.models.cnn_lstm:cnn_lstm",
         "mlp": "retinabench.models.mlp:mlp",
+        "mlp-8-50-2": "retinabench.models.mlp:mlp_8_50_2",
     },
 )
+
+
+def takes(inputs: str) -> Callable[[Builder], Builder]:
+    """Mark a builder whose network takes something other than images of any size.
+
+    Args:
+        inputs: What it takes, in a few words: ``"tokens"``.
+    """
+
+    def mark(builder: Builder) -> Builder:
+        builder.inputs = inputs  # type: ignore[attr-defined]
+        return builder
+
+    return mark
+
+
+def special_inputs(name: str) -> str:
+    """Return what a network takes if that is not images of any size, else an empty string."""
+    return str(getattr(MODELS[name], "inputs", ""))
+
+
+def published_width(name: str) -> int | None:
+    """Return the width that a network was published with, None where it has no choice of widths."""
+    width = inspect.signature(MODELS[name]).parameters.get("width")
+    return None if width is None else int(width.default)
+
+
+def has_stems(name: str) -> bool:
+    """Return whether a network has more than one stem."""
+    return "stem" in inspect.signature(MODELS[name]).parameters

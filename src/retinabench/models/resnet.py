@@ -1,16 +1,14 @@
 """ResNet v1.5 (He et al. 2015, stride in the 3x3 convolution), with timm's and torchvision's parameter names.
 
 `resnet50(outputs=1)` has 23,510,081 trainable parameters. `stem="small"` replaces the 7x7 stride-2 convolution and
-the pooling by one 3x3 stride-2 convolution, for pictures of 32 to 128 pixels; `width` scales all channels (64 is the
+the pooling by one 3x3 stride-2 convolution, for images of 32 to 128 pixels; `width` scales all channels (64 is the
 published network).
 """
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 Stem = Literal["standard", "small"]
@@ -130,37 +128,6 @@ def resnet34(*, width: int = 64, outputs: int = 1, stem: Stem = "standard") -> R
 def resnet50(*, width: int = 64, outputs: int = 1, stem: Stem = "standard") -> ResNet:
     """50 layers, the network of the Retina Benchmark; 23,510,081 parameters at width 64 with one output."""
     return ResNet(Bottleneck, (3, 4, 6, 3), width=width, outputs=outputs, stem=stem)
-
-
-@torch.no_grad()
-def initialise(model: nn.Module, generator: torch.Generator) -> None:
-    """Draw fresh weights in place: He normal layers (fan-in), the last linear one N(0, 0.01²), unit norms, no biases.
-
-    A layer with a method `initialise(generator)` draws its own. A network whose `initialisation` is "glorot_uniform" gets that for all layers: U(±sqrt(6 / (fan-in + fan-out))).
-
-    The draws come from `generator` alone, in the order of the modules. Raises `TypeError` for a layer with parameters
-    that it does not know: it must not silently keep weights of the global generator.
-    """
-    glorot = getattr(model, "initialisation", "") == "glorot_uniform"
-    last = [module for module in model.modules() if isinstance(module, nn.Linear)][-1:]
-    for name, module in model.named_modules():
-        if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Linear)):
-            weight, field = module.weight, module.weight[0, 0].numel()
-            fan_in, fan_out = weight.shape[1] * field, weight.shape[0] * field
-            if glorot:
-                bound = math.sqrt(6 / (fan_in + fan_out))
-                weight.uniform_(-bound, bound, generator=generator)
-            else:
-                weight.normal_(0, 0.01 if module in last else math.sqrt(2 / fan_in), generator=generator)
-        elif callable(own := getattr(module, "initialise", None)):
-            own(generator)
-        elif isinstance(module, nn.BatchNorm2d):
-            module.reset_running_stats()
-            module.weight.fill_(1)
-        elif list(module.parameters(recurse=False)):
-            raise TypeError(f"no rule to initialise {name}: {type(module).__name__}")
-        if getattr(module, "bias", None) is not None:
-            module.bias.zero_()
 
 
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:

@@ -1,7 +1,7 @@
 """ResNet-20 with filter response normalisation and swish (Izmailov et al. 2021): 274,042 weights at 10 outputs.
 
-Filter response normalisation (Singh & Krishnan 2020) looks at one picture alone, so that the likelihood is a product
-over pictures, which batch norm's is not. The network is the JAX one, whose posterior was sampled; the competition's
+Filter response normalisation (Singh & Krishnan 2020) looks at one image alone, so that the likelihood is a product
+over images, which batch norm's is not. The network is the JAX one, whose posterior was sampled; the competition's
 PyTorch copy of it never downsamples and has 281,082 weights.
 """
 
@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 
 
 class FilterResponseNorm(nn.Module):
-    """max(γ x / √(mean over the picture of x² + ε) + β, τ), one γ, β, τ per channel."""
+    """max(γ x / √(mean over the image of x² + ε) + β, τ), one γ, β, τ per channel."""
 
     def __init__(self, channels: int, eps: float = 1e-6) -> None:
         super().__init__()
@@ -91,3 +91,8 @@ class ResNetFRN(nn.Module):
         """(B, 3, H, W) -> logits (B, outputs)."""
         logits: Tensor = self.fc(self.features(x))
         return logits
+
+
+def resnet20_frn_swish(*, width: int = 16, outputs: int = 10) -> ResNetFRN:
+    """19 convolutions and one linear layer; 274,042 weights at width 16 with 10 outputs."""
+    return ResNetFRN(width, outputs)

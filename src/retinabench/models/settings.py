@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from retinabench.core.errors import nearest
 from retinabench.core.settings import Frozen
-from retinabench.models.registry import MODELS
+from retinabench.models.registry import MODELS, has_stems, published_width, special_inputs
 
 TIMM = "timm:"  # what the name of a timm backbone starts with
 
 
 class ModelConfig(Frozen):
-    """The network: a name of `MODELS` or `timm:NAME`, its width (default: as published), its stem and its inputs.
+    """The network of a run on images.
 
-    inputs: `standardised` channels (mean 0, deviation 1 over training pictures), or the `unit` interval as published.
+    Args:
+        name: A name of `MODELS`, or ``timm:NAME``.
+        width: Number of channels of the first layer, or of hidden units; default: as published.
+        stem: ``small`` suits images of 32 to 128 pixels, where the network has that choice.
+        inputs: ``standardised`` channels (mean 0, std 1 over the training images), or the ``unit`` interval.
     """
 
     name: str = "resnet18"
@@ -28,33 +31,25 @@ class ModelConfig(Frozen):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        if name not in MODELS and not name.startswith(TIMM):
-            raise ValueError(f"unknown model '{name}'. {nearest(name, [*MODELS, f'{TIMM}NAME'])}")
+        if name not in MODELS:
+            if not name.startswith(TIMM):
+                raise ValueError(f"unknown model '{name}'. {nearest(name, [*MODELS, f'{TIMM}NAME'])}")
+        elif inputs := special_inputs(name):
+            raise ValueError(f"'{name}' takes {inputs}, not images of any size")
         return name
 
     @model_validator(mode="before")
     @classmethod
     def _own_width(cls, given: Any) -> Any:
-        if isinstance(given, dict) and isinstance(name := given.get("name"), str):
+        if isinstance(given, dict) and (name := given.get("name")) in MODELS and published_width(name):
             return {"width": published_width(name), **given}
         return given
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.name.startswith(TIMM) and self.width != ModelConfig.model_fields["width"].default:
+        fixed = self.name.startswith(TIMM) or published_width(self.name) is None
+        if fixed and self.width != ModelConfig.model_fields["width"].default:
             raise ValueError(f"'{self.name}' has one width. Leave out model.width")
-        if self.stem != "standard" and not has_stems(self.name):
+        if self.stem != "standard" and (self.name.startswith(TIMM) or not has_stems(self.name)):
             raise ValueError(f"'{self.name}' has one stem. Leave out model.stem")
         return self
-
-
-def published_width(name: str) -> int:
-    """Return the width that a network was published with; the default, meaning nothing, where there is no choice."""
-    if name not in MODELS:
-        return int(ModelConfig.model_fields["width"].default)
-    return int(inspect.signature(MODELS[name]).parameters["width"].default)
-
-
-def has_stems(name: str) -> bool:
-    """Say whether a network has more than one stem."""
-    return name in MODELS and "stem" in inspect.signature(MODELS[name]).parameters

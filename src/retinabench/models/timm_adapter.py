@@ -14,7 +14,7 @@ from retinabench.models.settings import TIMM
 
 
 class TimmNetwork(nn.Module):
-    """A backbone without its classifier, and one linear layer. Transformers need pictures of their own size."""
+    """A backbone without its classifier, and one linear layer. Transformers need images of their own size."""
 
     def __init__(self, backbone: nn.Module, width: int, outputs: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ def timm_network(name: str, seed: int, outputs: int = 1) -> TimmNetwork:
     """Build the backbone `name` (without the prefix) with fresh weights that depend on `seed` alone.
 
     timm's own rules initialise the backbone. They draw from PyTorch's global generator, which is therefore seeded for
-    this and put back afterwards. The last layer is drawn as everywhere here: N(0, 0.01²).
+    this and put back afterwards. The last layer is drawn as in our own networks: N(0, 0.01²).
 
     Raises `InputError` where timm is not installed or does not know the name.
     """
