@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from retinabench.inspection.duplicates import Group
 from retinabench.inspection.examine import Inspection
-from retinabench.reports.toolkit.marking import plain
+from retinabench.reports.toolkit.number_format import plain
 
 MOST_ROWS = 20
 CAMERAS_NOTE = (

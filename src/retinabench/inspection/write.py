@@ -16,7 +16,7 @@ from retinabench.inspection.examine import Inspection, counted
 from retinabench.inspection.outliers import Outlier
 from retinabench.inspection.sheets import COLUMNS, ROWS, Cell, chosen_of_class, sheet
 from retinabench.inspection.tables import split_names
-from retinabench.reports.toolkit.marking import plain
+from retinabench.reports.toolkit.number_format import plain
 
 SCHEMA = "retinabench.inspection/1"
 MOST_SHOWN = COLUMNS * ROWS

@@ -29,7 +29,7 @@ def test_every_number_reads_as_its_value(written):
     for place, text in Reader(written.html).numbers:
         value = float(place["data-value"])
         if text.endswith("%"):
-            assert abs(float(text[:-1]) / 100 - value) <= 0.005 + 1e-9
+            assert abs(float(text[:-1].replace("−", "-")) / 100 - value) <= 0.005 + 1e-9
         else:
             digits = len(text.partition(".")[2])
             assert float(text.replace("−", "-")) == pytest.approx(value, abs=0.5 * 10**-digits + 1e-12)

@@ -17,8 +17,9 @@ from retinabench.reports.evaluation.evidence import Estimate, SetCase
 from retinabench.reports.evaluation.examples import SIDE, data_uri
 from retinabench.reports.evaluation.study import Entry, gather
 from retinabench.reports.evaluation.verdict import verdict
-from retinabench.reports.toolkit.marking import percent, plain
-from retinabench.reports.toolkit.style import HUES, INK, MUTED, PAPER, canvas, mark, to_svg
+from retinabench.reports.toolkit.figures import canvas, to_svg
+from retinabench.reports.toolkit.number_format import percent, plain
+from retinabench.reports.toolkit.style import HUES, INK, MUTED, PAPER, mark
 from support.fake_predictions import population, predictions
 
 

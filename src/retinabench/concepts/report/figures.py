@@ -15,7 +15,8 @@ from matplotlib.ticker import MaxNLocator
 
 from retinabench.core.errors import printable
 from retinabench.reports.evaluation.figures import WIDTH, Floats, Line, thin
-from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, HUES, INK, MUTED, PAPER, canvas
+from retinabench.reports.toolkit.figures import canvas
+from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, HUES, INK, MUTED, PAPER
 
 REGIONS = (("TN", GOOD), ("FP", BAD), ("FN", BAD), ("TP", GOOD))
 HEIGHT = 270

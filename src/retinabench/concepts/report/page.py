@@ -22,8 +22,9 @@ from retinabench.reports.evaluation.figures import Line
 from retinabench.reports.evaluation.page import fill
 from retinabench.reports.evaluation.panels import Panel
 from retinabench.reports.evaluation.tables import Cell, Column, Row, Sheet
-from retinabench.reports.toolkit.marking import percent, plain
-from retinabench.reports.toolkit.style import HUES, Mark, mark, swatch, to_svg
+from retinabench.reports.toolkit.figures import to_svg
+from retinabench.reports.toolkit.number_format import percent, plain
+from retinabench.reports.toolkit.style import HUES, Mark, mark
 
 TITLE = "Which concepts does the model grasp?"
 
@@ -54,7 +55,7 @@ def render(found: dict[str, Any], comparison: dict[str, Any] | None = None) -> s
         "counts_table": _counts_table(found),
         "performance_figures": _performance_figures(found),
         "progress_figure": _progress_figure(comparison) if comparison else None,
-        "strategies": [{"name": name, "swatch": swatch(sign)} for name, sign in _marks(comparison)],
+        "strategies": [{"name": name, "swatch": sign.swatch} for name, sign in _marks(comparison)],
         "strategies_text": texts.progress(found, comparison) if comparison else "",
         "strategies_table": _strategies_table(comparison) if comparison else None,
         "state_figures": _state_figures(state) if state else None,

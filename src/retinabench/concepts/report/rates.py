@@ -17,7 +17,7 @@ from scipy import stats
 
 from retinabench.metrics.inference.auroc_variance import AurocError, auroc_error
 from retinabench.reports.evaluation.figures import NHS
-from retinabench.reports.toolkit.marking import percent
+from retinabench.reports.toolkit.number_format import percent
 
 GOALS = {"sensitivity": NHS[1], "specificity": 1 - NHS[0]}
 """The yardstick of every concept, unless a claim states another: the NHS standard for screening."""

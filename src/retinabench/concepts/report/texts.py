@@ -10,8 +10,7 @@ from markupsafe import Markup
 
 from retinabench.concepts.questioning.examination import ANSWER_DRIVEN
 from retinabench.concepts.report.rates import GOALS
-from retinabench.reports.toolkit.marking import percent
-from retinabench.reports.toolkit.style import sentence_list
+from retinabench.reports.toolkit.number_format import join_names, percent
 
 CONTENTS = (
     ("verdict", "Verdict"), ("claims", "Claims"), ("concepts", "Concepts"), ("performance", "Answers"),
@@ -107,7 +106,7 @@ def progress(found: Mapping[str, Any], comparison: Mapping[str, Any]) -> Markup:
     for names, word in ((faster, "below"), (slower, "above")):
         if names:
             text += Markup(" {}, {} mostly {} {} random.").format(
-                where, sentence_list(names), "lies" if len(names) == 1 else "lie", word
+                where, join_names(names), "lies" if len(names) == 1 else "lie", word
             )
             where = "There"
     if not faster:

@@ -18,8 +18,7 @@ from retinabench.concepts.report.rates import (
     recognition,
 )
 from retinabench.reports.evaluation.findings import Finding
-from retinabench.reports.toolkit.marking import percent, plain
-from retinabench.reports.toolkit.style import sentence_list
+from retinabench.reports.toolkit.number_format import join_names, percent, plain
 
 
 def answer(found: Mapping[str, Any]) -> Markup:
@@ -30,16 +29,16 @@ def answer(found: Mapping[str, Any]) -> Markup:
         said[recognition(*pair) if seen else "unknown"].append(pair[0].concept)
     parts = []
     if said["recognised"]:
-        parts.append(Markup("The model recognises {}.").format(sentence_list(said["recognised"])))
+        parts.append(Markup("The model recognises {}.").format(join_names(said["recognised"])))
     if said["open"]:
         text = Markup("At the cut of one half, nothing better than guessing is shown for {}.")
-        parts.append(text.format(sentence_list(said["open"])))
+        parts.append(text.format(join_names(said["open"])))
     if said["reversed"]:
         text = Markup("For {}, its answers are the wrong way round.")
-        parts.append(text.format(sentence_list(said["reversed"])))
+        parts.append(text.format(join_names(said["reversed"])))
     if said["unknown"]:
         text = Markup("Nothing can be said about {}: no sample with it, or none without it, was asked.")
-        parts.append(text.format(sentence_list(said["unknown"])))
+        parts.append(text.format(join_names(said["unknown"])))
     return Markup(" ").join(parts)
 
 
@@ -54,7 +53,7 @@ def model_findings(found: Mapping[str, Any]) -> list[Finding]:
     met = [pair[0].concept for pair in rates(found) if all(rate.standing == "met" for rate in pair)]
     if met:
         text = Markup("sensitivity of at least {} and specificity of at least {} are shown for {}.").format(
-            percent(GOALS["sensitivity"]), percent(GOALS["specificity"]), sentence_list(met)
+            percent(GOALS["sensitivity"]), percent(GOALS["specificity"]), join_names(met)
         )
         findings.append(Finding("Good enough for screening:", text, "good"))
     if not findings:
@@ -103,7 +102,7 @@ def _rare(found: Mapping[str, Any]) -> list[Finding]:
         least = needed(goal)
         scarce = [pair[side] for pair in rates(found) if pair[side].of < least]
         if scarce:
-            names = sentence_list(
+            names = join_names(
                 [f"{rate.concept} ({rate.of} of {found['bank']['samples']})" for rate in scarce]
             )
             text = Markup(
@@ -124,7 +123,7 @@ def _entangled(found: Mapping[str, Any]) -> list[Finding]:
         groups.append((joined, most))
     findings = []
     for joined, most in groups:
-        names = sentence_list([name for name in found["bank"]["concepts"] if name in joined])
+        names = join_names([name for name in found["bank"]["concepts"] if name in joined])
         often = "never differ" if most == 0 else f"differ in at most {most}"
         text = Markup(
             "{}; pairs of them {} in the {} samples. Right answers about one may come from seeing another."

@@ -20,7 +20,8 @@ from retinabench.core.atomic_files import write_bytes
 from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.ranking import Ranking, Row
 from retinabench.experiments.search.space import Parameter, Space
-from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, INK, MUTED, PAPER, canvas, house_style
+from retinabench.reports.toolkit.figures import canvas, figure_style
+from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, INK, MUTED, PAPER
 
 REST = "#b4b3ad"
 MOST = 200  # trials in a figure; more only blacken it
@@ -230,7 +231,7 @@ def _dress(figure: Figure, ranking: Ranking, *, lines: bool) -> None:
 
 def _bytes(figure: Figure, ending: str) -> bytes:
     sink = io.BytesIO()
-    with house_style():
+    with figure_style():
         rcParams["svg.fonttype"] = "path"  # alone, without a page's fonts
         metadata = dict.fromkeys(("Date", "Creator")) if ending == "svg" else {"Software": None}
         figure.savefig(sink, format=ending, dpi=144, facecolor=PAPER, metadata=metadata)

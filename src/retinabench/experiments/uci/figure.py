@@ -13,7 +13,8 @@ from retinabench.core.atomic_files import write_bytes
 from retinabench.experiments.uci.published import PUBLISHED
 from retinabench.experiments.uci.sets import SETS
 from retinabench.experiments.uci.tables import Results, mean_and_error
-from retinabench.reports.toolkit.style import FAINT, INK, MUTED, PAPER, canvas, house_style, mark
+from retinabench.reports.toolkit.figures import canvas, figure_style
+from retinabench.reports.toolkit.style import FAINT, INK, MUTED, PAPER, mark
 
 COLUMNS = {"log_likelihood": "log-likelihood, nats per point", "rmse": "root mean squared error"}
 
@@ -22,7 +23,7 @@ def write_figure(found: Results, out: Path) -> list[Path]:
     """Write `uci.svg` and `uci.png`, the same bytes for the same results; return their paths."""
     figure = draw_figure(found)
     for ending in ("svg", "png"):
-        with house_style(), io.BytesIO() as sink:
+        with figure_style(), io.BytesIO() as sink:
             nothing = {"svg": dict.fromkeys(("Date", "Creator")), "png": {"Software": None}}[ending]
             figure.savefig(sink, format=ending, dpi=110, facecolor=PAPER, metadata=nothing)
             write_bytes(out / f"uci.{ending}", sink.getvalue())

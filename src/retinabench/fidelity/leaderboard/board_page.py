@@ -19,7 +19,8 @@ from retinabench.fidelity.scoring.resampling import ALL
 from retinabench.fidelity.targets.data import labels
 from retinabench.reports.evaluation.page import fill
 from retinabench.reports.evaluation.tables import Cell, Column, Row, Sheet
-from retinabench.reports.toolkit.style import mark, swatch, to_svg
+from retinabench.reports.toolkit.figures import to_svg
+from retinabench.reports.toolkit.style import mark
 
 MOST_CURVES = 5  # more cannot be told apart
 TERMS = (
@@ -105,7 +106,7 @@ def _task(task: Mapping[str, Any], sheet: TaskSheet) -> dict[str, Any]:
             "caption": "All test points, 95 % intervals. Green: one chain of the reference against the others. Dotted: "
             "the noise floor. Crosses: trivial answers.",
         },
-        "legend": [{"name": line.title, "swatch": swatch(mark(k))} for k, line in enumerate(shown)],
+        "legend": [{"name": line.title, "swatch": mark(k).swatch} for k, line in enumerate(shown)],
         "panels": list(_figure_one(task, sheet, shown)),
         "tables": [{"sheet": _sheet(grid), "note": grid.note} for grid in grids],
     }

@@ -17,7 +17,8 @@ from retinabench.fidelity.leaderboard.tables import ordered
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
 from retinabench.fidelity.scoring.resampling import ALL
 from retinabench.reports.evaluation.figures import WIDTH
-from retinabench.reports.toolkit.style import FAINT, INK, MUTED, PASS, Mark, canvas
+from retinabench.reports.toolkit.figures import canvas
+from retinabench.reports.toolkit.style import FAINT, INK, MUTED, PASS, Mark
 
 BINS = 6  # of equally many points, for the calibration curves
 BROAD = "#b9b8b2"  # the reference's line

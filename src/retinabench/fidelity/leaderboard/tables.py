@@ -16,7 +16,7 @@ from rich.table import Table
 
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
 from retinabench.fidelity.scoring.resampling import ALL
-from retinabench.reports.toolkit.marking import plain
+from retinabench.reports.toolkit.number_format import plain
 
 CEILING, FLOOR = "another chain (ceiling)", "noise floor"
 COLUMNS = {

@@ -10,7 +10,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from retinabench.reports.toolkit.marking import plain
+from retinabench.reports.toolkit.number_format import plain
 
 COLUMNS = {
     "auroc": "AUROC ↑",

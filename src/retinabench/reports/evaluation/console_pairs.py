@@ -9,7 +9,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from retinabench.reports.toolkit.marking import plain
+from retinabench.reports.toolkit.number_format import plain
 
 SETS = {
     "in_domain": "In-domain",

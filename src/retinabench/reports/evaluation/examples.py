@@ -13,7 +13,7 @@ from PIL import Image
 
 from retinabench.reports.evaluation.evidence import SETS, SetCase
 from retinabench.reports.evaluation.study import Study
-from retinabench.reports.toolkit.marking import plain
+from retinabench.reports.toolkit.number_format import plain
 
 ImageSource = Callable[[str], NDArray[np.uint8] | None]
 SIDE = 300

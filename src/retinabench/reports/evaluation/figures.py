@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, INK, MUTED, PASS, Mark, canvas
+from retinabench.reports.toolkit.figures import canvas
+from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, INK, MUTED, PASS, Mark
 
 Floats = NDArray[np.float64]
 WIDTH, HEIGHT = 380, 300

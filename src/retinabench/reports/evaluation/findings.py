@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from retinabench.reports.evaluation.evidence import SETS
 from retinabench.reports.evaluation.study import LEAD, Study
-from retinabench.reports.toolkit.marking import Place, percent, told, value
-from retinabench.reports.toolkit.style import sentence_list
+from retinabench.reports.toolkit.marking import Place, told, value
+from retinabench.reports.toolkit.number_format import join_names, percent
 
 ON = {"in_domain": "in-domain", "shifted": "on the shifted pictures", "joint": "on both sets together"}
 GOAL = 0.85
@@ -140,7 +140,7 @@ def _between(study: Study, sets: list[str]) -> list[Finding]:
 def _who(names: list[str], of: int) -> Markup:
     """Name a few methods, count many."""
     if len(names) <= MOST_NAMED:
-        return sentence_list(names)
+        return join_names(names)
     return Markup("all {} others" if len(names) == of else "{} of {} others").format(len(names), of)
 
 
@@ -174,7 +174,7 @@ def _screening(study: Study, sets: list[str]) -> list[Finding]:
 def _methods(study: Study, found: list[int]) -> Markup:
     names = [study.entries[i].name for i in found]
     if len(names) <= MOST_NAMED:
-        return sentence_list(names)
+        return join_names(names)
     count = len(study.entries)
     return Markup("all {} methods" if len(names) == count else "{} of {} methods").format(len(names), count)
 

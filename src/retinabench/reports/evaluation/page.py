@@ -18,7 +18,6 @@ from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.record import score_records
 from retinabench.reports.evaluation.study import Entry, Progress, Study, gather
 from retinabench.reports.evaluation.verdict import verdict
-from retinabench.reports.toolkit.style import swatch
 
 CONTENTS = (
     ("verdict", "Verdict"), ("scored", "What was scored"), ("scores", "Scores"), ("roc", "ROC"),
@@ -86,7 +85,7 @@ def _context(study: Study, images: ImageSource | None) -> dict[str, Any]:
     pairs = zip(study.entries, study.marks, strict=True)
     return {
         "contents": CONTENTS,
-        "methods": [{"name": entry.name, "swatch": swatch(mark)} for entry, mark in pairs],
+        "methods": [{"name": entry.name, "swatch": mark.swatch} for entry, mark in pairs],
         "verdict": verdict(study),
         "lead_figure": panels.lead_panel(study),
         "score_tables": tables.score_tables(study),

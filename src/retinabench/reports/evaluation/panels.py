@@ -19,8 +19,9 @@ from retinabench.reports.evaluation.figures import (
     roc_panel,
 )
 from retinabench.reports.evaluation.study import Study
-from retinabench.reports.toolkit.marking import plain
-from retinabench.reports.toolkit.style import BAD, GOOD, to_svg
+from retinabench.reports.toolkit.figures import to_svg
+from retinabench.reports.toolkit.number_format import plain
+from retinabench.reports.toolkit.style import BAD, GOOD
 
 LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
 MOST_BANDS = 4

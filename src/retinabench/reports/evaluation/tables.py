@@ -11,7 +11,8 @@ from markupsafe import Markup
 
 from retinabench.reports.evaluation.evidence import Estimate
 from retinabench.reports.evaluation.study import LEAD, Study
-from retinabench.reports.toolkit.marking import place, plain, value
+from retinabench.reports.toolkit.marking import place, value
+from retinabench.reports.toolkit.number_format import plain
 
 
 @dataclass(frozen=True)

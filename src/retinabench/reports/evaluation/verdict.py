@@ -14,7 +14,7 @@ from markupsafe import Markup
 from retinabench.reports.evaluation.findings import ON, Finding, findings
 from retinabench.reports.evaluation.study import Study
 from retinabench.reports.toolkit.marking import value
-from retinabench.reports.toolkit.style import sentence_list
+from retinabench.reports.toolkit.number_format import join_names
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _answer(study: Study, sets: list[str]) -> Markup:
     )  # fmt: skip
     claims = {name: _claim(row) for name, row in signs.items()}
     if len(set(claims.values())) == 1:
-        where = sentence_list([ON[name] for name in sets])
+        where = join_names([ON[name] for name in sets])
         text = Markup("{}, {}.").format(where, claims[sets[0]])
     else:
         text = Markup("; ").join(Markup("{}, {}").format(ON[name], claims[name]) for name in sets) + "."

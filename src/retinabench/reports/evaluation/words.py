@@ -13,7 +13,7 @@ from retinabench.reports.evaluation.evidence import SETS
 from retinabench.reports.evaluation.panels import MOST_BANDS
 from retinabench.reports.evaluation.study import MOST_BAND_DRAWS, Study
 from retinabench.reports.evaluation.tables import Cell, Column, Row, Sheet
-from retinabench.reports.toolkit.marking import percent
+from retinabench.reports.toolkit.number_format import percent
 
 TERMS = (
     ("Grades", "0 no retinopathy, 1 mild, 2 moderate, 3 severe, 4 proliferative; referable is 2 and above."),

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import write_bytes
 from retinabench.reports.papers.collect import Group
-from retinabench.reports.toolkit.style import FAINT, HUES, MUTED, Mark, canvas, house_style
+from retinabench.reports.toolkit.figures import canvas, figure_style
+from retinabench.reports.toolkit.style import FAINT, HUES, MUTED, Mark
 
 Floats = NDArray[np.float64]
 PANEL = (6 * 72 * 0.62, 4 * 72 * 0.62)  # a panel: the released plots' 6 x 4 inches, scaled; in points
@@ -52,7 +53,7 @@ class Drawing:
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure as SVG, PDF and PNG, the same bytes every time; return the files."""
     files = []
-    with house_style(), rc_context(ALONE), warnings.catch_warnings():
+    with figure_style(), rc_context(ALONE), warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", "Glyph .* missing"
         )  # a name in another alphabet: boxes, but a figure

@@ -16,7 +16,8 @@ from retinabench.reports.papers.collect import Collection, Group, Study
 from retinabench.reports.papers.drawing import Drawing, halo
 from retinabench.reports.papers.retina import JOINTLY
 from retinabench.reports.papers.words import SETS, in_words, needs, slug
-from retinabench.reports.toolkit.style import BAD, GOOD, MUTED, canvas
+from retinabench.reports.toolkit.figures import canvas
+from retinabench.reports.toolkit.style import BAD, GOOD, MUTED
 
 Floats = NDArray[np.float64]
 EDGES = np.linspace(0, np.log(2), 31)

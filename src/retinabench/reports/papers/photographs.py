@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe, picture
 from retinabench.reports.papers.drawing import Drawing
-from retinabench.reports.toolkit.style import canvas
+from retinabench.reports.toolkit.figures import canvas
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".ppm", ".jp2", ".gif")
 SHOWN = 4

@@ -1,1 +1,1 @@
-"""Shared figure style, tables and page parts."""
+"""What all reports share: number formats, one table model, one figure style and one page builder."""

@@ -12,26 +12,11 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from retinabench.reports.toolkit.number_format import percent, plain
+
 if TYPE_CHECKING:
     from retinabench.reports.evaluation.evidence import Estimate
     from retinabench.reports.evaluation.study import Study
-
-MINUS = "−"
-
-
-def plain(value: float, digits: int = 2, *, signed: bool = False) -> str:
-    """Return a number as text with a true minus sign; "undefined" for NaN."""
-    if not math.isfinite(value):
-        return "undefined"
-    text = f"{abs(value):.{digits}f}"
-    if value < 0 and float(text) != 0:
-        return MINUS + text
-    return f"+{text}" if signed and float(text) != 0 else text
-
-
-def percent(value: float) -> str:
-    """Return a share as text in whole percent."""
-    return "undefined" if not math.isfinite(value) else f"{100 * value:.0f} %"
 
 
 @dataclass(frozen=True)

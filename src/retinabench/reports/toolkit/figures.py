@@ -1,0 +1,206 @@
+"""The one figure style: canvases, SVG that stands inside a page, and files that stand alone.
+
+Figures are drawn by matplotlib's object interface (never pyplot, no global state), under `figure_style()`. `to_svg` returns
+a drawing for a page: it takes the page's colours and font and scales to its column. `save` writes files (SVG, PNG, PDF)
+with letters as outlines. Both return the same bytes for the same figure. Colours and marks are in `style.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib import rc_context, rcdefaults, rcParams
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from numpy.typing import NDArray
+
+from retinabench.core.atomic_files import write_bytes
+from retinabench.reports.toolkit.style import FAINT, INK, MUTED, VARIABLES, Mark
+
+Floats = NDArray[np.float64]
+WIDTH = 380
+"""Width in CSS pixels of a panel that a page sets beside others; its text stays readable on a phone."""
+MOST_POINTS = 200
+FORMATS: dict[str, dict[str, Any]] = {
+    "svg": {"metadata": dict.fromkeys(("Date", "Creator", "Format", "Type"))},
+    "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
+    "png": {"metadata": {"Software": None}},
+}
+_RC: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 11,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.unicode_minus": True,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "lines.linewidth": 1.6,
+    "path.simplify": True,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "retinabench",
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+}
+
+
+@contextlib.contextmanager
+def figure_style() -> Iterator[None]:
+    """Draw by the settings of this module alone, whatever a user's own matplotlib settings are."""
+    with rc_context():
+        rcdefaults()
+        rcParams.update(_RC)
+        yield
+
+
+def canvas(
+    width: float, height: float, rows: int = 1, columns: int = 1, *, sharex: bool = False
+) -> tuple[Figure, list[list[Axes]]]:
+    """Return a figure of `width` x `height` CSS pixels and its axes by row and column."""
+    with figure_style():
+        layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
+        figure = Figure(figsize=(width / 72, height / 72), layout=layout)
+        axes = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
+    return figure, [list(row) for row in axes]
+
+
+def light_grid(axes: Axes, axis: Literal["both", "x", "y"] = "y") -> None:
+    """Draw a faint grid behind the data."""
+    axes.grid(axis=axis, color=FAINT, linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve with an optional band: `x`, `y`, `low`, `high` of shape (P,), NaN where undefined."""
+
+    mark: Mark
+    x: Floats
+    y: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+
+
+def draw_lines(axes: Axes, lines: Sequence[Line], *, alpha: float = 0.11) -> None:
+    """Draw the bands of all curves, then the curves; `alpha` is the opacity of a band."""
+    for line in lines:
+        x, _, low, high = _thinned(line)
+        if low is not None and high is not None:
+            axes.fill_between(x, low, high, color=line.mark.color, alpha=alpha, linewidth=0)
+    for line in lines:
+        x, y, _, _ = _thinned(line)
+        axes.plot(x, y, color=line.mark.color, linestyle=line.mark.linestyle, zorder=3)
+
+
+def thin(array: Floats, most: int = MOST_POINTS) -> Floats:
+    """Return at most `most` evenly spaced points of an array (P,), the first and the last among them."""
+    keep = np.unique(np.linspace(0, len(array) - 1, min(len(array), most)).round().astype(int))
+    return np.asarray(array[keep], np.float64)
+
+
+def _thinned(line: Line) -> tuple[Floats, Floats, Floats | None, Floats | None]:
+    low, high = (None if end is None else thin(end) for end in (line.low, line.high))
+    return thin(line.x), thin(line.y), low, high
+
+
+def save(
+    figure: Figure,
+    stem: Path,
+    formats: Sequence[str] = ("svg", "png"),
+    *,
+    dpi: int = 144,
+    font_size: int = 11,
+) -> list[Path]:
+    """Write a figure as files that need no page around them: letters as outlines, on white.
+
+    Args:
+        figure: What to write.
+        stem: Path of the files without their endings.
+        formats: Any of "svg", "pdf" and "png".
+        dpi: Resolution of the PNG.
+        font_size: Size of text whose size is not set, in points.
+
+    Returns:
+        The files written, in the order of `formats`.
+    """
+    alone: dict[Any, Any] = {"svg.fonttype": "path", "pdf.fonttype": 42, "savefig.facecolor": "white"}
+    files = []
+    with figure_style(), rc_context(alone | {"font.size": font_size}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a letter that the font lacks becomes a box
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # finding the layout again for each format takes as long as drawing
+        for kind in formats:
+            with io.BytesIO() as sink:
+                figure.savefig(sink, format=kind, dpi=dpi, **FORMATS[kind])
+                files.append(stem.with_name(f"{stem.name}.{kind}"))
+                write_bytes(files[-1], sink.getvalue())
+    return files
+
+
+def math_free(name: str) -> str:
+    """Return a name in which matplotlib reads no mathematics: a dollar sign would open it."""
+    return name.replace("$", r"\$")
+
+
+def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup:
+    """Return the figure as SVG to stand inside a page, the same bytes every time.
+
+    Args:
+        figure: What to draw.
+        name: Prefix of every id, unique in the page: clip paths of one figure would otherwise cut another.
+        title: Name of the figure for screen readers.
+        description: Content of the figure for screen readers.
+    """
+    with figure_style(), io.StringIO() as out, warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "Glyph .* missing"
+        )  # the text stays text: the reader's fonts may have it
+        figure.savefig(out, format="svg", **FORMATS["svg"])
+        drawing = out.getvalue()
+    view = re.search(r'viewBox="([^"]+)"', drawing)
+    assert view, "matplotlib writes a viewBox"
+    body = drawing[drawing.index(">", view.end()) + 1 : drawing.rindex("</svg>")]
+    body = re.sub(r"<(metadata|style)\b.*?</\1>|<!--.*?-->|<defs>\s*</defs>", "", body, flags=re.DOTALL)
+    body = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", body)
+    body = _themed(_namespaced(body, name))
+    return Markup(
+        '<svg viewBox="{}" role="img" aria-labelledby="{}-title {}-desc">'
+        '<title id="{}-title">{}</title><desc id="{}-desc">{}</desc>{}</svg>'
+    ).format(view[1], name, name, name, title, name, description, Markup(re.sub(r"\n\s*", "\n", body)))
+
+
+def _namespaced(body: str, name: str) -> str:
+    """Prefix the ids that something points to and drop all others."""
+    used = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", body))
+    wanted = {a or b for a, b in used}
+
+    def rename(match: re.Match[str]) -> str:
+        return f' id="{name}-{match[1]}"' if match[1] in wanted else ""
+
+    body = re.sub(r'\sid="([^"]*)"', rename, body)
+    body = re.sub(r"url\(#", f"url(#{name}-", body)
+    return re.sub(r'(?:xlink:)?href="#', f'href="#{name}-', body)
+
+
+def _themed(body: str) -> str:
+    """Let the page's style sheet choose colours and font."""
+    for color, variable in VARIABLES.items():
+        body = body.replace(color, f"var(--{variable}, {color})")
+    body = re.sub(r"font: (?:[a-z0-9]+ )*?([\d.]+px)[^;\"]*", r"font-size: \1", body)
+    return re.sub(r"font-family: [^;\"]*; ?", "", body)

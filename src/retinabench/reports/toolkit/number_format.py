@@ -1,0 +1,140 @@
+"""Numbers as text: how a value, its standard error and its interval are written in every table and page.
+
+`NumberFormat` writes one number; `Quantity` is a value with its interval, its standard error and the name under which a
+page carries its exact value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+MINUS, DASH = "−", "–"
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """How a number is written: `suffix` follows the value times `scale`, rounded to `digits` decimals.
+
+    Attributes:
+        digits: Number of decimals.
+        signed: Write a plus sign before positive numbers.
+        scale: Factor applied before rounding; 100 for percent.
+        suffix: Text after the number, such as " %".
+    """
+
+    digits: int = 3
+    signed: bool = False
+    scale: float = 1.0
+    suffix: str = ""
+
+    def __call__(self, value: float) -> str:
+        """Return the number as text with a true minus sign; "undefined" where it is not finite."""
+        if not math.isfinite(value):
+            return "undefined"
+        text = f"{abs(self.scale * value):,.{self.digits}f}"
+        zero = float(text.replace(",", "")) == 0
+        sign = "" if zero else MINUS if value < 0 else "+" if self.signed else ""
+        return f"{sign}{text}{self.suffix}"
+
+    def interval(self, low: float, high: float) -> str:
+        """Return `[low, high]`, or an empty string where an end is unknown."""
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return ""
+        return f"[{self(low)}, {self(high)}]"
+
+
+TWO_DIGITS, THREE_DIGITS = NumberFormat(2), NumberFormat(3)
+PERCENT = NumberFormat(0, scale=100, suffix=" %")
+COUNT = NumberFormat(0)
+
+
+def plain(value: float, digits: int = 2, *, signed: bool = False) -> str:
+    """Return a number as text with a true minus sign; "undefined" for NaN."""
+    return NumberFormat(digits, signed)(value)
+
+
+def percent(value: float, digits: int = 0) -> str:
+    """Return a share as text in percent."""
+    return NumberFormat(digits, scale=100, suffix=" %")(value)
+
+
+def join_names(names: Sequence[str]) -> Markup:
+    """Join escaped names as prose does: "A", "A and B", "A, B and C"."""
+    parts = [escape(name) for name in names]
+    if len(parts) < 2:
+        return Markup("").join(parts)
+    return Markup(", ").join(parts[:-1]) + Markup(" and ") + parts[-1]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The name of a number in `scores.json` and `table.csv`: entry (a method), set and score."""
+
+    entry: str
+    set: str
+    score: str
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number with its 95 % interval and its standard error; NaN where unknown.
+
+    Attributes:
+        value: The number itself.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        error: Standard error, where there are several runs.
+        place: Where a page can be checked against the files beside it; None leaves the exact value out.
+    """
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    error: float = math.nan
+    place: Place | None = None
+
+    @property
+    def defined(self) -> bool:
+        """Whether the value is finite."""
+        return math.isfinite(self.value)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether both ends of the interval are known."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def sign(self, against: float = 0.0) -> int:
+        """Return 1 or -1 where the interval lies above or below `against`, 0 where it includes it or is unknown."""
+        if not self.bounded:
+            return 0
+        return 1 if self.low > against else -1 if self.high < against else 0
+
+    def html(self, form: NumberFormat = TWO_DIGITS, part: str = "value") -> Markup:
+        """Return one part ("value", "low", "high" or "standard_error") as HTML, with its exact value as an attribute.
+
+        The element has the attributes `data-entry`, `data-set`, `data-score`, `data-part` and `data-value` (all
+        digits), so that a page can be checked against `scores.json` and `table.csv`.
+        """
+        number = self.error if part == "standard_error" else float(getattr(self, part))
+        if not math.isfinite(number) or self.place is None:
+            return Markup("<span>{}</span>").format(form(number))
+        return Markup(
+            '<span data-entry="{}" data-set="{}" data-score="{}" data-part="{}" data-value="{!r}">{}</span>'
+        ).format(self.place.entry, self.place.set, self.place.score, part, float(number), form(number))
+
+    def interval_html(self, form: NumberFormat = TWO_DIGITS) -> Markup:
+        """Return the interval in brackets as HTML, or nothing where it is unknown."""
+        if not self.bounded:
+            return Markup("")
+        return Markup('<span class="whole">[{}, {}]</span>').format(
+            self.html(form, "low"), self.html(form, "high")
+        )
+
+    def whole_html(self, form: NumberFormat = TWO_DIGITS) -> Markup:
+        """Return the value followed by its interval as HTML."""
+        interval = self.interval_html(form)
+        return Markup("{} {}").format(self.html(form), interval) if interval else self.html(form)

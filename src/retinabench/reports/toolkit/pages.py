@@ -1,0 +1,144 @@
+"""The one page builder: a Jinja template and its facts in, one self-contained HTML page out.
+
+A page extends `templates/base.html.j2`, which has the blocks `head` (further style), `kicker`, `title`, `standfirst`,
+`contents`, `main` and `disclaimer`. Templates that belong to one report stand in the folder `templates` of its package:
+
+    page = render("page.html.j2", {"title": ...}, package="retinabench.reports.evaluation")
+
+Everything is escaped, the style sheet is inside, a missing name is an error, and the page runs no script. Templates know
+the filters of `FILTERS`; `parts.html.j2` has macros for figures, legends, findings and lists of facts. A template whose
+name does not end in `.html.j2` is text (Markdown): nothing is escaped but what passes through the filter `md`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from retinabench import __version__
+from retinabench.reports.toolkit import renderers
+from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names, percent, plain
+
+TOOLKIT = "retinabench.reports.toolkit"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A paragraph of results: a lead of a few words, its sentences, and "good", "bad" or "" (neither)."""
+
+    lead: str
+    text: Markup
+    mood: str = ""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A term and what there is to say about it: a line of a list."""
+
+    term: str
+    text: str
+
+
+def render(template: str, context: Mapping[str, Any], *, package: str = TOOLKIT) -> str:
+    """Return a filled template.
+
+    Args:
+        template: Its file name.
+        context: What the template shows, by name; typed objects rather than dictionaries.
+        package: The package in whose folder `templates` the file stands; templates of the toolkit are found as well.
+
+    Raises:
+        jinja2.UndefinedError: The template uses a name that the context lacks.
+    """
+    style = Markup(_source(TOOLKIT, "style.css") or "")
+    return (
+        _environment(package)
+        .get_template(template)
+        .render({**context, "style": style, "version": __version__})
+    )
+
+
+def macros(template: str, *, package: str = TOOLKIT) -> Any:
+    """Return the macros of a template as attributes: `macros("findings.html.j2").shift(facts)` returns `Markup`."""
+    return _environment(package).get_template(template).module
+
+
+@cache
+def _environment(package: str) -> Environment:
+    def load(name: str) -> str | None:
+        return _source(package, name) or _source(TOOLKIT, name)
+
+    environment = Environment(
+        loader=FunctionLoader(load),
+        autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    return environment
+
+
+@cache
+def _source(package: str, name: str) -> str | None:
+    file = files(package) / "templates" / name
+    return file.read_text("utf-8") if file.is_file() else None
+
+
+def _form(digits: int, style: str) -> NumberFormat:
+    if style == "percent":
+        return NumberFormat(0, scale=100, suffix=" %")
+    return NumberFormat(digits, signed=style == "signed")
+
+
+def _number(quantity: Quantity, digits: int = 2, style: str = "plain") -> Markup:
+    """Write a quantity without its interval; style: "plain", "signed" or "percent"."""
+    return quantity.html(_form(digits, style))
+
+
+def _whole(quantity: Quantity, digits: int = 2, style: str = "plain") -> Markup:
+    """Write a quantity with its interval."""
+    return quantity.whole_html(_form(digits, style))
+
+
+def _count(number: int) -> str:
+    return f"{number:,}"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return `1 image`, `1,200 images`: a count with its noun; `plural` where it is not the noun with an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def capitalise(text: str) -> str:
+    """Return a sentence with a capital at its start, the rest unchanged; markup stays markup."""
+    return text[:1].upper() + text[1:]
+
+
+def join_sentences(parts: Sequence[str]) -> Markup:
+    """Join the parts that are not empty by a space."""
+    return Markup(" ").join(part.strip() for part in parts if part.strip())
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "table": renderers.to_html,
+    "markdown_table": renderers.to_markdown,
+    "cell": renderers.cell_html,
+    "number": _number,
+    "whole": _whole,
+    "plain": plain,
+    "percent": percent,
+    "count": _count,
+    "counted": counted,
+    "join_names": join_names,
+    "capitalise": capitalise,
+    "md": renderers.escape_markdown,
+    "json": lambda value: json.dumps(value, ensure_ascii=False),
+}

@@ -1,0 +1,315 @@
+"""A table (`tables.py`) as HTML, Markdown, LaTeX, CSV and for a terminal; whatever a file calls its method is escaped."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from markupsafe import Markup
+from rich import box
+from rich import table as rich_table
+from rich.markup import escape as escape_rich
+
+from retinabench.reports.toolkit.number_format import DASH, MINUS, Quantity
+from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
+    "—": "---", "–": "--", "−": "$-$", "<": r"\textless{}", ">": r"\textgreater{}", "\N{NO-BREAK SPACE}": "~",
+}  # fmt: skip
+_CLASSES = {"": "", "best": "best", "good": "yes", "bad": "no"}
+
+
+def to_html(table: Table) -> Markup:
+    """Return a scrollable HTML table below its caption; classes are those of `templates/style.css`."""
+    caption = Markup('<h4 class="caption">{}</h4>\n').format(table.caption)
+    parts = [_html_block(block, table) for block in table.blocks]
+    note = Markup('\n<p class="note">{}</p>').format(table.note) if table.note else Markup("")
+    return caption + Markup("\n").join(parts) + note
+
+
+def _html_block(block: Block, table: Table) -> Markup:
+    head = Markup("").join(
+        Markup('<th scope="col" class="text">{}</th>' if column.text else '<th scope="col">{}</th>').format(
+            _grouped(column)
+        )
+        for column in [Column(table.row_header, text=True), *block.columns]
+    )
+    title = Markup('<tr><th scope="rowgroup" colspan="{}">{}</th></tr>\n').format(
+        len(block.columns) + 1, block.title
+    )
+    rows = Markup("\n").join(_html_row(row, block.columns) for row in block.rows)
+    label = f"{table.caption}: {block.title}" if block.title else table.caption
+    return Markup(
+        '<div class="scroll" role="region" tabindex="0" aria-label="{}">\n<table aria-label="{}">\n'
+        "<thead><tr>{}</tr></thead>\n<tbody>{}{}</tbody></table></div>"
+    ).format(label, label, head, title if block.title else "", rows)
+
+
+def _html_row(row: Row, columns: Sequence[Column]) -> Markup:
+    cells = Markup("").join(
+        Markup('<td class="text wrap">{}</td>' if column.text else "<td>{}</td>").format(cell_html(cell))
+        for cell, column in zip(row.cells, columns, strict=True)
+    )
+    opened = Markup('<tr class="control">' if row.control else "<tr>")
+    return opened + Markup('<th scope="row">{}</th>').format(row.label) + cells + Markup("</tr>")
+
+
+def cell_html(cell: Cell) -> Markup:
+    """Return the content of a cell: its number or text, then in small print its interval and remarks."""
+    content = cell.content
+    if isinstance(content, str):
+        html, small = Markup("{}").format(content), [Markup("{}").format(cell.below)]
+    elif not content.defined:
+        html, small = Markup(DASH), [Markup("{}").format(cell.why), Markup("{}").format(cell.below)]
+    else:
+        html = content.html(cell.form)
+        small = [content.interval_html(cell.form), Markup("{}").format(cell.below)]
+    if kind := _CLASSES[cell.emphasis]:
+        marked = html if not cell.note else Markup("{}").format(cell.note)
+        marked = Markup('<span class="{}">{}</span>').format(kind, marked)
+        html = Markup("{} {}").format(html, marked) if cell.note else marked
+    elif cell.note:
+        html = Markup("{} {}").format(html, cell.note)
+    if isinstance(content, Quantity) and content.defined and math.isfinite(content.error):
+        html = Markup("{} ± {}").format(html, content.html(cell.form, "standard_error"))
+    below = Markup(" ").join(one for one in small if one)
+    return html + Markup('<span class="interval">{}</span>').format(below) if below else html
+
+
+def cell_text(cell: Cell) -> str:
+    """Return a cell on one line: `0.913 ± 0.002`, `0.913 [0.901, 0.924]`, `0.913`, text, or a dash."""
+    content = cell.content
+    if isinstance(content, str):
+        parts = [content]
+    elif not content.defined:
+        parts = [DASH]
+    else:
+        error = f"± {cell.form(content.error)}" if math.isfinite(content.error) else ""
+        parts = [cell.form(content.value), error, cell.form.interval(content.low, content.high)]
+    return " ".join(part for part in (*parts, cell.note, cell.below and f"({cell.below})") if part)
+
+
+def to_markdown(table: Table) -> str:
+    """Return a table with caption, footnotes and note; one Markdown table per block."""
+    title = f"Table {table.number}: {table.title}" if table.number else table.title
+    head = f"**{escape_markdown(title)}.** {escape_markdown(table.caption)}"
+    lines = [head if title else f"**{escape_markdown(table.caption)}**", ""]
+    notes: list[str] = []
+    for block in table.blocks:
+        if block.title:
+            lines += [f"*{escape_markdown(block.title)}*", ""]
+        lines += _markdown_block(block, table.row_header, notes)
+        lines.append("")
+    lines += [f"<sup>{_letter(k)}</sup> {escape_markdown(note)}.  " for k, note in enumerate(notes)]
+    lines += [escape_markdown(table.note)] if table.note else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_block(block: Block, row_header: str, notes: list[str]) -> list[str]:
+    heads = [row_header, *map(_grouped, block.columns)]
+    lines = ["| " + " | ".join(map(escape_markdown, heads)) + " |"]
+    lines.append("|---|" + "".join("---|" if column.text else "---:|" for column in block.columns))
+    for row in block.rows:
+        cells = []
+        for cell, column in zip(row.cells, block.columns, strict=True):
+            text = escape_markdown(cell_text(cell))
+            text = text if column.text else text.replace(" ", "\N{NO-BREAK SPACE}")
+            text += "".join(f"<sup>{letter}</sup>" for letter in _footnote(cell, notes))
+            cells.append(f"**{text}**" if cell.emphasis == "best" else text)
+        label = escape_markdown(row.label)
+        lines.append(f"| {f'*{label}*' if row.control else label} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def to_latex(table: Table) -> str:
+    r"""Return a `table` environment; the document needs \usepackage{booktabs}."""
+    width, notes = table.width, list[str]()
+    body: list[str] = []
+    previous: list[tuple[str, str]] | None = None
+    for block in table.blocks:
+        heads = [(column.group, column.header) for column in block.columns]
+        body += [] if previous is None else [r"\midrule"]
+        body += [] if heads == previous else _latex_head(block, table.row_header, width)
+        previous = heads
+        if block.title:
+            title = escape_latex(block.title)
+            body.append(rf"\multicolumn{{{width + 1}}}{{l}}{{\textit{{{title}}}}} \\")
+        for row in block.rows:
+            body += [r"\addlinespace"] if row.rule else []
+            body.append(_latex_row(row, width, notes))
+    size = [r"\small"] if width <= 6 else [r"\scriptsize", r"\setlength{\tabcolsep}{3pt}"]
+    remarks = [
+        rf"\\ \footnotesize \textsuperscript{{{_letter(k)}}} {escape_latex(note)}."
+        for k, note in enumerate(notes)
+    ]
+    remarks += [rf"\\ \footnotesize {escape_latex(table.note)}"] if table.note else []
+    caption = " ".join(
+        escape_latex(part) for part in (table.title and f"{table.title}.", table.caption) if part
+    )
+    return "\n".join(
+        [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", rf"\label{{tab:{table.name}}}", *size,
+         rf"\begin{{tabular}}{{l{'r' * width}}}", r"\toprule", *body, r"\bottomrule", r"\end{tabular}",
+         *remarks, r"\end{table}", ""]
+    )  # fmt: skip
+
+
+def _latex_head(block: Block, row_header: str, width: int) -> list[str]:
+    groups = [(name, len(list(columns))) for name, columns in groupby(block.columns, lambda one: one.group)]
+    lines = []
+    if any(name for name, _ in groups):
+        spans = [rf"\multicolumn{{{count}}}{{c}}{{{escape_latex(name)}}}" for name, count in groups]
+        lines.append(" & ".join(["", *spans]) + r" \\")
+        rules, start = "", 2
+        for _, count in groups:
+            rules += rf"\cmidrule(lr){{{start}-{start + count - 1}}}"
+            start += count
+        lines.append(rules)
+    labels = [escape_latex(column.header) for column in block.columns]
+    empty = [""] * (width - len(labels))
+    return [*lines, " & ".join([escape_latex(row_header), *labels, *empty]) + r" \\", r"\midrule"]
+
+
+def _latex_row(row: Row, width: int, notes: list[str]) -> str:
+    cells = []
+    for cell in row.cells:
+        marks = "".join(rf"\textsuperscript{{{letter}}}" for letter in _footnote(cell, notes))
+        text = escape_latex(cell_text(cell)) + marks
+        cells.append(rf"\textbf{{{text}}}" if cell.emphasis == "best" else text)
+    label = escape_latex(row.label)
+    if label.startswith(("[", "*")):  # after the end of a line these would be its options
+        label = "{}" + label
+    return " & ".join([label, *cells, *[""] * (width - len(cells))]) + r" \\"
+
+
+def to_csv(table: Table) -> bytes:
+    """Return a table in long form with all digits: one line per cell, led by the facts of table and column."""
+    facts = list(table.facts)
+    own = list(
+        dict.fromkeys(key for block in table.blocks for column in block.columns for key in column.facts)
+    )
+    own = [key for key in own if key not in facts]
+    header = ["table", *facts, (table.row_header or "row").lower(), *own, "direction", "value"]
+    header += ["standard_error", "low", "high", "runs", "best", "why"]
+    rows = []
+    for block in table.blocks:
+        for row in block.rows:
+            for cell, column in zip(row.cells, block.columns, strict=True):
+                known = {**table.facts, **column.facts}
+                content = cell.content
+                parts: list[object] = [content, "", "", ""]
+                if isinstance(content, Quantity):
+                    parts = [content.value, content.error, content.low, content.high]
+                lead = [
+                    table.name,
+                    *(known[key] for key in facts),
+                    row.label,
+                    *(known.get(k, "") for k in own),
+                ]
+                rest = [cell.runs, int(cell.emphasis == "best"), cell.why]
+                rows.append([*lead, column.direction, *parts, *rest])
+    return csv_bytes(header, rows)
+
+
+def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    """Return rows as CSV; floats with all digits, None and numbers that are not finite as empty fields."""
+    sink = io.StringIO(newline="")
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(header)
+    for row in rows:
+        writer.writerow([_csv_field(value) for value in row])
+    return sink.getvalue().encode()
+
+
+def _csv_field(value: object) -> object:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return repr(float(value)) if isinstance(value, float) else value
+
+
+def to_terminal(table: Table) -> rich_table.Table:
+    """Return a table for the terminal: intervals and standard errors stand below their numbers."""
+    drawn = rich_table.Table(
+        title=escape_rich(table.caption) or None, title_justify="left", caption=escape_rich(table.note) or None,
+        caption_justify="left", header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
+    )  # fmt: skip
+    drawn.add_column(escape_rich(table.row_header), overflow="fold")
+    for column in table.blocks[0].columns if table.blocks else []:
+        drawn.add_column(
+            escape_rich(_grouped(column, "\n")),
+            justify="left" if column.text else "right",
+            no_wrap=not column.text,
+            overflow="fold",
+        )
+    for number, block in enumerate(table.blocks):
+        if number:
+            drawn.add_section()
+        if block.title:
+            drawn.add_row(f"[bold]{escape_rich(block.title)}[/bold]", *[""] * len(block.columns))
+        for row in block.rows:
+            if row.rule:
+                drawn.add_section()
+            drawn.add_row(
+                escape_rich(row.label), *map(_terminal_cell, row.cells), style="dim" if row.control else None
+            )
+    return drawn
+
+
+def _terminal_cell(cell: Cell) -> str:
+    content = cell.content
+    if isinstance(content, str):
+        text, below = content, ""
+    elif not content.defined:
+        text, below = DASH, ""
+    else:
+        text, below = cell.form(content.value), _terminal_interval(cell, content)
+    small = " ".join(part for part in (below, cell.below) if part)
+    text = escape_rich(" ".join(part for part in (text, cell.note) if part))
+    text = f"[bold]{text}[/bold]" if cell.emphasis == "best" else text
+    return f"{text}\n[dim]{escape_rich(small)}[/dim]" if small else text
+
+
+def _terminal_interval(cell: Cell, content: Quantity) -> str:
+    """Return `± error`, or the interval in as few characters as possible."""
+    if math.isfinite(content.error):
+        return f"± {cell.form(content.error)}"
+    if not content.bounded:
+        return ""
+    low, high = cell.form(content.low), cell.form(content.high)
+    return f"{low}–{high}" if not low.startswith(("+", MINUS)) else f"{low} … {high}"
+
+
+def escape_markdown(text: str) -> str:
+    """Escape what Markdown or HTML would read as more than text; line breaks become spaces."""
+    safe = re.sub(r"[\r\n\t\v\f ]+", " ", text).strip(" ")
+    safe = safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", safe)
+
+
+def escape_latex(text: str) -> str:
+    """Escape what LaTeX would read as more than text; other alphabets are left to the document's fonts."""
+    return "".join(
+        _LATEX.get(character, character) for character in re.sub(r"[\r\n\t ]+", " ", text).strip(" ")
+    )
+
+
+def _grouped(column: Column, between: str = ": ") -> str:
+    return f"{column.group}{between}{column.header}" if column.group else column.header
+
+
+def _footnote(cell: Cell, notes: list[str]) -> list[str]:
+    """Return the letter of the footnote of an undefined cell; equal reasons share one."""
+    if cell.defined or not cell.why:
+        return []
+    if cell.why not in notes:
+        notes.append(cell.why)
+    return [_letter(notes.index(cell.why))]
+
+
+def _letter(k: int) -> str:
+    return chr(ord("a") + k) if k < 26 else _letter(k // 26 - 1) + _letter(k % 26)

@@ -1,0 +1,145 @@
+"""One table in every format: the same numbers, and nothing that a file says is read as markup."""
+
+import csv
+import io
+import math
+import re
+
+import pytest
+from rich.console import Console
+
+from retinabench.reports.toolkit.number_format import NumberFormat, Place
+from retinabench.reports.toolkit.renderers import (
+    cell_text,
+    csv_bytes,
+    escape_latex,
+    escape_markdown,
+    to_csv,
+    to_html,
+    to_latex,
+    to_markdown,
+    to_terminal,
+)
+from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
+
+HOSTILE = "<b>|*_ [x](y) $a$ & 50 %"
+
+
+def example() -> Table:
+    columns = [
+        Column("AUROC", "In-domain", "higher", facts={"set": "in_domain", "score": "auroc"}),
+        Column("NLL", "In-domain", "lower", facts={"set": "in_domain", "score": "nll"}),
+    ]
+    place = Place("MAP", "in_domain", "auroc")
+    rows = [
+        Row(
+            "MAP",
+            [
+                Cell.number(0.912345, 0.9, 0.95, place=place, emphasis="best"),
+                Cell.number(0.25, error=0.01, runs=3),
+            ],
+        ),
+        Row(HOSTILE, [Cell.number(None, why="one class only"), Cell("-0.5 as text")], rule=True),
+    ]
+    return Table(
+        "What it shows.",
+        [Block(columns, rows, "One set")],
+        "Method",
+        "A note.",
+        "scores",
+        "Scores",
+        "4",
+        {"task": "drawn"},
+    )
+
+
+def rendered(table: Table, width: int = 80) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(to_terminal(table))
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_cell_on_one_line() -> None:
+    assert cell_text(Cell.number(0.9123, 0.9, 0.95)) == "0.912 [0.900, 0.950]"
+    assert cell_text(Cell.number(0.9123, error=0.002)) == "0.912 ± 0.002"
+    assert cell_text(Cell.number(-0.25, form=NumberFormat(1, scale=100))) == "−25.0"
+    assert cell_text(Cell.number(math.nan)) == "–"
+    assert cell_text(Cell.number(3, form=NumberFormat(0), below="over 2")) == "3 (over 2)"
+
+
+def test_html_is_escaped_and_carries_exact_values() -> None:
+    page = to_html(example())
+    assert "<b>" not in page
+    assert "&lt;b&gt;" in page
+    assert (
+        'data-entry="MAP" data-set="in_domain" data-score="auroc" data-part="value" data-value="0.912345"'
+        in page
+    )
+    assert '<span class="best">' in page
+    assert "one class only" in page
+    assert page.count("<tr") == page.count("</tr>") == 4
+
+
+def test_markdown_has_a_line_per_row_footnotes_and_note() -> None:
+    lines = to_markdown(example()).splitlines()
+    assert lines[0] == "**Table 4: Scores.** What it shows."
+    assert "| Method | In-domain: AUROC\N{NO-BREAK SPACE}↑ | In-domain: NLL\N{NO-BREAK SPACE}↓ |" in lines
+    row = next(line for line in lines if line.startswith("| MAP"))
+    assert row.replace("\N{NO-BREAK SPACE}", " ") == r"| MAP | **0.912 \[0.900, 0.950\]** | 0.250 ± 0.010 |"
+    assert "–<sup>a</sup>" in to_markdown(example())
+    assert any(line.startswith("<sup>a</sup> one class only.") for line in lines)
+    assert lines[-1] == "A note."
+    hostile = next(line for line in lines if "50 %" in line)
+    assert len(re.findall(r"(?<!\\)\|", hostile)) == 4
+
+
+def test_latex_groups_columns_and_escapes() -> None:
+    text = to_latex(example())
+    assert r"\multicolumn{2}{c}{In-domain}" in text
+    assert r"\cmidrule(lr){2-3}" in text
+    assert r"\textbf{0.912 [0.900, 0.950]}" in text
+    assert r"0.250 $\pm$ 0.010" in text
+    assert r"\textless{}b\textgreater{}|*\_ [x](y) \$a\$ \& 50 \%" in text
+    assert r"\textsuperscript{a}" in text
+    assert text.count(r"\begin{") == text.count(r"\end{") == 2
+
+
+def test_latex_label_that_begins_like_an_option() -> None:
+    table = Table.of("x", [Column("a")], [Row("[0.5]", [Cell("1")])])
+    assert "\n{}[0.5] & 1 \\\\" in to_latex(table)
+
+
+def test_csv_has_a_line_per_cell_with_all_digits() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(example()).decode())))
+    assert len(rows) == 4
+    first = rows[0]
+    assert (first["table"], first["task"], first["method"], first["score"]) == (
+        "scores",
+        "drawn",
+        "MAP",
+        "auroc",
+    )
+    assert (first["value"], first["low"], first["best"]) == ("0.912345", "0.9", "1")
+    assert (rows[1]["standard_error"], rows[1]["runs"], rows[1]["direction"]) == ("0.01", "3", "lower")
+    assert (rows[2]["value"], rows[2]["why"]) == ("", "one class only")
+
+
+def test_csv_leaves_unknown_numbers_empty() -> None:
+    assert csv_bytes(["a", "b", "c"], [[0.1, None, math.nan]]) == b"a,b,c\n0.1,,\n"
+
+
+def test_terminal_puts_intervals_below_and_marks_up_nothing() -> None:
+    text = rendered(example(), 120)
+    assert "0.900–0.950" in text
+    assert "± 0.010" in text
+    assert "[x](y)" in text
+
+
+def test_terminal_interval_with_negative_ends() -> None:
+    table = Table.of("x", [Column("a")], [Row("r", [Cell.number(-0.1, -0.2, 0.1)])])
+    assert "−0.200 … 0.100" in rendered(table)
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a \t b"])
+def test_escapes_put_text_on_one_line(text: str) -> None:
+    assert escape_markdown(text) == escape_latex(text) == "a b"
