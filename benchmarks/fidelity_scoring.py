@@ -1,4 +1,4 @@
-"""How long does it take to grade answers? 10,000 points, 10 classes, 100 posterior samples, 1,000 replicates.
+"""How long does it take to grade submission? 10,000 points, 10 classes, 100 posterior samples, 1,000 replicates.
 
     python benchmarks/fidelity_scoring.py [--points 10000]
 
@@ -13,10 +13,10 @@ import time
 
 import numpy as np
 
-from retinabench.fidelity.exam.submission import Answers
 from retinabench.fidelity.reference.reference_file import Reference
 from retinabench.fidelity.scoring import distances
-from retinabench.fidelity.scoring.grading import Examiner
+from retinabench.fidelity.scoring.grading import Evaluator
+from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.data import Data
 from retinabench.fidelity.targets.points import Points
 from retinabench.fidelity.targets.targets import target
@@ -29,7 +29,7 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def inputs(points: int) -> tuple[Examiner, Answers]:
+def inputs(points: int) -> tuple[Evaluator, Submission]:
     random = np.random.default_rng(0)
     logits = 2 * random.normal(size=(points, CLASSES))
     samples = softmax(logits + 0.5 * random.normal(size=(SAMPLES, points, CLASSES))).astype(np.float16)
@@ -45,15 +45,15 @@ def inputs(points: int) -> tuple[Examiner, Answers]:
     group = np.array(["clean"] * (points // 2) + [f"noise-{1 + k % 5}" for k in range(points - points // 2)])
     grades = random.integers(0, CLASSES, points)
     data = Data(Points(np.zeros((1, 1)), grades[:1], group[:1]), Points(np.zeros((points, 1)), grades, group))
-    answers = softmax(logits + 0.7 * random.normal(size=(SAMPLES, points, CLASSES))).astype(np.float16)
-    return Examiner(chosen, data, reference, REPLICATES), Answers(
-        answers.mean(axis=0, dtype=np.float64), answers
+    submission = softmax(logits + 0.7 * random.normal(size=(SAMPLES, points, CLASSES))).astype(np.float16)
+    return Evaluator(chosen, data, reference, REPLICATES), Submission(
+        submission.mean(axis=0, dtype=np.float64), submission
     )
 
 
-def plain(examiner: Examiner, answers: Answers) -> None:
+def plain(evaluator: Evaluator, submission: Submission) -> None:
     """The obvious way: draw points, compute both distances anew."""
-    random, reference, probs = np.random.default_rng(0), examiner.reference.probs, answers.probs
+    random, reference, probs = np.random.default_rng(0), evaluator.reference.probs, submission.probs
     for _ in range(REPLICATES):
         rows = random.integers(len(probs), size=len(probs))
         distances.agreement(probs[rows], reference[rows]).mean()
@@ -70,12 +70,12 @@ def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--points", type=int, default=10_000)
     points = parser.parse_args(words).points
-    examiner, answers = inputs(points)
-    grade = min(seconds(lambda: examiner.grade(answers)) for _ in range(2))
-    ceiling = seconds(lambda: examiner.ceiling)
-    loop = seconds(lambda: plain(examiner, answers))
+    evaluator, submission = inputs(points)
+    grade = min(seconds(lambda: evaluator.grade(submission)) for _ in range(2))
+    ceiling = seconds(lambda: evaluator.ceiling)
+    loop = seconds(lambda: plain(evaluator, submission))
     print(
-        f"{points} points, {CLASSES} classes, {REPLICATES} replicates, {len(examiner.resampling.groups)} groups"
+        f"{points} points, {CLASSES} classes, {REPLICATES} replicates, {len(evaluator.resampling.groups)} groups"
     )
     print(f"all measures of one file  {grade:6.2f} s")
     print(f"the ceiling               {ceiling:6.2f} s")

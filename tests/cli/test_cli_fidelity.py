@@ -1,4 +1,4 @@
-"""The verbs of the fidelity exam as a user meets them."""
+"""The verbs of `retinabench fidelity` on the command line."""
 
 import json
 import shlex
@@ -12,9 +12,9 @@ import typer
 from cli.test_cli import NO_TORCH
 from retinabench.cli.fidelity import VERBS
 from retinabench.cli.main import app, run
-from retinabench.fidelity.exam.entries import entries
 from retinabench.fidelity.leaderboard import command
 from retinabench.fidelity.reference.reference_file import Reference, write_reference
+from retinabench.fidelity.submissions.entries import entries
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.targets import targets
 from support.fake_reference import classified

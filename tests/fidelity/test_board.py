@@ -3,11 +3,11 @@ import json
 import numpy as np
 import pytest
 
-from fidelity.test_grading import ENERGY, FUNDUS, N, data_of, examiner_of
+from fidelity.test_grading import ENERGY, FUNDUS, N, data_of, evaluator_of
 from retinabench.core.errors import InputError
-from retinabench.fidelity.exam.submission import Answers, write_answers
-from retinabench.fidelity.leaderboard.board import board, find_answers, gather, task_of
+from retinabench.fidelity.leaderboard.board import board, find_submissions, gather, task_of
 from retinabench.fidelity.leaderboard.board_page import board_markdown, write_board
+from retinabench.fidelity.submissions.submission import Submission, write_submission
 from support.fake_reference import classified, regressed, softmax
 
 DATA = {chosen.name: data_of(chosen).sha256 for chosen in (FUNDUS, ENERGY)}
@@ -23,32 +23,34 @@ def meta(chosen, title, seed=0, **more):
 
 
 @pytest.fixture
-def examiners():
+def evaluators():
     return {
-        "fundus": examiner_of(FUNDUS, classified(N, 5)),
-        "energy-gap": examiner_of(ENERGY, regressed(N)),
+        "fundus": evaluator_of(FUNDUS, classified(N, 5)),
+        "energy-gap": evaluator_of(ENERGY, regressed(N)),
     }
 
 
 @pytest.fixture
-def folder(tmp_path, examiners):
-    """Near, middling and far answers to both tasks; the near one with three seeds."""
-    near, reference = examiners["fundus"].reference, examiners["energy-gap"].reference.draws
+def folder(tmp_path, evaluators):
+    """Near, middling and far submissions for both tasks; the near one with three seeds."""
+    near, reference = evaluators["fundus"].reference, evaluators["energy-gap"].reference.draws
     for title, noise, seeds in (("Near", 0.2, 3), ("Middling", 0.8, 1), ("Far", 3.0, 1)):
         for seed in range(seeds):
             random = np.random.default_rng(100 + seed)
             probs = softmax(np.log(near.probs) + noise * random.normal(size=near.probs.shape))
             shifted = reference[:, :1000] + noise * random.normal(size=(N, 1))
-            for chosen, answers in (
-                (FUNDUS, Answers(probs, probs[None], meta=meta(FUNDUS, title, seed))),
-                (ENERGY, Answers(draws=shifted, meta=meta(ENERGY, title, seed))),
+            for chosen, submission in (
+                (FUNDUS, Submission(probs, probs[None], meta=meta(FUNDUS, title, seed))),
+                (ENERGY, Submission(draws=shifted, meta=meta(ENERGY, title, seed))),
             ):
-                write_answers(tmp_path / "runs" / f"{title}-{chosen.name}-{seed}" / "answers.npz", answers)
+                write_submission(
+                    tmp_path / "runs" / f"{title}-{chosen.name}-{seed}" / "submission.npz", submission
+                )
     return tmp_path / "runs"
 
 
-def test_nearer_answers_rank_first_and_seeds_are_one_entry(folder, examiners):
-    sheets = gather(find_answers([folder]), examiners)
+def test_nearer_answers_rank_first_and_seeds_are_one_entry(folder, evaluators):
+    sheets = gather(find_submissions([folder]), evaluators)
     found = board(sheets)
     assert [row["title"] for row in found["ranking"]] == ["Near", "Middling", "Far"]
     assert [row["rank"] for row in found["ranking"]] == [1, 2, 3]
@@ -68,18 +70,18 @@ def test_nearer_answers_rank_first_and_seeds_are_one_entry(folder, examiners):
     json.dumps(found, allow_nan=False)
 
 
-def test_ranks_that_depend_on_the_points_have_wide_intervals(tmp_path, examiners):
+def test_ranks_that_depend_on_the_points_have_wide_intervals(tmp_path, evaluators):
     # Two entries equally far from the reference: which is first is a matter of the points.
-    probs = examiners["fundus"].reference.probs
+    probs = evaluators["fundus"].reference.probs
     for k, title in enumerate(("A", "B")):
         noisy = softmax(np.log(probs) + np.random.default_rng(100 + k).normal(size=probs.shape))
-        write_answers(tmp_path / title / "answers.npz", Answers(noisy, meta=meta(FUNDUS, title)))
-    found = board(gather(find_answers([tmp_path]), examiners))
+        write_submission(tmp_path / title / "submission.npz", Submission(noisy, meta=meta(FUNDUS, title)))
+    found = board(gather(find_submissions([tmp_path]), evaluators))
     assert all(row["low"] == 1 and row["high"] == 2 for row in found["ranking"])
 
 
-def test_baselines_stand_in_every_table_and_are_not_ranked(folder, examiners):
-    found = board(gather(find_answers([folder]), examiners))
+def test_baselines_stand_in_every_table_and_are_not_ranked(folder, evaluators):
+    found = board(gather(find_submissions([folder]), evaluators))
     for task in found["tasks"]:
         trivial = [entry for entry in task["entries"] if entry["baseline"]]
         assert len(trivial) == (3 if task["task"] == "fundus" else 2)
@@ -88,10 +90,10 @@ def test_baselines_stand_in_every_table_and_are_not_ranked(folder, examiners):
     assert {"constant class", "uniform", "one-hot of the reference"} <= titles
 
 
-def test_a_reference_that_failed_ranks_nobody_and_says_why(folder, examiners):
+def test_a_reference_that_failed_ranks_nobody_and_says_why(folder, evaluators):
     failed = classified(N, 5, passed=False, why=["R-hat below 1.05 for 60 % of outputs"])
-    examiners["fundus"] = examiner_of(FUNDUS, failed)
-    found = board(gather(find_answers([folder]), examiners))
+    evaluators["fundus"] = evaluator_of(FUNDUS, failed)
+    found = board(gather(find_submissions([folder]), evaluators))
     fundus = next(task for task in found["tasks"] if task["task"] == "fundus")
     assert not any("rank" in entry for entry in fundus["entries"])
     assert found["ranking"][0]["tasks"] == 1  # the other task alone
@@ -101,18 +103,18 @@ def test_a_reference_that_failed_ranks_nobody_and_says_why(folder, examiners):
     )
 
 
-def test_an_entry_that_missed_a_task_is_not_in_the_final_ranking(folder, examiners):
-    (folder / "Far-energy-gap-0" / "answers.npz").unlink()
-    found = board(gather(find_answers([folder]), examiners))
+def test_an_entry_that_missed_a_task_is_not_in_the_final_ranking(folder, evaluators):
+    (folder / "Far-energy-gap-0" / "submission.npz").unlink()
+    found = board(gather(find_submissions([folder]), evaluators))
     assert [row["title"] for row in found["ranking"]] == ["Near", "Middling"]
 
 
-def test_settings_of_one_title_are_told_apart(tmp_path, examiners):
-    probs = examiners["fundus"].reference.probs
+def test_settings_of_one_title_are_told_apart(tmp_path, evaluators):
+    probs = evaluators["fundus"].reference.probs
     for k, rate in enumerate((0.1, 0.2)):
-        one = Answers(probs, meta=meta(FUNDUS, "MAP", lr=rate))
-        write_answers(tmp_path / str(k) / "answers.npz", one)
-    (sheet,) = gather(find_answers([tmp_path]), examiners)
+        one = Submission(probs, meta=meta(FUNDUS, "MAP", lr=rate))
+        write_submission(tmp_path / str(k) / "submission.npz", one)
+    (sheet,) = gather(find_submissions([tmp_path]), evaluators)
     titles = [line.title for line in sheet.entries]
     assert len(set(titles)) == 2
     assert all(title.startswith("MAP (") for title in titles)
@@ -122,11 +124,13 @@ def test_settings_of_one_title_are_told_apart(tmp_path, examiners):
     )  # they are equal
 
 
-def test_the_page_and_tables_hold_everything_and_escape_it(folder, examiners, tmp_path):
+def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, tmp_path):
     nasty = "<script>alert(1)</script>|x"
     over = meta(FUNDUS, nasty) | {"budget": {"limit": 10, "used": 30.0, "over": True}}
-    write_answers(folder / "n" / "answers.npz", Answers(examiners["fundus"].reference.probs, meta=over))
-    _, page = write_board(gather(find_answers([folder]), examiners), tmp_path / "out")
+    write_submission(
+        folder / "n" / "submission.npz", Submission(evaluators["fundus"].reference.probs, meta=over)
+    )
+    _, page = write_board(gather(find_submissions([folder]), evaluators), tmp_path / "out")
     html = page.read_text()
     assert "<script" not in html
     assert "&lt;script&gt;" in html
@@ -142,9 +146,9 @@ def test_the_page_and_tables_hold_everything_and_escape_it(folder, examiners, tm
 
 
 def test_files_that_name_no_task_and_empty_folders_are_refused(tmp_path):
-    np.savez(tmp_path / "answers.npz", probs=np.eye(5))
-    with pytest.raises(InputError, match=r"does not say which task it answers.*--keep"):
-        task_of(tmp_path / "answers.npz")
+    np.savez(tmp_path / "submission.npz", probs=np.eye(5))
+    with pytest.raises(InputError, match=r"does not say which task it is for.*--keep"):
+        task_of(tmp_path / "submission.npz")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty: holds no answers\.npz"):
-        find_answers([tmp_path / "empty"])
+    with pytest.raises(InputError, match=r"empty: holds no submission\.npz"):
+        find_submissions([tmp_path / "empty"])

@@ -59,7 +59,7 @@ DRIVER = """
 import os, signal, sys
 sys.path[:0] = sys.argv[3:]
 from pathlib import Path
-from retinabench.fidelity import chains
+from retinabench.fidelity.reference import chains
 from test_chains import PLAN, small
 
 if sys.argv[2].startswith("row"):

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from retinabench.fidelity.exam.submission import Answers
 from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.scoring.baselines import baselines
 from retinabench.fidelity.scoring.decisions import MISSED, NEEDLESS, costs
-from retinabench.fidelity.scoring.grading import Examiner
+from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.resampling import Resampling, groups_of
-from retinabench.fidelity.scoring.serialise import entry_record, examiner_record
+from retinabench.fidelity.scoring.serialise import entry_record, evaluator_record
 from retinabench.fidelity.scoring.utility import crps
+from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.data import Data
 from retinabench.fidelity.targets.points import Points
 from retinabench.fidelity.targets.targets import target
@@ -31,17 +31,17 @@ def data_of(chosen, seed=0):
     return Data(train, Points(np.zeros((N, 2)), random.integers(0, 5, N), GROUP))
 
 
-def examiner_of(chosen, reference, replicates=200, seed=0):
-    return Examiner(chosen, data_of(chosen), reference, replicates, seed)
+def evaluator_of(chosen, reference, replicates=200, seed=0):
+    return Evaluator(chosen, data_of(chosen), reference, replicates, seed)
 
 
 @pytest.fixture
 def graded():
     reference = classified(N, 5)
     samples = softmax(np.random.default_rng(5).normal(size=(30, N, 5)) + np.log(reference.probs))
-    answers = Answers(samples.mean(axis=0), samples, meta={"title": "x"})
-    examiner = examiner_of(FUNDUS, reference)
-    return examiner, answers, examiner.grade(answers)
+    submission = Submission(samples.mean(axis=0), samples, meta={"title": "x"})
+    evaluator = evaluator_of(FUNDUS, reference)
+    return evaluator, submission, evaluator.grade(submission)
 
 
 def test_groups_are_kinds_and_strengths():
@@ -57,13 +57,14 @@ def test_groups_are_kinds_and_strengths():
 
 
 def test_values_are_the_distances_of_each_group(graded):
-    examiner, answers, found = graded
-    reference = examiner.reference
+    evaluator, submission, found = graded
+    reference = evaluator.reference
     for group, rows in groups_of(FUNDUS, GROUP).items():
-        p, q = answers.probs[rows], reference.probs[rows]
-        ours, theirs = (distances.epistemic(s[:, rows]) for s in (answers.samples, reference.samples))
+        p, q = submission.probs[rows], reference.probs[rows]
+        ours, theirs = (distances.epistemic(s[:, rows]) for s in (submission.samples, reference.samples))
         pairs = [
-            distances.pairwise_disagreement(s[:, rows]).mean() for s in (answers.samples, reference.samples)
+            distances.pairwise_disagreement(s[:, rows]).mean()
+            for s in (submission.samples, reference.samples)
         ]
         truth = {
             "agreement": distances.agreement(p, q).mean(),
@@ -80,13 +81,13 @@ def test_values_are_the_distances_of_each_group(graded):
 
 def test_replicates_are_the_measures_of_the_drawn_points(graded):
     # Brute force: repeat each point as often as it was drawn.
-    examiner, answers, found = graded
-    counts, groups = examiner.resampling.counts, examiner.resampling.groups
+    evaluator, submission, found = graded
+    counts, groups = evaluator.resampling.counts, evaluator.resampling.groups
     for group in ("all", "shifted", "corrupted 3"):
         rows = groups[group]
         for r in range(5):
             drawn = np.repeat(rows, counts[r, rows])
-            p, q = answers.probs[drawn], examiner.reference.probs[drawn]
+            p, q = submission.probs[drawn], evaluator.reference.probs[drawn]
             assert found[group]["agreement"].draws[r] == pytest.approx(distances.agreement(p, q).mean())
             assert found[group]["miscalibration"].draws[r] == pytest.approx(distances.miscalibration(p, q))
     # Within each kind as many points are drawn as it has.
@@ -97,9 +98,11 @@ def test_replicates_are_the_measures_of_the_drawn_points(graded):
 def test_the_interval_of_a_mean_is_as_wide_as_its_standard_error():
     # 4,000 replicates: the interval's half width over 1.96 standard errors is 1 within some 5 %.
     reference = classified(N, 5)
-    answers = Answers(classified(N, 5, seed=2).probs)
-    estimate = examiner_of(FUNDUS, reference, replicates=4000).grade(answers)["in_domain"]["total_variation"]
-    values = distances.total_variation(answers.probs, reference.probs)[:60]
+    submission = Submission(classified(N, 5, seed=2).probs)
+    estimate = evaluator_of(FUNDUS, reference, replicates=4000).grade(submission)["in_domain"][
+        "total_variation"
+    ]
+    values = distances.total_variation(submission.probs, reference.probs)[:60]
     low, high = estimate.interval()
     assert (high - low) / 2 == pytest.approx(1.96 * values.std() / np.sqrt(60), rel=0.07)
 
@@ -112,35 +115,35 @@ def test_same_seed_same_points_for_whatever_is_graded():
 
 def test_a_chain_is_graded_against_the_others_for_the_ceiling():
     reference = classified(N, 5)
-    examiner = examiner_of(FUNDUS, reference)
+    evaluator = evaluator_of(FUNDUS, reference)
     chains = reference.chain_probs
     others = [np.mean(np.delete(chains, k, axis=0), axis=0) for k in range(4)]
     truth = np.mean([distances.total_variation(c, o).mean() for c, o in zip(chains, others, strict=True)])
-    assert examiner.ceiling["all"]["total_variation"].value == pytest.approx(truth)
+    assert evaluator.ceiling["all"]["total_variation"].value == pytest.approx(truth)
     per_chain = reference.samples.reshape(4, 10, N, 5)
     ours = [distances.epistemic(one) for one in per_chain]
     theirs = [distances.epistemic(np.delete(per_chain, k, axis=0).reshape(30, N, 5)) for k in range(4)]
     error = np.mean([np.abs(a - b).mean() for a, b in zip(ours, theirs, strict=True)])
-    assert examiner.ceiling["all"]["epistemic_error"].value == pytest.approx(error, abs=1e-10)
+    assert evaluator.ceiling["all"]["epistemic_error"].value == pytest.approx(error, abs=1e-10)
 
 
 def test_the_reference_itself_is_perfect_and_past_the_ceiling():
     reference = classified(N, 5)
-    examiner = examiner_of(FUNDUS, reference)
-    found = examiner.grade(Answers(reference.probs, reference.samples))
+    evaluator = evaluator_of(FUNDUS, reference)
+    found = evaluator.grade(Submission(reference.probs, reference.samples))
     values = {name: one.value for name, one in found["all"].items()}
     assert values["agreement"] == 1
     assert values["epistemic_correlation"] == pytest.approx(1)
     for name in ("total_variation", "miscalibration", "regret", "epistemic_error", "disagreement_gap"):
         assert values[name] == pytest.approx(0, abs=1e-12)
-    assert examiner.relative(found)["all"]["agreement"].value > 1
+    assert evaluator.relative(found)["all"]["agreement"].value > 1
 
 
 def test_the_floor_of_total_variation_is_that_of_its_monte_carlo_error():
     # |N(0, e²)| is e √(2/π) on average; five classes of error 0.01.
-    examiner = examiner_of(FUNDUS, classified(N, 5))
+    evaluator = evaluator_of(FUNDUS, classified(N, 5))
     truth = np.abs(0.01 * np.random.default_rng(0).normal(size=(20000, 5))).sum(axis=1).mean() / 2
-    assert examiner.floor["all"]["total_variation"] == pytest.approx(truth, rel=0.02)
+    assert evaluator.floor["all"]["total_variation"] == pytest.approx(truth, rel=0.02)
 
 
 def test_regression_goes_by_the_kit_s_numbers(shared):
@@ -153,7 +156,7 @@ def test_regression_goes_by_the_kit_s_numbers(shared):
     object.__setattr__(reference, "chain_draws", np.stack(np.split(theirs, 2, axis=1)))
     points = Points(np.zeros((8, 2)), np.zeros(8), np.full(8, "gap"))
     train = Points(np.zeros((9, 2)), np.arange(9.0), np.full(9, "train"))
-    found = Examiner(ENERGY, Data(train, points), reference, 10).grade(Answers(draws=draws))["all"]
+    found = Evaluator(ENERGY, Data(train, points), reference, 10).grade(Submission(draws=draws))["all"]
     assert found["w2_kit"].value == pytest.approx(golden["w2_distance"], abs=1e-12)
     assert found["wasserstein"].value == pytest.approx(golden["OWN_mean_w1_by_sorting"], abs=1e-12)
     assert found["w2"].value == pytest.approx(golden["OWN_mean_true_w2_by_sorting_rms"], abs=1e-12)
@@ -162,7 +165,7 @@ def test_regression_goes_by_the_kit_s_numbers(shared):
     )
 
 
-def test_the_classification_cases_of_the_kit_come_out_of_the_examiner(shared):
+def test_the_classification_cases_of_the_kit_come_out_of_the_evaluator(shared):
     folder = shared("golden", "fidelity")
     arrays = np.load(folder / "golden_metrics.npz")
     golden = json.loads((folder / "golden_metrics.json").read_text())
@@ -173,7 +176,7 @@ def test_the_classification_cases_of_the_kit_come_out_of_the_examiner(shared):
         chosen = FUNDUS.model_copy(update={"name": "other", "outputs": 10, "groups": ("clean",)})
         points = Points(np.zeros((200, 2)), np.zeros(200, np.int64), np.full(200, "clean"))
         train = Points(np.zeros((9, 2)), np.zeros(9, np.int64), np.full(9, "train"))
-        found = Examiner(chosen, Data(train, points), reference, 10).grade(Answers(probs))["all"]
+        found = Evaluator(chosen, Data(train, points), reference, 10).grade(Submission(probs))["all"]
         assert found["agreement"].value == golden[case]["agreement"]
         assert found["total_variation"].value == pytest.approx(
             golden[case]["total_variation_distance"], abs=1e-12
@@ -184,18 +187,18 @@ def test_the_classification_cases_of_the_kit_come_out_of_the_examiner(shared):
 def test_the_noise_floor_of_draws_is_what_a_perfect_method_scores():
     # Fresh draws of the same distributions against the reference: the floor within a tenth, over 150 points.
     reference = regressed(N, draws=1000)
-    examiner = examiner_of(ENERGY, reference)
+    evaluator = evaluator_of(ENERGY, reference)
     random = np.random.default_rng(0)
     mean, deviation = random.normal(size=N), 0.2 + random.random(N)
     fresh = mean[:, None] + deviation[:, None] * np.random.default_rng(9).normal(size=(N, 1000))
-    found = examiner.grade(Answers(draws=fresh))
-    assert found["all"]["wasserstein"].value == pytest.approx(examiner.floor["all"]["wasserstein"], rel=0.1)
+    found = evaluator.grade(Submission(draws=fresh))
+    assert found["all"]["wasserstein"].value == pytest.approx(evaluator.floor["all"]["wasserstein"], rel=0.1)
 
 
 def test_a_single_sample_has_no_epistemic_uncertainty():
     reference = classified(N, 5)
-    answers = Answers(reference.probs, reference.probs[None])
-    found = examiner_of(FUNDUS, reference).grade(answers)["all"]
+    submission = Submission(reference.probs, reference.probs[None])
+    found = evaluator_of(FUNDUS, reference).grade(submission)["all"]
     assert np.isnan(found["epistemic_correlation"].value)
     truth = distances.epistemic(reference.samples)
     assert found["epistemic_error"].value == pytest.approx(truth.mean(), abs=1e-10)
@@ -204,13 +207,13 @@ def test_a_single_sample_has_no_epistemic_uncertainty():
 
 
 def test_records_say_why_a_value_is_missing(graded):
-    examiner, answers, _ = graded
-    bare = Answers(np.eye(5)[answers.probs.argmax(axis=1)], meta={"title": "x"})
-    record = entry_record(examiner, bare, examiner.grade(bare))["groups"]["all"]
+    evaluator, submission, _ = graded
+    bare = Submission(np.eye(5)[submission.probs.argmax(axis=1)], meta={"title": "x"})
+    record = entry_record(evaluator, bare, evaluator.grade(bare))["groups"]["all"]
     assert record["epistemic_error"] == {"value": None, "why": "needs posterior samples"}
     assert record["nll"]["why"] == "a class that occurs got probability 0"
     assert set(record["agreement"]) == {"value", "low", "high", "relative", "relative_low", "relative_high"}
-    json.dumps([record, examiner_record(examiner)], allow_nan=False)
+    json.dumps([record, evaluator_record(evaluator)], allow_nan=False)
 
 
 def test_trivial_answers():

@@ -13,8 +13,8 @@ from torch.func import functional_call, vmap
 from torch.nn.functional import softplus
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.fidelity.exam import infinite_width
-from retinabench.fidelity.exam.infinite_width import (
+from retinabench.fidelity.submissions import infinite_width
+from retinabench.fidelity.submissions.infinite_width import (
     NoiseLikelihood,
     Prior,
     conditioned,

@@ -4,8 +4,8 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.fidelity.exam import tuning
-from retinabench.fidelity.exam.entries import entries, entry, exam_run
+from retinabench.fidelity.submissions import tuning
+from retinabench.fidelity.submissions.entries import entries, entry, entry_run
 from retinabench.fidelity.targets.targets import target
 from support.fake_reference import classified, regressed
 from support.tiny_target import classification_target, regression_target
@@ -34,18 +34,18 @@ def test_a_longer_search_goes_on_where_the_shorter_ended(monkeypatch, tmp_path):
     chosen = regression_target(monkeypatch)
     reference = regressed(24)
     shorter = search(monkeypatch, tmp_path, reference, chosen, trials=2)
-    monkeypatch.setattr(tuning, "run_exam", _only_known(tuning.run_exam, tmp_path, known=2))
+    monkeypatch.setattr(tuning, "run_entry", _only_known(tuning.run_entry, tmp_path, known=2))
     longer = search(monkeypatch, tmp_path, reference, chosen, trials=3)
     assert longer["trials"][:2] == shorter["trials"]
 
 
-def _only_known(run_exam, tmp_path, known):
+def _only_known(run_entry, tmp_path, known):
     """Fails where more than one new run is trained."""
     before = len(list((tmp_path / "runs").iterdir()))
     assert before == known
 
     def counted(*arguments, **options):
-        file = run_exam(*arguments, **options)
+        file = run_entry(*arguments, **options)
         assert len(list((tmp_path / "runs").iterdir())) <= known + 1
         return file
 
@@ -82,7 +82,7 @@ def test_every_space_is_one_of_settings_that_its_entry_has(name, task):
     chosen = target(task)
     for settings in tuning.points(tuning.search_space(name, chosen), 0, 4, 0):
         words = [f"{key}={value}" for key, value in settings.items()]
-        run = exam_run(entry(name), chosen, chosen.train, 1000, 0, words)
+        run = entry_run(entry(name), chosen, chosen.train, 1000, 0, words)
         assert load_run(**run.model_dump()) == run
 
 

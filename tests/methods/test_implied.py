@@ -15,7 +15,7 @@ STATED = ["optimizer.l2_on=everything", "optimizer.reweight=none", "optimizer.au
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "beliefs.md"
 
 
-def exam_run(*words):
+def entry_run(*words):
     return load_run(None, [f"optimizer.l2={1 / (2 * POINTS * VARIANCE)!r}", *STATED, *words], data="points")
 
 
@@ -35,14 +35,14 @@ def exam_run(*words):
     ids=" ".join,
 )
 def test_the_exam_s_settings_imply_the_target(words):
-    found = implied(exam_run(*words), POINTS)
+    found = implied(entry_run(*words), POINTS)
     assert found.temperature == 1
     assert found.prior_variance == pytest.approx(VARIANCE)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_is_spoken_of_here_and_in_the_documents(name):
-    found = implied(exam_run(f"method.name={name}"), POINTS)
+    found = implied(entry_run(f"method.name={name}"), POINTS)
     assert found.how != "not stated"
     assert (found.temperature is None) == (found.prior_variance is None)
     assert f"`{name}`" in DOCUMENT.read_text()
@@ -50,7 +50,7 @@ def test_every_method_is_spoken_of_here_and_in_the_documents(name):
 
 def test_names_without_a_posterior_have_none():
     for name in {*OTHERS} & {*METHODS}:
-        assert implied(exam_run(f"method.name={name}"), POINTS) == (None, None, OTHERS[name])
+        assert implied(entry_run(f"method.name={name}"), POINTS) == (None, None, OTHERS[name])
     for words, why in (
         (["method.name=mfvi"], "follows the means"),
         (["method.name=mfvi", "method.prior_mean=zero", "method.prior_stddev=0.5"], "two priors"),
@@ -60,7 +60,7 @@ def test_names_without_a_posterior_have_none():
         (["method.name=ivon", "optimizer.reweight=minibatch"], "reweighted by class"),
         (["method.name=ivon", "optimizer.augment=flip"], "never taken"),
     ):
-        found = implied(exam_run(*words), POINTS)
+        found = implied(entry_run(*words), POINTS)
         assert found.temperature is None
         assert why in found.how
 
@@ -69,14 +69,14 @@ def test_the_winners_settings_are_a_cold_posterior():
     """UCI in the 2024 rerun: λ = 6000, δ = 0.005, N = 512: power λ / N = 11.7, prior precision λ δ = 30."""
     ess, delta = 6000, 0.005
     words = ["method.name=ivon", f"method.temperature={POINTS / ess!r}", f"optimizer.l2={delta / 2}"]
-    found = implied(exam_run(*words), POINTS)
+    found = implied(entry_run(*words), POINTS)
     assert 1 / found.temperature == pytest.approx(11.7, abs=0.05)
     assert 1 / found.prior_variance == pytest.approx(30)
     # The divergence's temperature leaves the prior as it is.
-    warm = implied(exam_run("method.name=gaussian_vi", "method.temperature=0.25"), POINTS)
+    warm = implied(entry_run("method.name=gaussian_vi", "method.temperature=0.25"), POINTS)
     assert warm.temperature == 0.25
     assert warm.prior_variance == pytest.approx(VARIANCE)
 
 
 def test_without_an_l2_term_the_prior_is_flat():
-    assert implied(exam_run("method.name=map", "optimizer.l2=0"), POINTS).prior_variance == float("inf")
+    assert implied(entry_run("method.name=map", "optimizer.l2=0"), POINTS).prior_variance == float("inf")

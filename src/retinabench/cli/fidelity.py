@@ -22,13 +22,13 @@ Source = Annotated[
 def tasks(
     json: Annotated[bool, typer.Option("--json", help="Print the definitions, machine-readable.")] = False,
 ) -> None:
-    """List the posteriors that the exam asks for, or print their whole definitions."""
+    """List the target posteriors, or print their whole definitions."""
     import json as text
 
     from rich.console import Console
     from rich.table import Table
 
-    from retinabench.fidelity.exam.entries import WITHOUT_TRAINING, entries
+    from retinabench.fidelity.submissions.entries import WITHOUT_TRAINING, entries
     from retinabench.fidelity.targets.targets import targets
 
     if json:
@@ -48,7 +48,7 @@ def tasks(
 
 
 def run(
-    method: Annotated[str, typer.Argument(help="An entry of the exam, such as map, ensemble or ivon.")],
+    method: Annotated[str, typer.Argument(help="An entry, such as map, ensemble or ivon.")],
     task: Task,
     data: Source = None,
     budget: Annotated[
@@ -66,13 +66,13 @@ def run(
     device: Device = "cpu",
     quiet: Silent = False,
 ) -> None:
-    """Approximate a task's posterior under a counted budget and answer its test points; a killed run continues."""
+    """Approximate a task's posterior under a counted budget and predict its test points; a killed run continues."""
     from retinabench.experiments.run import Engine
-    from retinabench.fidelity.exam.runner import run_exam
+    from retinabench.fidelity.submissions.runner import run_entry
     from retinabench.fidelity.targets.targets import target
 
     print(
-        run_exam(
+        run_entry(
             method, target(task), data, budget=budget, seed=seed, out=out, overrides=overrides or (),
             over_budget=over_budget, engine=Engine(device, 0, progress_of(quiet)),
         )
@@ -95,11 +95,11 @@ def score(
     seed: Seed = 0,
     json: Json = None,
     keep: Annotated[
-        Path | None, typer.Option("--keep", help="Put the answers into this folder, for `board`.")
+        Path | None, typer.Option("--keep", help="Copy the submission into this folder, for `board`.")
     ] = None,
     title: Annotated[str | None, typer.Option("--title", help="What to call the method.")] = None,
 ) -> None:
-    """Score anyone's answers against the reference: no training, no PyTorch."""
+    """Score anyone's submission against the reference, without training and without PyTorch."""
     from rich.console import Console
 
     from retinabench.fidelity.leaderboard.command import score_files
@@ -112,7 +112,9 @@ def score(
 
 
 def board(
-    folders: Annotated[list[Path], typer.Argument(help="Folders with answers of any tasks, or such files.")],
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders with submissions for any tasks, or such files.")
+    ],
     out: Annotated[
         Path, typer.Option("--out", help="Folder for index.html, board.md and board.json.")
     ] = Path("fidelity-board"),
@@ -126,7 +128,7 @@ def board(
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
-    """Rank all answers in some folders, with intervals, budget and usefulness beside them, as page and tables."""
+    """Rank all submissions in some folders, with intervals, budget and usefulness beside them, as page and tables."""
     from rich.console import Console
 
     from retinabench.fidelity.leaderboard.board_page import write_board
@@ -152,7 +154,7 @@ VERBS: dict[Callable[..., None], str] = {
 }
 
 app = typer.Typer(
-    help="How close does an approximate posterior come to the true one? An exam against Hamiltonian Monte Carlo.",
+    help="How close does an approximate posterior come to the true one? A benchmark against Hamiltonian Monte Carlo.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

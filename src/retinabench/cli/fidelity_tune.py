@@ -34,8 +34,8 @@ def tune(
 ) -> None:
     """Search the settings that come closest to a development target's reference; a killed search continues."""
     from retinabench.experiments.run import Engine
-    from retinabench.fidelity.exam.runner import CPU
-    from retinabench.fidelity.exam.tuning import tune as search
+    from retinabench.fidelity.submissions.runner import CPU
+    from retinabench.fidelity.submissions.tuning import tune as search
     from retinabench.fidelity.targets.targets import target
 
     found = search(

@@ -1,9 +1,9 @@
-"""The standing board: all answers in some folders, graded and ranked, task by task and over tasks.
+"""The board: all submissions in some folders, scored and ranked, for each task and over tasks.
 
 For each task and each measure of the competition (`measures.RANKED`) the entries are ranked; a task's rank is the mean
 over its measures, the final rank the mean over tasks: of one task it is the competition's light track, of all the
 extended one. Intervals come from resampling the test points, the same ones for all entries. Seeds of one entry count
-as one: their values are averaged in every replicate. A reference that failed its own diagnostics ranks nobody.
+as one: their values are averaged in every replicate. A reference that failed its own diagnostics gives no ranking.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
-from retinabench.fidelity.exam.submission import Answers, read_answers
-from retinabench.fidelity.exam.submission_files import read_meta
 from retinabench.fidelity.scoring.baselines import baselines
-from retinabench.fidelity.scoring.grading import Estimates, Examiner
+from retinabench.fidelity.scoring.grading import Estimates, Evaluator
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
 from retinabench.fidelity.scoring.resampling import ALL, Estimate, average
-from retinabench.fidelity.scoring.serialise import entry_record, examiner_record
+from retinabench.fidelity.scoring.serialise import entry_record, evaluator_record
+from retinabench.fidelity.submissions.submission import EARLIER_FILE, FILE, Submission, read_submission
+from retinabench.fidelity.submissions.submission_files import read_meta
 from retinabench.fidelity.targets.targets import target, targets
 from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.inference.over_seeds import aggregate
@@ -37,10 +37,10 @@ SCHEMA = "retinabench.fidelity-board/1"
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """One entry on one task: its seeds' answers, and their grades averaged."""
+    """One entry on one task: its seeds' submissions, and their scores averaged."""
 
     title: str
-    seeds: list[Answers]
+    seeds: list[Submission]
     grades: list[Estimates]
 
     @property
@@ -62,7 +62,7 @@ class Line:
 class Sheet:
     """One task of the board."""
 
-    examiner: Examiner
+    evaluator: Evaluator
     lines: list[Line]
 
     @property
@@ -71,17 +71,21 @@ class Sheet:
         return [line for line in self.lines if not line.baseline]
 
 
-def find_answers(paths: Sequence[Path]) -> list[Path]:
-    """Return the files named, and all `answers.npz` below the folders named.
+def find_submissions(paths: Sequence[Path]) -> list[Path]:
+    """Return the files named, and all submissions below the folders named.
 
     Raises `InputError` where a path holds none.
     """
     found: list[Path] = []
     for path in paths:
-        here = sorted(path.rglob("answers.npz")) if path.is_dir() else [path]
+        here = (
+            sorted(file for name in (FILE, EARLIER_FILE) for file in path.rglob(name))
+            if path.is_dir()
+            else [path]
+        )
         if not here:
             raise InputError(
-                "holds no answers.npz",
+                "holds no submission.npz",
                 file=path,
                 hint="Make some: retinabench fidelity run map --task fundus",
             )
@@ -91,46 +95,46 @@ def find_answers(paths: Sequence[Path]) -> list[Path]:
 
 def gather(
     files: Sequence[Path],
-    examiners: Mapping[str, Examiner],
+    evaluators: Mapping[str, Evaluator],
     progress: Progress = QUIET,
 ) -> list[Sheet]:
-    """Read and grade answers, task by task; `examiners` hold the tasks that they answer."""
-    answers: dict[str, list[Answers]] = {}
+    """Read and score submissions, task by task; `evaluators` are given by task."""
+    submissions: dict[str, list[Submission]] = {}
     for file in files:
-        examiner = examiners[task_of(file)]
-        one = read_answers(file, examiner.target, len(examiner.data.test), examiner.data.sha256)
-        answers.setdefault(examiner.target.name, []).append(one)
+        evaluator = evaluators[task_of(file)]
+        one = read_submission(file, evaluator.target, len(evaluator.data.test), evaluator.data.sha256)
+        submissions.setdefault(evaluator.target.name, []).append(one)
     sheets = []
-    with progress.track("Grading", sum(map(len, answers.values())), unit="answers") as advance:
-        for task in (name for name in targets() if name in answers):
-            sheets.append(graded(examiners[task], answers[task]))
-            advance(len(answers[task]))
+    with progress.track("Grading", sum(map(len, submissions.values())), unit="submissions") as advance:
+        for task in (name for name in targets() if name in submissions):
+            sheets.append(graded(evaluators[task], submissions[task]))
+            advance(len(submissions[task]))
     return sheets
 
 
-def graded(examiner: Examiner, answers: Sequence[Answers]) -> Sheet:
-    """Grade answers to one task, and the trivial ones beside them."""
-    by_title = _by_title(answers) | {one.title: [one] for one in trivial(examiner)}
-    lines = [Line(title, seeds, [examiner.grade(one) for one in seeds]) for title, seeds in by_title.items()]
-    return Sheet(examiner, lines)
+def graded(evaluator: Evaluator, submissions: Sequence[Submission]) -> Sheet:
+    """Score the submissions for one task, and the trivial ones beside them."""
+    by_title = _by_title(submissions) | {one.title: [one] for one in trivial(evaluator)}
+    lines = [Line(title, seeds, [evaluator.grade(one) for one in seeds]) for title, seeds in by_title.items()]
+    return Sheet(evaluator, lines)
 
 
-def trivial(examiner: Examiner) -> list[Answers]:
-    """Return the trivial answers to an examiner's task."""
-    reference = examiner.reference
-    gaussian = examiner.target.likelihood == "gaussian"
-    return baselines(examiner.target, reference.draws if gaussian else reference.probs)
+def trivial(evaluator: Evaluator) -> list[Submission]:
+    """Return the trivial submissions for an evaluator's task."""
+    reference = evaluator.reference
+    gaussian = evaluator.target.likelihood == "gaussian"
+    return baselines(evaluator.target, reference.draws if gaussian else reference.probs)
 
 
 def task_of(file: Path) -> str:
-    """Return the task that a file of ours answers.
+    """Return the task that a file of ours is for.
 
     Raises `InputError` where it names none.
     """
     task = read_meta(file).get("task")
     if not isinstance(task, str):
         raise InputError(
-            "does not say which task it answers",
+            "does not say which task it is for",
             file=file,
             hint="Take it in by: retinabench fidelity score FILE --task T --keep FOLDER",
         )
@@ -140,7 +144,7 @@ def task_of(file: Path) -> str:
 def ranked(sheet: Sheet) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, NDArray[np.float64]]]:
     """Return the ranks of a sheet's entries: mean over measures (E,), its replicates (R, E), and (E,) by measure."""
     points, draws, by_measure = [], [], {}
-    for name in RANKED[sheet.examiner.target.likelihood]:
+    for name in RANKED[sheet.evaluator.target.likelihood]:
         estimates: list[Estimate] = [line.mean[ALL][name] for line in sheet.entries]
         higher = MEASURES[name].higher
         by_measure[name] = ranks(np.array([[one.value for one in estimates]]), higher)[0]
@@ -153,9 +157,9 @@ def board(sheets: Sequence[Sheet]) -> dict[str, Any]:
     """Return the whole board as plain numbers, for JSON and for every table."""
     tasks, places = [], []
     for sheet in sheets:
-        record = examiner_record(sheet.examiner)
+        record = evaluator_record(sheet.evaluator)
         record["entries"] = [_line_record(sheet, line) for line in sheet.lines]
-        if sheet.entries and sheet.examiner.reference.passed:
+        if sheet.entries and sheet.evaluator.reference.passed:
             point, draws, by_measure = ranked(sheet)
             places.append(([line.title for line in sheet.entries], point, draws, by_measure))
             mine = [entry for entry in record["entries"] if not entry["baseline"]]
@@ -166,7 +170,7 @@ def board(sheets: Sequence[Sheet]) -> dict[str, Any]:
 
 
 def _over_tasks(places: list[tuple[list[str], Any, Any, Any]]) -> list[dict[str, Any]]:
-    """Average the ranks of entries that answered every ranked task, best first."""
+    """Average the ranks of entries with a submission for every ranked task, best first."""
     if not places:
         return []
     everywhere = [title for title in places[0][0] if all(title in titles for titles, *_ in places)]
@@ -193,7 +197,7 @@ def _place(point: float, draws: NDArray[np.float64]) -> dict[str, Any]:
 
 def _line_record(sheet: Sheet, line: Line) -> dict[str, Any]:
     """The grades of the mean over seeds, with standard errors over seeds and the budget of the dearest one."""
-    record = entry_record(sheet.examiner, line.seeds[0], line.mean)
+    record = entry_record(sheet.evaluator, line.seeds[0], line.mean)
     record["title"] = line.title
     record["seeds"] = [one.meta.get("seed") for one in line.seeds]
     record["source"] = [str(one.source) for one in line.seeds if one.source]
@@ -206,10 +210,10 @@ def _line_record(sheet: Sheet, line: Line) -> dict[str, Any]:
     return record
 
 
-def _by_title(answers: Sequence[Answers]) -> dict[str, list[Answers]]:
-    """Group answers into entries: seeds of one setting together, settings of one title told apart."""
-    settings: dict[tuple[str, str], list[Answers]] = {}
-    for one in answers:
+def _by_title(submissions: Sequence[Submission]) -> dict[str, list[Submission]]:
+    """Group submissions into entries: seeds of one setting together, settings of one title told apart."""
+    settings: dict[tuple[str, str], list[Submission]] = {}
+    for one in submissions:
         settings.setdefault((one.title, _setting(one)), []).append(one)
     titles = [title for title, _ in settings]
     return {
@@ -218,10 +222,10 @@ def _by_title(answers: Sequence[Answers]) -> dict[str, list[Answers]]:
     }
 
 
-def _setting(answers: Answers) -> str:
-    """Return 6 digits that answers share when they differ in nothing but the seed; files without a run stand alone."""
-    run = answers.meta.get("run")
+def _setting(submissions: Submission) -> str:
+    """Return 6 digits that submissions share when they differ in nothing but the seed; files without a run stand alone."""
+    run = submissions.meta.get("run")
     if run is None:
-        return str(answers.source)
+        return str(submissions.source)
     same = {key: value for key, value in run.items() if key != "seed"}
     return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:6]

@@ -31,12 +31,12 @@ TERMS = (
     ("÷ ceiling", "The value over that of one chain of the reference against the others: 1 is another sampler of the "
      "same posterior. More than 1 of an agreement, or less of a distance, is possible: all chains together have less "
      "noise than one."),
-    ("Noise floor", "What perfect answers would score, because the reference, and 1,000 draws of y, are finite."),
+    ("Noise floor", "What a perfect submission would score, because the reference, and 1,000 draws of y, are finite."),
     ("Epistemic", "Mutual information of class and weights, from posterior samples: rank correlation with the "
      "reference's, and mean absolute difference in nats. Disagreement gap: how much more or less often two samples of "
      "the method name different classes than two of the reference."),
     ("Miscalibration", "Of the confidence, with the reference's probabilities as truth."),
-    ("Decision regret", "What acting on the answers costs beyond acting on the reference, if the reference is right: a "
+    ("Decision regret", "What acting on the predictions costs beyond acting on the reference, if the reference is right: a "
      f"missed patient costs {MISSED:g}, a needless referral {NEEDLESS:g}."),
     ("Referral area", "Mean accuracy of referable or not, over all shares of the patients handed to the expert, the "
      "uncertain ones first."),
@@ -76,7 +76,7 @@ def board_page(found: Mapping[str, Any], sheets: Sequence[TaskSheet]) -> str:
         {
             "title": "How close do they come to the posterior that Hamiltonian Monte Carlo finds?",
             "standfirst": "Entries: "
-            + ", ".join(f"{len(sheet.entries)} on {sheet.examiner.target.name}" for sheet in sheets),
+            + ", ".join(f"{len(sheet.entries)} on {sheet.evaluator.target.name}" for sheet in sheets),
             "ranking": _sheet(ranking) if ranking else None,
             "tasks": [_task(task, sheet) for task, sheet in zip(found["tasks"], sheets, strict=True)],
             "terms": TERMS,
@@ -104,7 +104,7 @@ def _task(task: Mapping[str, Any], sheet: TaskSheet) -> dict[str, Any]:
             "heading": "",
             "svg": svg,
             "caption": "All test points, 95 % intervals. Green: one chain of the reference against the others. Dotted: "
-            "the noise floor. Crosses: trivial answers.",
+            "the noise floor. Crosses: trivial submissions.",
         },
         "legend": [{"name": line.title, "swatch": mark(k).swatch} for k, line in enumerate(shown)],
         "panels": list(_figure_one(task, sheet, shown)),
@@ -120,13 +120,13 @@ def _shown(task: Mapping[str, Any], sheet: TaskSheet) -> list[Line]:
 
 def _figure_one(task: Mapping[str, Any], sheet: TaskSheet, shown: Sequence[Line]) -> Iterator[dict[str, Any]]:
     """Yield the histograms and curves of each group; the first seed of an entry stands for it."""
-    examiner = sheet.examiner
-    truth, gaussian = labels(examiner.data)[1], task["likelihood"] == "gaussian"
+    evaluator = sheet.evaluator
+    truth, gaussian = labels(evaluator.data)[1], task["likelihood"] == "gaussian"
     groups = tables.shown_groups(task)
-    reference = examiner.reference.draws if gaussian else examiner.reference.probs
+    reference = evaluator.reference.draws if gaussian else evaluator.reference.probs
     for kind in ("spread", "calibration"):
         for group in groups[1:] or groups:
-            rows = examiner.resampling.groups[group]
+            rows = evaluator.resampling.groups[group]
             values = [
                 (mark(k), np.asarray(line.seeds[0].draws if gaussian else line.seeds[0].probs)[rows])
                 for k, line in enumerate(shown)

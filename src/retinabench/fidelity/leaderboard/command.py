@@ -9,20 +9,26 @@ from typing import Any
 from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
-from retinabench.fidelity.exam.submission import Answers, read_answers, write_answers
-from retinabench.fidelity.leaderboard.board import Sheet, board, find_answers, gather, graded, task_of
+from retinabench.fidelity.leaderboard.board import Sheet, board, find_submissions, gather, graded, task_of
 from retinabench.fidelity.reference.reference_file import read_reference
-from retinabench.fidelity.scoring.grading import Examiner
+from retinabench.fidelity.scoring.grading import Evaluator
+from retinabench.fidelity.submissions.submission import (
+    FILE,
+    Submission,
+    read_submission,
+    submission_in,
+    write_submission,
+)
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.targets import Target, target
 
 
-def examiner(
+def evaluator(
     chosen: Target, source: Path | None, reference: Path | None, bootstrap: int = 1000, seed: int = 0
-) -> Examiner:
+) -> Evaluator:
     """Load a target's data and its reference, the shipped one or a file."""
     data = load(chosen, source)
-    return Examiner(chosen, data, read_reference(chosen, data.sha256, reference), bootstrap, seed)
+    return Evaluator(chosen, data, read_reference(chosen, data.sha256, reference), bootstrap, seed)
 
 
 def score_files(
@@ -38,23 +44,27 @@ def score_files(
 ) -> dict[str, Any]:
     """Grade files against one task's reference; return, and write where asked for, the record of a board of one task.
 
-    keep: a folder that a board reads, into which the answers go as ours, under `title` or the file's name.
+    keep: a folder that a board reads, into which the submissions go as ours, under `title` or the file's name.
     """
     if title is not None and len(files) != 1:
         raise InputError(f"one --title for {len(files)} files", hint="Name one file.")
     chosen = target(task)
-    here = examiner(chosen, source, reference, bootstrap, seed)
+    here = evaluator(chosen, source, reference, bootstrap, seed)
     found = []
     for file in files:
-        path = file / "answers.npz" if file.is_dir() else file
-        answers = read_answers(path, chosen, len(here.data.test), here.data.sha256)
+        path = submission_in(file) if file.is_dir() else file
+        submission = read_submission(path, chosen, len(here.data.test), here.data.sha256)
         if title is not None:
-            answers = Answers(
-                answers.probs, answers.samples, answers.draws, {**answers.meta, "title": title}, path
+            submission = Submission(
+                submission.probs,
+                submission.samples,
+                submission.draws,
+                {**submission.meta, "title": title},
+                path,
             )
-        found.append(answers)
+        found.append(submission)
         if keep is not None:
-            _keep(answers, chosen, here.data.sha256, keep)
+            _keep(submission, chosen, here.data.sha256, keep)
     record = board([graded(here, found)])
     if json_out is not None:
         write_json(json_out, record)
@@ -69,24 +79,24 @@ def board_of(
     seed: int,
     progress: Progress = QUIET,
 ) -> list[Sheet]:
-    """Find and grade all answers below the folders. sources, references: words TASK=PATH."""
+    """Find and score all submissions below the folders. sources, references: words TASK=PATH."""
     data, reference = _paths(sources, "--data"), _paths(references, "--reference")
-    files = find_answers(folders)
+    files = find_submissions(folders)
     tasks = sorted({task_of(file) for file in files})
-    examiners = {
-        task: examiner(target(task), data.get(task), reference.get(task), bootstrap, seed) for task in tasks
+    evaluators = {
+        task: evaluator(target(task), data.get(task), reference.get(task), bootstrap, seed) for task in tasks
     }
-    return gather(files, examiners, progress)
+    return gather(files, evaluators, progress)
 
 
-def _keep(answers: Answers, chosen: Target, data: str, folder: Path) -> None:
-    name = "".join(c if c.isalnum() else "-" for c in answers.title)
+def _keep(submission: Submission, chosen: Target, data: str, folder: Path) -> None:
+    name = "".join(c if c.isalnum() else "-" for c in submission.title)
     meta = {
-        "method": answers.title, "seed": None, "budget": None, **answers.meta, "task": chosen.name,
-        "target": chosen.identity(data), "data": data, "title": answers.title,
+        "method": submission.title, "seed": None, "budget": None, **submission.meta, "task": chosen.name,
+        "target": chosen.identity(data), "data": data, "title": submission.title,
     }  # fmt: skip
-    kept = Answers(answers.probs, answers.samples, answers.draws, meta)
-    write_answers(folder / f"{name}-{chosen.name}" / "answers.npz", kept)
+    kept = Submission(submission.probs, submission.samples, submission.draws, meta)
+    write_submission(folder / f"{name}-{chosen.name}" / FILE, kept)
 
 
 def _paths(words: Sequence[str], option: str) -> dict[str, Path]:

@@ -33,7 +33,7 @@ def board_width(task: Mapping[str, Any]) -> int:
 def board_figure(task: Mapping[str, Any]) -> Figure:
     """Draw every entry's ranked measures with their intervals; the band is one chain of the reference against the others.
 
-    Trivial answers are grey.
+    Trivial submissions are grey.
     """
     names = RANKED[task["likelihood"]]
     entries = ordered(task["entries"], names[0])

@@ -1,7 +1,7 @@
 """The board's tables: one content for the terminal, for Markdown and for the page.
 
 Every task has a table for each group of test points: ranked entries first, then what another chain of the reference
-would score, the noise floor, and the trivial answers.
+would score, the noise floor, and the trivial submissions.
 """
 
 from __future__ import annotations

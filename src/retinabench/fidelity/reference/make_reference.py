@@ -28,7 +28,7 @@ from retinabench.fidelity.targets.targets import Target
 from retinabench.methods.mcmc import hmc
 
 SAMPLE_BYTES = 1_000_000  # for thinned samples, so that a file stays small
-DRAWS = 1000  # of y, of each chain: as many as answers have, for distances of the same noise
+DRAWS = 1000  # of y, of each chain: as many as submissions have, for distances of the same noise
 GRAIN = 2**-10  # draws are rounded to it, which halves the file: a twentieth of the least deviation
 BLOCK = 100  # test points worked on at once
 DTYPES = {"float32": torch.float32, "float64": torch.float64}

@@ -1,4 +1,4 @@
-"""Answers that know nothing, or know the reference: what any score has to be read beside."""
+"""Trivial submissions, made from nothing or from the reference, to compare any score with."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
-from retinabench.fidelity.exam.submission import DRAWS, Answers
+from retinabench.fidelity.submissions.submission import DRAWS, Submission
 from retinabench.fidelity.targets.targets import Target
 
 
-def baselines(target: Target, reference: NDArray[np.floating]) -> list[Answers]:
-    """Return the trivial answers, given the reference's probabilities (N, C) or draws (N, M).
+def baselines(target: Target, reference: NDArray[np.floating]) -> list[Submission]:
+    """Return the trivial submissions, given the reference's probabilities (N, C) or draws (N, M).
 
     Classification: the class that the reference names most, for every point; uniform; the reference's own class, with
     certainty. Regression: the distribution of y over the training points, for every point, taken as the Gaussian that
@@ -32,5 +32,5 @@ def baselines(target: Target, reference: NDArray[np.floating]) -> list[Answers]:
     ]
 
 
-def _named(title: str, **values: NDArray[np.float64]) -> Answers:
-    return Answers(values.get("probs"), None, values.get("draws"), {"title": title, "baseline": True})
+def _named(title: str, **values: NDArray[np.float64]) -> Submission:
+    return Submission(values.get("probs"), None, values.get("draws"), {"title": title, "baseline": True})

@@ -1,4 +1,4 @@
-"""What the answers are for: a patient is sent to an expert or not, and the two errors do not cost the same."""
+"""The decision that predictions serve: to refer a patient to an expert or not, at unequal costs of the two errors."""
 
 from __future__ import annotations
 

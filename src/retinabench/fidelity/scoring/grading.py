@@ -1,8 +1,8 @@
-"""Grading answers against a reference: every measure, in every group of test points, with intervals and ceilings.
+"""Scoring submissions against a reference: every measure, in every group of test points, with intervals and ceilings.
 
 The ceiling is what one chain of the reference scores against the others, averaged over chains: another sampler of the
-same posterior, with the noise of one chain. The floor is what the finite reference adds to a distance even for perfect
-answers. Answers may pass the ceiling: the mean of all chains has less noise than each of them.
+same posterior, with the noise of one chain. The floor is what the finite reference adds to a distance even for a perfect
+submission. Submissions may pass the ceiling: the mean of all chains has less noise than each of them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.fidelity.exam.submission import DRAWS, Answers
 from retinabench.fidelity.reference.reference_file import Reference
 from retinabench.fidelity.scoring import distances, measures, utility
 from retinabench.fidelity.scoring.decisions import costs, referable
 from retinabench.fidelity.scoring.measures import Probabilities, Spread
 from retinabench.fidelity.scoring.resampling import Estimate, Measure, Resampling, Values, average
+from retinabench.fidelity.submissions.submission import DRAWS, Submission
 from retinabench.fidelity.targets.data import Data, labels
 from retinabench.fidelity.targets.targets import Target
 
@@ -37,7 +37,7 @@ class Against(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Examiner:
+class Evaluator:
     """A target with its data, its reference and one set of replicates: whatever it grades is comparable."""
 
     target: Target
@@ -51,25 +51,25 @@ class Examiner:
         drawn = Resampling.of(self.target, self.data.test.group, self.replicates, self.seed)
         object.__setattr__(self, "resampling", drawn)
 
-    def grade(self, answers: Answers) -> Estimates:
-        """Return all measures of answers, closeness and usefulness."""
+    def grade(self, submission: Submission) -> Estimates:
+        """Return all measures of a submission, closeness and usefulness."""
         truth = labels(self.data)[1]
         found: Estimates = {}
         if self.target.likelihood == "gaussian":
-            assert answers.draws is not None
-            close = measures.regression(answers.draws, self.reference.draws)
-            useful = utility.regression(answers.draws, truth)
+            assert submission.draws is not None
+            close = measures.regression(submission.draws, self.reference.draws)
+            useful = utility.regression(submission.draws, truth)
             return self._in_groups({**close, **useful})
-        assert answers.probs is not None
-        spread = None if answers.samples is None else Spread.of(answers.samples)
+        assert submission.probs is not None
+        spread = None if submission.samples is None else Spread.of(submission.samples)
         disagreement = Spread.joined(self._chain_spreads).disagreement
         against = Against(self.reference.probs, self.reference.epistemic, disagreement)
         for group, rows in self.resampling.groups.items():
-            measured = self._close(answers.probs, spread, against, rows)
-            measured |= utility.classification(answers.probs[rows], truth[rows])
+            measured = self._close(submission.probs, spread, against, rows)
+            measured |= utility.classification(submission.probs[rows], truth[rows])
             found[group] = self.resampling.estimate(measured, group)
             if (needs := referable(self.target)) is not None:
-                area = utility.referral_area(answers.probs[rows], truth[rows], needs)
+                area = utility.referral_area(submission.probs[rows], truth[rows], needs)
                 found[group]["referral_area"] = area
         return found
 
@@ -84,7 +84,7 @@ class Examiner:
 
     @cached_property
     def floor(self) -> dict[str, dict[str, float]]:
-        """What perfect answers would score, by the noise of the reference alone, and of 1,000 draws of y.
+        """What a perfect submission would score, by the noise of the reference alone, and of 1,000 draws of y.
 
         Total variation: each class's Monte Carlo standard error e gives √(2/π) e / 2 on average. Wasserstein: the halves
         of the reference's draws, h each, against each other, scaled to 1,000 draws against all M of them: the distance of

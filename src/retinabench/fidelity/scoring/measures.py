@@ -1,4 +1,4 @@
-"""The measures of the exam: how close answers come to the reference, and what they are worth.
+"""The measures: how close a submission comes to the reference, and how useful it is.
 
 Letters: N test points, C classes, S posterior samples, n points of one group. Every measure is a function of means over
 points (`resampling.Measure`); the distances themselves are those of `distances.py`.
@@ -111,9 +111,9 @@ def classification(
     *,
     costs: Values | None,
 ) -> dict[str, Measure]:
-    """Return the measures of answers (n, C) to one group against the reference (n, C).
+    """Return the measures of a submission (n, C) to one group against the reference (n, C).
 
-    epistemic, disagreement: the reference's, (n,). Those of the answers need samples, the regret needs costs.
+    epistemic, disagreement: the reference's, (n,). Those of the submission need samples, the regret needs costs.
     """
     found = {
         "agreement": mean_of(distances.agreement(probs, reference)),

@@ -1,6 +1,6 @@
 """Groups of test points, and the bootstrap over them: the same draws of points for whatever is compared.
 
-Every measure of the exam is a function of weighted means over points (`Measure`), so that a thousand replicates are one
+Every measure is a function of weighted means over points (`Measure`), so that a thousand replicates are one
 matrix product.
 """
 

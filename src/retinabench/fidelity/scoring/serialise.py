@@ -1,4 +1,4 @@
-"""Grades as plain numbers, for JSON and for every table; what is undefined is None, and says why."""
+"""Scores as plain numbers, for JSON and for every table; an undefined one is None with a reason."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from retinabench.fidelity.exam.submission import Answers
 from retinabench.fidelity.scoring.decisions import referable
-from retinabench.fidelity.scoring.grading import Estimates, Examiner
+from retinabench.fidelity.scoring.grading import Estimates, Evaluator
 from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import Estimate
+from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.targets import Target
 
 WHY = {
@@ -22,42 +22,42 @@ WHY = {
 }
 
 
-def entry_record(examiner: Examiner, answers: Answers, found: Estimates) -> dict[str, Any]:
+def entry_record(evaluator: Evaluator, submission: Submission, found: Estimates) -> dict[str, Any]:
     """Return the grades of one file as plain numbers, for JSON; undefined ones are None with a `why`."""
-    relative = examiner.relative(found)
+    relative = evaluator.relative(found)
     return {
-        "title": answers.title,
-        **{key: answers.meta.get(key) for key in ("method", "seed", "budget", "seconds")},
-        "baseline": bool(answers.meta.get("baseline")),
-        "source": None if answers.source is None else str(answers.source),
+        "title": submission.title,
+        **{key: submission.meta.get(key) for key in ("method", "seed", "budget", "seconds")},
+        "baseline": bool(submission.meta.get("baseline")),
+        "source": None if submission.source is None else str(submission.source),
         "groups": {
             group: {
                 name: _record(name, of_group.get(name), relative[group].get(name))
-                for name in _names(examiner.target)
+                for name in _names(evaluator.target)
             }
             for group, of_group in found.items()
         },
     }
 
 
-def examiner_record(examiner: Examiner) -> dict[str, Any]:
+def evaluator_record(evaluator: Evaluator) -> dict[str, Any]:
     """Return what is the same for all files: the task, its reference, ceilings and floors."""
-    reference, target = examiner.reference, examiner.target
+    reference, target = evaluator.reference, evaluator.target
     return {
         "task": target.name,
         "title": target.title,
         "likelihood": target.likelihood,
-        "target": target.identity(examiner.data.sha256),
-        "data": examiner.data.sha256,
-        "bootstrap": examiner.replicates,
-        "seed": examiner.seed,
+        "target": target.identity(evaluator.data.sha256),
+        "data": evaluator.data.sha256,
+        "bootstrap": evaluator.replicates,
+        "seed": evaluator.seed,
         "reference": {"passed": reference.passed, "why": list(reference.why)},
-        "points": {group: len(rows) for group, rows in examiner.resampling.groups.items()},
+        "points": {group: len(rows) for group, rows in evaluator.resampling.groups.items()},
         "ceiling": {
             group: {name: _record(name, one, None) for name, one in of_group.items()}
-            for group, of_group in examiner.ceiling.items()
+            for group, of_group in evaluator.ceiling.items()
         },
-        "floor": examiner.floor,
+        "floor": evaluator.floor,
     }
 
 

@@ -1,4 +1,4 @@
-"""What answers are worth whether they are faithful or not: right, sure where right, and which ones go to an expert."""
+"""Usefulness of a submission, measured against the true labels and not the reference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from retinabench.metrics.uncertainty import binary_entropy
 
 
 def classification(probs: NDArray[np.floating], label: NDArray[np.int64]) -> dict[str, Measure]:
-    """Return accuracy and mean negative log-likelihood of answers (n, C) to classes (n,)."""
+    """Return accuracy and mean negative log-likelihood of probabilities (n, C) to classes (n,)."""
     with np.errstate(divide="ignore"):
         nll = -np.log(probs[np.arange(len(probs)), label].astype(np.float64))
     return {"accuracy": mean_of(probs.argmax(axis=1) == label), "nll": mean_of(nll)}

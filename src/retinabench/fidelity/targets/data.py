@@ -72,7 +72,7 @@ def load(target: Target, source: Path | None = None) -> Data:
         raise InputError(
             f"is not the data of the target '{target.name}' (SHA-256 {data.sha256[:12]}…, not {target.sha256[:12]}…)",
             file=source,
-            hint="The exam compares posteriors of the same data only.",
+            hint="The benchmark compares posteriors of the same data only.",
         )
     return data
 

@@ -1,4 +1,4 @@
-"""Targets: the posteriors that the exam asks for, each defined once, for the reference and for every method alike."""
+"""Targets: the posteriors of the fidelity benchmark, each defined once, for the reference and for every method alike."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Fair tuning: the settings of every entry are searched on development targets, under the same budget as the exam.
+"""Fair tuning: the settings of every entry are searched on development targets, under the same budget as the benchmark.
 
-Trial i is point i of the entry's scrambled Sobol sequence (`tune/space.py`) in the space of `search.toml`; a trial sits the
-exam on the development target like any run, resumable and idempotent. Least distance to that target's reference wins:
-total variation, or the Wasserstein distance. What wins is written into `exam.toml` by hand and stays there.
+Trial i is point i of the entry's scrambled Sobol sequence (`tune/space.py`) in the space of `search.toml`; a trial is
+run on the development target like any entry, resumable and idempotent. Least distance to that target's reference wins:
+total variation, or the Wasserstein distance. What wins is written into `entries.toml` by hand and stays there.
 
 `OUT/ENTRY-TASK.json` is the record: space, trials with their settings, distances and cost, and the best.
 """
@@ -21,10 +21,10 @@ from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError, WorkError, nearest
 from retinabench.experiments.run import Engine
 from retinabench.experiments.search.space import Space, points, space_of
-from retinabench.fidelity.exam.runner import CPU, run_exam
-from retinabench.fidelity.exam.submission import Answers, read_answers
 from retinabench.fidelity.reference.reference_file import Reference, read_reference
 from retinabench.fidelity.scoring import distances
+from retinabench.fidelity.submissions.runner import CPU, run_entry
+from retinabench.fidelity.submissions.submission import Submission, read_submission
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.targets import Target
 
@@ -34,7 +34,11 @@ SCHEMA = "retinabench.fidelity-tuning/1"
 @cache
 def searches() -> dict[str, dict[str, Any]]:
     """Return the tables of `search.toml`: {entry: {likelihood: space}}."""
-    text = resources.files("retinabench.fidelity.exam").joinpath("search.toml").read_text(encoding="utf-8")
+    text = (
+        resources.files("retinabench.fidelity.submissions")
+        .joinpath("search.toml")
+        .read_text(encoding="utf-8")
+    )
     return tomllib.loads(text)
 
 
@@ -59,7 +63,7 @@ def tune(
 ) -> dict[str, Any]:
     """Run the trials of one entry that are not yet done, write and return the record.
 
-    A trial that breaks, or whose answers are not finite, is kept with the reason and cannot win. Raises `InputError`
+    A trial that breaks, or whose predictions are not finite, is recorded with the reason and cannot win. Raises `InputError`
     where none is left.
     """
     space = search_space(name, target)
@@ -73,7 +77,7 @@ def tune(
         engine.progress.say(f"{name}, trial {number + 1} of {trials}: {settings}")
         words = [f"{key}={value}" for key, value in settings.items()]
         try:
-            file = run_exam(
+            file = run_entry(
                 name,
                 target,
                 source,
@@ -83,24 +87,24 @@ def tune(
                 overrides=words,
                 engine=engine,
             )
-            answers = read_answers(file, target, len(data.test), data.sha256)
-            found: dict[str, Any] = {"distance": _distance(answers, given)}
-            found |= {"gradients": answers.meta["budget"]["used"], "seconds": answers.meta["seconds"]}
+            submission = read_submission(file, target, len(data.test), data.sha256)
+            found: dict[str, Any] = {"distance": _distance(submission, given)}
+            found |= {"gradients": submission.meta["budget"]["used"], "seconds": submission.meta["seconds"]}
         except (InputError, WorkError) as error:
             found = {"distance": None, "why": str(error)}
         record["trials"].append({"settings": settings, **found})
     sound = [trial for trial in record["trials"] if trial["distance"] is not None]
     if not sound:
-        raise InputError(f"no trial of '{name}' gave answers: {record['trials'][0]['why']}")
+        raise InputError(f"no trial of '{name}' gave a submission: {record['trials'][0]['why']}")
     record["best"] = min(sound, key=lambda trial: trial["distance"])
     record["seconds"] = round(sum(trial["seconds"] for trial in sound), 1)
     write_json(out / f"{name}-{target.name}.json", record)
     return record
 
 
-def _distance(answers: Answers, reference: Reference) -> float:
+def _distance(submission: Submission, reference: Reference) -> float:
     """Total variation or Wasserstein distance to the reference, mean over all test points."""
-    if answers.probs is not None:
-        return float(distances.total_variation(answers.probs, reference.probs).mean())
-    assert answers.draws is not None
-    return float(np.mean(distances.wasserstein(answers.draws, reference.draws)))
+    if submission.probs is not None:
+        return float(distances.total_variation(submission.probs, reference.probs).mean())
+    assert submission.draws is not None
+    return float(np.mean(distances.wasserstein(submission.draws, reference.draws)))

@@ -1,6 +1,6 @@
-"""Reading anyone's answers: NPZ, Parquet, CSV, and the zip of the approximate-inference competition.
+"""Reading anyone's submission: NPZ, Parquet, CSV, and the zip of the approximate-inference competition.
 
-    NPZ       arrays probs, samples, draws (`answers.py`), and `meta` where there is any
+    NPZ       arrays probs, samples, draws (`submission.py`), and `meta` where there is any
     Parquet   columns prob_0 … or draw_0 …, and optionally `point`, 0 to N - 1 in order
     CSV       the same with a header; or bare numbers, as numpy.savetxt writes them
     zip       NAME_probs.csv or NAME_samples.csv of bare numbers; NAME is the task's, or the competition's own
@@ -74,7 +74,7 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except IsADirectoryError:
         raise InputError(
-            "is a folder, not a file of answers", file=path, hint="Name answers.npz in it."
+            "is a folder, not a submission", file=path, hint="Name submission.npz in it."
         ) from None
     except FileNotFoundError:
         raise InputError("does not exist", file=path) from None

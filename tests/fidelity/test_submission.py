@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.exam.submission import Answers, read_answers, write_answers
+from retinabench.fidelity.submissions.submission import Submission, read_submission, write_submission
 from retinabench.fidelity.targets.targets import target
 from support.fake_reference import softmax
 
@@ -41,13 +41,13 @@ def table(path, values, kind, header=True, point=True, delimiter=","):
 
 def test_ours_comes_back(tmp_path, probs, draws):
     samples = np.stack([probs, probs[::-1]])
-    write_answers(tmp_path / "c.npz", Answers(probs, samples, meta=meta(FUNDUS)))
-    back = read_answers(tmp_path / "c.npz", FUNDUS, N, DATA)
+    write_submission(tmp_path / "c.npz", Submission(probs, samples, meta=meta(FUNDUS)))
+    back = read_submission(tmp_path / "c.npz", FUNDUS, N, DATA)
     assert (back.probs == probs).all()
     assert back.samples == pytest.approx(samples, abs=1e-3)  # half precision
     assert back.title == "M"
-    write_answers(tmp_path / "r.npz", Answers(draws=draws, meta=meta(ENERGY)))
-    assert read_answers(tmp_path / "r.npz", ENERGY, N, DATA).draws == pytest.approx(draws, abs=1e-6)
+    write_submission(tmp_path / "r.npz", Submission(draws=draws, meta=meta(ENERGY)))
+    assert read_submission(tmp_path / "r.npz", ENERGY, N, DATA).draws == pytest.approx(draws, abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["npz", "csv", "semicolons", "no point", "savetxt", "parquet", "zip"])
@@ -70,7 +70,7 @@ def test_anyone_s_probabilities_are_read(tmp_path, probs, kind):
     else:
         delimiter = ";" if kind == "semicolons" else ","
         table(path, probs, "prob", point=kind != "no point", delimiter=delimiter)
-    assert read_answers(path, FUNDUS, N).probs == pytest.approx(probs, abs=1e-15)
+    assert read_submission(path, FUNDUS, N).probs == pytest.approx(probs, abs=1e-15)
 
 
 @pytest.mark.parametrize("kind", ["csv", "savetxt", "turned", "zip", "parquet", "npz"])
@@ -90,12 +90,12 @@ def test_anyone_s_draws_are_read(tmp_path, draws, kind):
             archive.writestr("submission/uci_samples.csv", sink.getvalue())
     else:
         np.savetxt(path, draws.T if kind == "turned" else draws)
-    assert read_answers(path, ENERGY, N).draws == pytest.approx(draws, abs=1e-15)
+    assert read_submission(path, ENERGY, N).draws == pytest.approx(draws, abs=1e-15)
 
 
 def test_more_draws_than_wanted_are_cut(tmp_path, draws):
     np.savez(tmp_path / "x.npz", draws=np.concatenate([draws, draws], axis=1))
-    assert (read_answers(tmp_path / "x.npz", ENERGY, N).draws == draws).all()
+    assert (read_submission(tmp_path / "x.npz", ENERGY, N).draws == draws).all()
 
 
 def spoilt(values, **changes):
@@ -120,16 +120,16 @@ def spoilt(values, **changes):
 def test_bad_probabilities_name_row_and_cure(tmp_path, probs, change, message):
     np.savez(tmp_path / "bad.npz", probs=change(probs))
     with pytest.raises(InputError, match=rf"bad\.npz.*{message}"):
-        read_answers(tmp_path / "bad.npz", FUNDUS, N)
+        read_submission(tmp_path / "bad.npz", FUNDUS, N)
 
 
 def test_too_few_draws_and_means_instead_of_draws_are_refused(tmp_path, draws):
     np.savez(tmp_path / "few.npz", draws=draws[:, :100])
     with pytest.raises(InputError, match="100 draws per test point, wanted are 1,000"):
-        read_answers(tmp_path / "few.npz", ENERGY, N)
+        read_submission(tmp_path / "few.npz", ENERGY, N)
     np.savez(tmp_path / "turned.npz", draws=draws.T)
     with pytest.raises(InputError, match=r"holds 1000 rows.*Turn it"):
-        read_answers(tmp_path / "turned.npz", ENERGY, N)
+        read_submission(tmp_path / "turned.npz", ENERGY, N)
 
 
 def test_another_task_s_order_data_or_definition_is_refused(tmp_path, probs):
@@ -137,19 +137,19 @@ def test_another_task_s_order_data_or_definition_is_refused(tmp_path, probs):
     rows = np.column_stack([np.arange(N)[::-1], probs])
     np.savetxt(path, rows, delimiter=",", header="point,prob_0,prob_1,prob_2,prob_3,prob_4", comments="")
     with pytest.raises(InputError, match=r"row 1, column 'point': is 11 where point 0 is due"):
-        read_answers(path, FUNDUS, N)
-    write_answers(tmp_path / "o.npz", Answers(probs, meta=meta(FUNDUS) | {"task": "idrid"}))
-    with pytest.raises(InputError, match="answers the task 'idrid', not 'fundus'"):
-        read_answers(tmp_path / "o.npz", FUNDUS, N, DATA)
-    write_answers(tmp_path / "o.npz", Answers(probs, meta=meta(FUNDUS) | {"data": "cd" * 32}))
-    with pytest.raises(InputError, match="answers other data"):
-        read_answers(tmp_path / "o.npz", FUNDUS, N, DATA)
-    write_answers(tmp_path / "o.npz", Answers(probs, meta=meta(FUNDUS) | {"target": "0" * 12}))
+        read_submission(path, FUNDUS, N)
+    write_submission(tmp_path / "o.npz", Submission(probs, meta=meta(FUNDUS) | {"task": "idrid"}))
+    with pytest.raises(InputError, match="is for the task 'idrid', not 'fundus'"):
+        read_submission(tmp_path / "o.npz", FUNDUS, N, DATA)
+    write_submission(tmp_path / "o.npz", Submission(probs, meta=meta(FUNDUS) | {"data": "cd" * 32}))
+    with pytest.raises(InputError, match="is for other data"):
+        read_submission(tmp_path / "o.npz", FUNDUS, N, DATA)
+    write_submission(tmp_path / "o.npz", Submission(probs, meta=meta(FUNDUS) | {"target": "0" * 12}))
     with pytest.raises(InputError, match="another definition of 'fundus'"):
-        read_answers(tmp_path / "o.npz", FUNDUS, N, DATA)
+        read_submission(tmp_path / "o.npz", FUNDUS, N, DATA)
     np.savez(tmp_path / "kind.npz", probs=probs)
     with pytest.raises(InputError, match="holds no 'draws', which the task 'energy-gap' asks for"):
-        read_answers(tmp_path / "kind.npz", ENERGY, N)
+        read_submission(tmp_path / "kind.npz", ENERGY, N)
 
 
 @pytest.mark.parametrize(
@@ -171,24 +171,24 @@ def test_broken_files_are_one_line(tmp_path, content, message):
     path = tmp_path / "broken"
     path.write_bytes(content)
     with pytest.raises(InputError, match=rf"broken.*({message})"):
-        read_answers(path, FUNDUS, N)
+        read_submission(path, FUNDUS, N)
 
 
 def test_objects_in_an_npz_are_not_unpickled(tmp_path):
     np.savez(tmp_path / "o.npz", probs=np.array([{"a": 1}], object))
     with pytest.raises(InputError, match="never unpickled"):
-        read_answers(tmp_path / "o.npz", FUNDUS, N)
+        read_submission(tmp_path / "o.npz", FUNDUS, N)
 
 
 def test_a_zip_of_another_task_says_what_it_holds(tmp_path):
     with zipfile.ZipFile(tmp_path / "z", "w") as archive:
         archive.writestr("cifar_probs.csv", "1 0")
     with pytest.raises(InputError, match=r"holds cifar_probs\.csv\. Wanted is fundus_probs\.csv"):
-        read_answers(tmp_path / "z", FUNDUS, N)
+        read_submission(tmp_path / "z", FUNDUS, N)
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
-        read_answers(tmp_path / "nothing", FUNDUS, N)
-    with pytest.raises(InputError, match=r"Name answers\.npz in it"):
-        read_answers(tmp_path, FUNDUS, N)
+        read_submission(tmp_path / "nothing", FUNDUS, N)
+    with pytest.raises(InputError, match=r"Name submission\.npz in it"):
+        read_submission(tmp_path, FUNDUS, N)

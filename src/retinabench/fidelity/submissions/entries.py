@@ -1,4 +1,4 @@
-"""The entries of the exam: every method with the settings under which it is examined, one table of `exam.toml` each."""
+"""The entries of the benchmark: every method with its settings, one table of `entries.toml` each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WITHOUT_TRAINING = {"nngp": "infinite width (NNGP)"}
 
 
 class Entry(Frozen):
-    """How a method sits the exam.
+    """How a method takes part in the benchmark.
 
     method, optimizer: as in the TOML file of a Run. The words "prior_precision" and "prior_deviation" stand for the
     target's own numbers. categorical, gaussian: differences for targets of that likelihood, in tables `method` and
@@ -42,12 +42,16 @@ class Entry(Frozen):
 @cache
 def entries() -> dict[str, Entry]:
     """Return all entries by name."""
-    text = resources.files("retinabench.fidelity.exam").joinpath("exam.toml").read_text(encoding="utf-8")
+    text = (
+        resources.files("retinabench.fidelity.submissions")
+        .joinpath("entries.toml")
+        .read_text(encoding="utf-8")
+    )
     return {name: Entry(name=name, **table) for name, table in tomllib.loads(text).items()}
 
 
 def entry(name: str) -> Entry:
-    """Return one entry. A method that has none sits the exam under its own name, with its default settings.
+    """Return one entry. A method that has none takes part under its own name, with its default settings.
 
     Raises `InputError` where there is neither.
     """
@@ -60,7 +64,7 @@ def entry(name: str) -> Entry:
     raise InputError(f"unknown method '{name}'", hint=nearest(name, {*entries(), *METHODS}))
 
 
-def exam_run(
+def entry_run(
     entry: Entry, target: Target, points: int, budget: float, seed: int, overrides: Sequence[str] = ()
 ) -> Run:
     """Return the run that approximates the posterior of `target`, given its number of training points N.
@@ -68,7 +72,7 @@ def exam_run(
     The loss is the mean negative log-likelihood + l2 Σ w², l2 = 1 / (2 N s²), over all weights: the negative log
     posterior over N. Overrides are `key=value` words; they may change the method, not the target.
     """
-    from retinabench.fidelity.exam.budget import within
+    from retinabench.fidelity.submissions.budget import within
 
     changes = entry.categorical if target.likelihood == "categorical" else entry.gaussian
     posterior = {

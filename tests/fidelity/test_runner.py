@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.exam import gp_baseline, infinite_width, runner
-from retinabench.fidelity.exam.entries import entry, exam_run
-from retinabench.fidelity.exam.runner import run_exam, y_draws
-from retinabench.fidelity.exam.submission import read_answers
+from retinabench.fidelity.submissions import gp_baseline, infinite_width, runner
+from retinabench.fidelity.submissions.entries import entry, entry_run
+from retinabench.fidelity.submissions.runner import run_entry, y_draws
+from retinabench.fidelity.submissions.submission import read_submission
 from retinabench.fidelity.targets.batches import PointBatches
 from retinabench.fidelity.targets.data import labels, load
 from retinabench.fidelity.targets.density import Density
@@ -19,19 +19,19 @@ from retinabench.methods.training.likelihood import regression
 from support.tiny_target import TEST, TRAIN, classification_target, regression_target
 
 
-def answers_of(file, target):
-    return read_answers(file, target, TEST, load(target).sha256)
+def submission_of(file, target):
+    return read_submission(file, target, TEST, load(target).sha256)
 
 
 @pytest.mark.parametrize("name", ["map", "mfvi", "laplace", "laplace-diagonal", "swag", "ivon", "dropout"])
 def test_every_kind_of_method_answers_a_regression_and_is_counted(name, monkeypatch, tmp_path):
     target = regression_target(monkeypatch)
-    answers = answers_of(
-        run_exam(name, target, budget=6, out=tmp_path, overrides=["method.samples=3"][name == "map" :]),
+    submission = submission_of(
+        run_entry(name, target, budget=6, out=tmp_path, overrides=["method.samples=3"][name == "map" :]),
         target,
     )
-    assert answers.draws.shape == (TEST, 1000)
-    budget = answers.meta["budget"]
+    assert submission.draws.shape == (TEST, 1000)
+    budget = submission.meta["budget"]
     assert 0 < budget["used"] <= 6 == budget["limit"]
     if entry(name).share == 1:
         assert budget["used"] == 6  # whole epochs, no more and no less
@@ -40,20 +40,20 @@ def test_every_kind_of_method_answers_a_regression_and_is_counted(name, monkeypa
 
 def test_a_classification_is_answered_with_its_samples(monkeypatch, tmp_path):
     target = classification_target(monkeypatch)
-    answers = answers_of(
-        run_exam("ivon", target, budget=3, out=tmp_path, overrides=["method.samples=4"]), target
+    submission = submission_of(
+        run_entry("ivon", target, budget=3, out=tmp_path, overrides=["method.samples=4"]), target
     )
-    assert answers.samples.shape == (4, TEST, 5)
+    assert submission.samples.shape == (4, TEST, 5)
     # Samples are kept in half precision.
-    assert answers.samples.astype(float).mean(axis=0) == pytest.approx(answers.probs, abs=1e-3)
-    assert answers.meta["method"] == "ivon"
+    assert submission.samples.astype(float).mean(axis=0) == pytest.approx(submission.probs, abs=1e-3)
+    assert submission.meta["method"] == "ivon"
 
 
 def test_the_loss_is_the_negative_log_posterior_over_n(monkeypatch):
     # Of a full batch the gradient of the loss is -(∇ log-likelihood + ∇ log prior) / N, with the density's own numbers.
     target = regression_target(monkeypatch)
     data = load(target)
-    run = exam_run(entry("map"), target, TRAIN, 10, 0, ["optimizer.epochs=1", f"optimizer.batch_size={TRAIN}",
+    run = entry_run(entry("map"), target, TRAIN, 10, 0, ["optimizer.epochs=1", f"optimizer.batch_size={TRAIN}",
                    "optimizer.name=sgd", "optimizer.lr=1.0", "optimizer.momentum=0", "optimizer.schedule=constant"])  # fmt: skip
     network = build_network(target, 0)
     before = torch.cat([p.detach().flatten() for p in network.parameters()])
@@ -67,7 +67,7 @@ def test_the_loss_is_the_negative_log_posterior_over_n(monkeypatch):
 
 def test_a_killed_run_goes_on_to_the_same_answers_and_the_same_count(monkeypatch, tmp_path):
     target = regression_target(monkeypatch)
-    whole = answers_of(run_exam("swag", target, budget=8, out=tmp_path / "whole"), target)
+    whole = submission_of(run_entry("swag", target, budget=8, out=tmp_path / "whole"), target)
     monkeypatch.setattr(runner, "SAVED_EVERY", 0.0)
     epoch = PointBatches.epoch
 
@@ -79,8 +79,8 @@ def test_a_killed_run_goes_on_to_the_same_answers_and_the_same_count(monkeypatch
     with monkeypatch.context() as during:
         during.setattr(PointBatches, "epoch", killed)
         with pytest.raises(KeyboardInterrupt):
-            run_exam("swag", target, budget=8, out=tmp_path / "killed")
-    again = answers_of(run_exam("swag", target, budget=8, out=tmp_path / "killed"), target)
+            run_entry("swag", target, budget=8, out=tmp_path / "killed")
+    again = submission_of(run_entry("swag", target, budget=8, out=tmp_path / "killed"), target)
     assert again.draws.tobytes() == whole.draws.tobytes()
     assert again.meta["budget"] == whole.meta["budget"] == {"limit": 8, "used": 8, "over": False}
 
@@ -88,29 +88,29 @@ def test_a_killed_run_goes_on_to_the_same_answers_and_the_same_count(monkeypatch
 def test_what_is_done_is_not_done_again_and_members_are_reused(monkeypatch, tmp_path):
     target = regression_target(monkeypatch)
     words = ["method.members=3"]
-    file = run_exam("ensemble", target, budget=6, out=tmp_path, overrides=words)
-    assert answers_of(file, target).meta["budget"]["used"] == 6  # 3 members of 2 epochs
+    file = run_entry("ensemble", target, budget=6, out=tmp_path, overrides=words)
+    assert submission_of(file, target).meta["budget"]["used"] == 6  # 3 members of 2 epochs
     monkeypatch.setattr(map_method, "fit", None)
-    assert run_exam("ensemble", target, budget=6, out=tmp_path, overrides=words) == file
+    assert run_entry("ensemble", target, budget=6, out=tmp_path, overrides=words) == file
     (file.parent / "done").unlink()
     file.unlink()
-    assert run_exam("ensemble", target, budget=6, out=tmp_path, overrides=words) == file  # from its members
+    assert run_entry("ensemble", target, budget=6, out=tmp_path, overrides=words) == file  # from its members
 
 
 def test_changed_data_are_refused(monkeypatch, tmp_path):
-    run_exam("map", regression_target(monkeypatch), budget=5, out=tmp_path)
+    run_entry("map", regression_target(monkeypatch), budget=5, out=tmp_path)
     with pytest.raises(InputError, match="was begun with other data"):
-        run_exam("map", regression_target(monkeypatch, shift=1.0), budget=5, out=tmp_path)
+        run_entry("map", regression_target(monkeypatch, shift=1.0), budget=5, out=tmp_path)
 
 
 def test_what_exceeds_the_budget_is_refused_or_marked(monkeypatch, tmp_path):
     target = regression_target(monkeypatch)
     words = ["optimizer.epochs=4"]
     with pytest.raises(InputError, match="plans 4 gradient"):
-        run_exam("map", target, budget=3, out=tmp_path, overrides=words)
+        run_entry("map", target, budget=3, out=tmp_path, overrides=words)
     assert not list(tmp_path.iterdir())
-    marked = run_exam("map", target, budget=3, out=tmp_path, overrides=words, over_budget="mark")
-    assert answers_of(marked, target).meta["budget"] == {"limit": 3, "used": 4, "over": True}
+    marked = run_entry("map", target, budget=3, out=tmp_path, overrides=words, over_budget="mark")
+    assert submission_of(marked, target).meta["budget"] == {"limit": 3, "used": 4, "over": True}
 
 
 def test_draws_of_y_are_those_of_the_mixture():
@@ -126,7 +126,7 @@ def test_draws_of_y_are_those_of_the_mixture():
 
 def test_run_json_holds_the_whole_definition(monkeypatch, tmp_path):
     target = regression_target(monkeypatch)
-    file = run_exam("map", target, budget=5, out=tmp_path)
+    file = run_entry("map", target, budget=5, out=tmp_path)
     content = json.loads((file.parent / "run.json").read_text())
     assert content["target"]["prior_variance"] == target.prior_variance
     assert content["data"] == load(target).sha256
@@ -135,21 +135,21 @@ def test_run_json_holds_the_whole_definition(monkeypatch, tmp_path):
 
 def test_the_infinite_width_limit_sits_the_exam_without_a_training(monkeypatch, tmp_path):
     target = regression_target(monkeypatch)
-    file = run_exam("nngp", target, budget=5, out=tmp_path)
-    answers = answers_of(file, target)
-    assert answers.draws.shape == (TEST, 1000)
-    assert answers.meta["budget"] == {"limit": 5, "used": 0.0, "over": False}
+    file = run_entry("nngp", target, budget=5, out=tmp_path)
+    submission = submission_of(file, target)
+    assert submission.draws.shape == (TEST, 1000)
+    assert submission.meta["budget"] == {"limit": 5, "used": 0.0, "over": False}
     # The line of the tiny target, noise 0.1 of a deviation of 1, is learnt.
     truth = standardised_truth(target)
-    assert np.abs(answers.draws.mean(axis=1) - truth).mean() < 0.5 * np.abs(truth).mean()
+    assert np.abs(submission.draws.mean(axis=1) - truth).mean() < 0.5 * np.abs(truth).mean()
     monkeypatch.setitem(gp_baseline.DIRECT, "nngp", None)  # nothing is computed twice
-    assert run_exam("nngp", target, budget=5, out=tmp_path) == file
+    assert run_entry("nngp", target, budget=5, out=tmp_path) == file
     with pytest.raises(InputError, match="has no settings"):
-        run_exam("nngp", target, budget=5, out=tmp_path, overrides=["optimizer.lr=1"])
+        run_entry("nngp", target, budget=5, out=tmp_path, overrides=["optimizer.lr=1"])
     monkeypatch.setitem(gp_baseline.DIRECT, "nngp", infinite_width.sample)
     pictures = classification_target(monkeypatch)
     with pytest.raises(InputError, match="no regression"):
-        run_exam("nngp", pictures, budget=5, out=tmp_path)
+        run_entry("nngp", pictures, budget=5, out=tmp_path)
 
 
 def standardised_truth(target):

@@ -31,7 +31,8 @@ def planned(run: Run) -> float:
     method = METHODS[run.method.name]
     if isinstance(run.method, Temperature):
         raise InputError(
-            "'temperature' needs validation labels, which the exam does not give", hint="Name another method."
+            "'temperature' needs validation labels, which fidelity targets do not have",
+            hint="Name another method.",
         )
     if hasattr(method, "member_runs"):
         return sum(planned(member) for member in method.member_runs(run))
@@ -70,7 +71,7 @@ def check_plan(run: Run, limit: float) -> None:
         )
     raise InputError(
         f"plans {plan:g} gradient evaluations per training example; the budget is {limit:g}",
-        hint=f"Lower {settings or 'the cost of the method'}, or mark the answers by --over-budget mark.",
+        hint=f"Lower {settings or 'the cost of the method'}, or mark the submission by --over-budget mark.",
     )
 
 

@@ -10,7 +10,7 @@ arc-cosine kernel of order 1 (Cho & Saul 2009).
 
 The likelihood is the target's, y ~ N(μ(x), σ(x)²), σ = softplus(r) + the target's floor. Given r, the process of μ is integrated in closed form;
 what remains, r at the training points, is sampled by Hamiltonian Monte Carlo in coordinates that are N(0, I) a priori.
-The answers are exact draws of the limit's posterior predictive once these chains have converged.
+The predictions are exact draws of the limit's posterior predictive once these chains have converged.
 
 Letters: N training points, M test points, K chains, R coordinates of r, S states kept.
 """
@@ -101,14 +101,14 @@ def posterior_draws(
     generator = torch_generator("cpu", seed, "infinite_width")
     states = noise_states(NoiseLikelihood(y, mean.train, root, floor), root, generator, progress)
     rest = square_root(raw.test - (inverse.T @ raw.cross).T @ (inverse.T @ raw.cross))[0]
-    answers = []
+    predicted = []
     for number, state in enumerate(states):
         count = draws * (number + 1) // len(states) - draws * number // len(states)
         center, spread = conditioned(y, mean, softplus(root @ state) + floor)
         mu = center[:, None] + spread @ _normal((spread.shape[1], count), generator)
         r = (raw.cross.T @ (inverse @ state))[:, None] + rest @ _normal((rest.shape[1], count), generator)
-        answers.append(mu + (softplus(r) + floor) * _normal(mu.shape, generator))
-    return torch.cat(answers, dim=1)
+        predicted.append(mu + (softplus(r) + floor) * _normal(mu.shape, generator))
+    return torch.cat(predicted, dim=1)
 
 
 @dataclass(frozen=True)

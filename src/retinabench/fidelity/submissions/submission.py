@@ -1,10 +1,10 @@
-"""The answers file: what a method says of the test points of a target, ours or anyone's.
+"""The submission: what a method predicts for the test points of a target, ours or anyone's.
 
     classification   probs (N, C) float64, each row sums to 1; samples (S, N, C), optional: single posterior samples
     regression       draws (N, 1000): samples of y itself, noise included, in the standardised unit of the target
 
 Rows are the test points in the task's order. Ours is an NPZ with these arrays and `meta`, a JSON text; what else may be
-read is said in `answer_files.py`.
+read is said in `submission_files.py`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError
-from retinabench.fidelity.exam.submission_files import read_arrays
+from retinabench.fidelity.submissions.submission_files import read_arrays
 from retinabench.fidelity.targets.targets import Target
 
-SCHEMA = "retinabench.fidelity-answers/1"
+SCHEMA = "retinabench.fidelity-submission/1"
+FILE, EARLIER_FILE = "submission.npz", "answers.npz"  # the latter: of version 0.1
 DRAWS = 1000  # per test point of a regression
 TOLERANCE = 1e-3  # of the sum of a row: text with four decimals passes
 
@@ -31,8 +32,8 @@ Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """Answers to a target's test points. meta: task, target, data, method, title, seed, run, budget, seconds."""
+class Submission:
+    """Predictions for a target's test points. meta: task, target, data, method, title, seed, run, budget, seconds."""
 
     probs: Floats | None = None
     samples: Floats | None = None
@@ -46,14 +47,20 @@ class Answers:
         return str(self.meta.get("title") or self.meta.get("method") or (self.source and self.source.stem))
 
 
-def write_answers(path: Path, answers: Answers) -> None:
+def submission_in(folder: Path) -> Path:
+    """Return the path of the submission in a run's folder, whether it exists or not."""
+    earlier = folder / EARLIER_FILE
+    return earlier if earlier.is_file() and not (folder / FILE).is_file() else folder / FILE
+
+
+def write_submission(path: Path, submission: Submission) -> None:
     """Write our own NPZ, whole or not at all: probs float64, samples float16, draws float32."""
     arrays: dict[str, Any] = {
-        "meta": np.array(json.dumps({"schema": SCHEMA, **answers.meta}, allow_nan=False))
+        "meta": np.array(json.dumps({"schema": SCHEMA, **submission.meta}, allow_nan=False))
     }
     kinds = {"probs": np.float64, "samples": np.float16, "draws": np.float32}
     for name, kind in kinds.items():
-        values = getattr(answers, name)
+        values = getattr(submission, name)
         if values is not None:
             arrays[name] = np.asarray(values, kind)
     sink = io.BytesIO()
@@ -61,8 +68,8 @@ def write_answers(path: Path, answers: Answers) -> None:
     write_bytes(path, sink.getvalue())
 
 
-def read_answers(path: str | Path, target: Target, points: int, data: str = "") -> Answers:
-    """Read and check the answers to the `points` test points of `target`; data: SHA-256 of its arrays, "" if unknown.
+def read_submission(path: str | Path, target: Target, points: int, data: str = "") -> Submission:
+    """Read and check a submission for the `points` test points of `target`; data: SHA-256 of its arrays, "" if unknown.
 
     Raises `InputError` that names file, row and hint.
     """
@@ -80,7 +87,7 @@ def read_answers(path: str | Path, target: Target, points: int, data: str = "") 
             hint=f"An array '{wanted}', or columns {columns}.",
         )
     if wanted == "draws":
-        return Answers(draws=_checked_draws(path, arrays["draws"], target, points), meta=meta, source=path)
+        return Submission(draws=_checked_draws(path, arrays["draws"], target, points), meta=meta, source=path)
     probs = _checked_probs(path, arrays["probs"], target, points, "probs")
     samples = arrays.get("samples")
     if samples is not None:
@@ -88,26 +95,26 @@ def read_answers(path: str | Path, target: Target, points: int, data: str = "") 
             raise InputError(f"has shape {samples.shape}, needed is (S, N, C)", file=path, column="samples")
         for one in samples:
             _checked_probs(path, np.asarray(one, np.float64), target, points, "samples")
-    return Answers(probs=probs, samples=samples, meta=meta, source=path)
+    return Submission(probs=probs, samples=samples, meta=meta, source=path)
 
 
 def _check_origin(path: Path, meta: dict[str, Any], target: Target, data: str) -> None:
-    """Refuse answers that say they belong to another task or to other data."""
+    """Refuse a submission that says it belongs to another task or to other data."""
     if meta.get("task", target.name) != target.name:
         raise InputError(
-            f"answers the task '{meta['task']}', not '{target.name}'",
+            f"is for the task '{meta['task']}', not '{target.name}'",
             file=path,
             hint=f"--task {meta['task']}",
         )
     if data and meta.get("data", data) != data:
         raise InputError(
-            f"answers other data (SHA-256 {str(meta['data'])[:12]}…, not {data[:12]}…)",
+            f"is for other data (SHA-256 {str(meta['data'])[:12]}…, not {data[:12]}…)",
             file=path,
-            hint="Only answers to the same test points can be compared.",
+            hint="Only submissions for the same test points can be compared.",
         )
     if data and meta.get("target", target.identity(data)) != target.identity(data):
         raise InputError(
-            f"answers another definition of '{target.name}'",
+            f"is for another definition of '{target.name}'",
             file=path,
             hint="It was made by another version of the targets: run the method again.",
         )

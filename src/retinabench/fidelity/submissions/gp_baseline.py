@@ -1,6 +1,6 @@
-"""Entries of the exam that train no network: the infinite-width limit. They take nothing of the budget of gradients.
+"""Entries that train no network: the infinite-width limit. They take nothing of the budget of gradients.
 
-The folder of a run holds `answers.npz` alone, written when it is whole; there is nothing to resume.
+The folder of a run holds `submission.npz` alone, written when it is whole; there is nothing to resume.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
 from retinabench.core.version import __version__
-from retinabench.fidelity.exam import infinite_width
-from retinabench.fidelity.exam.entries import WITHOUT_TRAINING
-from retinabench.fidelity.exam.submission import DRAWS, Answers, write_answers
+from retinabench.fidelity.submissions import infinite_width
+from retinabench.fidelity.submissions.entries import WITHOUT_TRAINING
+from retinabench.fidelity.submissions.submission import DRAWS, Submission, write_submission
 from retinabench.fidelity.targets.data import Data
 from retinabench.fidelity.targets.targets import Target
 
@@ -39,11 +39,11 @@ def run_direct(
     overrides: Sequence[str],
     progress: Progress,
 ) -> Path:
-    """Answer a target's test points and return the answers file, found or made. Raises `InputError` for overrides."""
+    """Predict a target's test points and return the submission's path, found or made. Raises `InputError` for overrides."""
     if overrides:
         raise InputError(f"'{name}' has no settings: {overrides[0]}", hint="Leave it out.")
     identity = target.identity(data.sha256)
-    file = out / f"{name}-{target.name}-seed-{seed}-{identity}" / "answers.npz"
+    file = out / f"{name}-{target.name}-seed-{seed}-{identity}" / "submission.npz"
     if file.is_file():
         progress.say(f"{WITHOUT_TRAINING[name]}, {target.name}, seed {seed}: done before")
         return file
@@ -54,5 +54,5 @@ def run_direct(
         "seed": seed, "run": {"method": {"name": name}}, "version": __version__,
         "budget": {"limit": budget, "used": 0.0, "over": False}, "seconds": round(time.monotonic() - start, 1),
     }  # fmt: skip
-    write_answers(file, Answers(draws=draws.astype(np.float32), meta=meta))
+    write_submission(file, Submission(draws=draws.astype(np.float32), meta=meta))
     return file

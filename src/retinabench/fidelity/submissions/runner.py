@@ -1,10 +1,10 @@
-"""Sitting the exam: one entry on one target, from data to answers; idempotent, resumable, counted.
+"""Running one entry on one target, from data to submission; idempotent, resumable, counted.
 
 The folder of a run is named after entry, task, seed and the hash of what decides its numbers, and holds
 - `run.json`: the run, the target, the data's hash; written first;
 - `last.pt`, `best.pt`, `metrics.jsonl`: the training so far (`methods/checkpoint.py`), until it is done;
-- `predicted.npz`: the posterior's answers sample by sample (S, N, O), and what they cost;
-- `answers.npz`: THE result (`answers.py`), in the folder of an entry, not in those of its members;
+- `predicted.npz`: the posterior's predictions sample by sample (S, N, O), and what they cost;
+- `submission.npz`: THE result (`submission.py`), in the folder of an entry, not in those of its members;
 - `done`: written last.
 """
 
@@ -27,10 +27,10 @@ from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
 from retinabench.experiments.run import Engine, is_composed
-from retinabench.fidelity.exam.budget import SECONDS, Meter, check_plan, planned
-from retinabench.fidelity.exam.entries import Entry, entry, exam_run
-from retinabench.fidelity.exam.gp_baseline import DIRECT, run_direct
-from retinabench.fidelity.exam.submission import Answers, write_answers
+from retinabench.fidelity.submissions.budget import SECONDS, Meter, check_plan, planned
+from retinabench.fidelity.submissions.entries import Entry, entry, entry_run
+from retinabench.fidelity.submissions.gp_baseline import DIRECT, run_direct
+from retinabench.fidelity.submissions.submission import Submission, submission_in, write_submission
 from retinabench.fidelity.targets.batches import PointBatches
 from retinabench.fidelity.targets.data import Data, load, standardised
 from retinabench.fidelity.targets.networks import build_network
@@ -44,7 +44,7 @@ from retinabench.methods.training.likelihood import regression
 PREDICT_BATCH = 256
 SAVED_EVERY = 20.0  # seconds between checkpoints
 CPU = Engine("cpu")  # these networks are too small for anything else
-KEPT_SAMPLES = 200  # in the answers of a classification
+KEPT_SAMPLES = 200  # in the submission of a classification
 DRAWS = 1000  # y-samples per test point of a regression
 
 
@@ -73,7 +73,7 @@ class Predicted:
     seconds: float
 
 
-def run_exam(
+def run_entry(
     name: str,
     target: Target,
     source: Path | None = None,
@@ -85,9 +85,9 @@ def run_exam(
     over_budget: str = "refuse",
     engine: Engine = CPU,
 ) -> Path:
-    """Train the entry `name` on `target`, answer its test points, and return the answers file.
+    """Train the entry `name` on `target`, predict its test points, and return the submission's path.
 
-    budget: gradient evaluations per training example. over_budget: "refuse", or "mark" in the answers. overrides:
+    budget: gradient evaluations per training example. over_budget: "refuse", or "mark" in the submission. overrides:
     `key=value` words, such as `optimizer.lr=0.01`. Where the same was done before, its file is returned; where it was
     killed, it goes on. Raises `InputError` where the plan exceeds the budget, or a folder was begun with other data.
     """
@@ -104,18 +104,18 @@ def run_exam(
             progress=engine.progress,
         )
     chosen = entry(name)
-    run = exam_run(chosen, target, len(data.train), budget, seed, overrides)
-    planned(run)  # refuses what cannot sit the exam
+    run = entry_run(chosen, target, len(data.train), budget, seed, overrides)
+    planned(run)  # refuses what cannot take part
     if over_budget == "refuse":
         check_plan(run, budget)
     sitting = Sitting(target, data, out, engine, over_budget == "refuse")
     identity = run.hash(f"{sitting.definition} {budget:g} {name}")
     folder = out / f"{name}-{target.name}-seed-{seed}-{identity}"
     _claim(folder, run, sitting)
-    file = folder / "answers.npz"
+    file = submission_in(folder)
     if not (folder / "done").is_file():
         predicted = _predicted(run, sitting, folder)
-        write_answers(file, _answers(predicted, chosen, run, sitting, budget))
+        write_submission(file, _submission(predicted, chosen, run, sitting, budget))
         write_bytes(folder / "done", b"")
     else:
         engine.progress.say(f"{chosen.title}, {target.name}, seed {seed}: done before")
@@ -123,7 +123,7 @@ def run_exam(
 
 
 def _predicted(run: Run, sitting: Sitting, folder: Path) -> Predicted:
-    """Return the answers of a run sample by sample: found, pooled from its members, or computed."""
+    """Return the predictions of a run sample by sample: found, pooled from its members, or computed."""
     if (folder / "predicted.npz").is_file():
         return _read(folder / "predicted.npz")
     method = METHODS[run.method.name]
@@ -161,7 +161,7 @@ def _fit_and_predict(run: Run, sitting: Sitting, folder: Path) -> Predicted:
 
 
 def predict(posterior: Posterior, data: Data, run: Run, device: torch.device) -> NDArray[np.float32]:
-    """Return the answers (S, N, O) of a posterior to all test points; within `regression()` means and deviations."""
+    """Return the predictions (S, N, O) of a posterior for all test points; within `regression()` means and deviations."""
     generator = torch_generator(device, run.seed, "predict")
     points = torch.from_numpy(standardised(data)[1])
     with torch.no_grad():
@@ -172,7 +172,7 @@ def predict(posterior: Posterior, data: Data, run: Run, device: torch.device) ->
     return np.concatenate(parts, axis=1)
 
 
-def _answers(predicted: Predicted, chosen: Entry, run: Run, sitting: Sitting, budget: float) -> Answers:
+def _submission(predicted: Predicted, chosen: Entry, run: Run, sitting: Sitting, budget: float) -> Submission:
     target, values = sitting.target, predicted.values
     meta = {
         "task": target.name,
@@ -188,9 +188,9 @@ def _answers(predicted: Predicted, chosen: Entry, run: Run, sitting: Sitting, bu
     }
     if target.likelihood == "gaussian":
         draws = y_draws(values, numpy_generator(run.seed, "exam", target.name))
-        return Answers(draws=draws.astype(np.float32), meta=meta)
+        return Submission(draws=draws.astype(np.float32), meta=meta)
     kept = np.linspace(0, len(values) - 1, min(len(values), KEPT_SAMPLES)).round().astype(int)
-    return Answers(probs=values.mean(axis=0, dtype=np.float64), samples=values[kept], meta=meta)
+    return Submission(probs=values.mean(axis=0, dtype=np.float64), samples=values[kept], meta=meta)
 
 
 def y_draws(
