@@ -21,7 +21,8 @@ import time
 import numpy as np
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.examinees import SYNTHETIC, Answers
+from retinabench.concepts.examinees.answers import Answers
+from retinabench.concepts.examinees.synthetic import SYNTHETIC
 from retinabench.concepts.inference.claims import Claim
 from retinabench.concepts.inference.gaussian_process import CENTRES, GRID, PUBLISHED, Performance, bin_of
 from retinabench.concepts.questioning.loop import examine

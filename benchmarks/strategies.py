@@ -19,8 +19,9 @@ import numpy as np
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.lesion_images import drawn
-from retinabench.concepts.banks.table_files import read_answers, read_bank
-from retinabench.concepts.examinees.examinees import SYNTHETIC, Examinee
+from retinabench.concepts.banks.tables import read_bank
+from retinabench.concepts.examinees.answers import Examinee, read_answers
+from retinabench.concepts.examinees.synthetic import SYNTHETIC
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategy_comparison import compare_strategies, mean_interval
 
@@ -48,8 +49,10 @@ def show(title: str, bank: Bank, answers: Path | None = None) -> None:
         table = read_answers(answers, bank)
         factories = {"network": lambda seed: table, **factories}
     for name, factory in factories.items():
-        found = compare_strategies(bank, factory, repetitions=REPETITIONS)["strategies"]
-        as_printed = compare_strategies(bank, factory, ["uncertainty"], REPETITIONS, rules="published")
+        found = compare_strategies(bank, factory, repetitions=REPETITIONS).to_dict()["strategies"]
+        as_printed = compare_strategies(
+            bank, factory, ["uncertainty"], REPETITIONS, rules="published"
+        ).to_dict()
         rows = {strategy: (found[strategy], *widths(bank, factory, strategy)) for strategy in found}
         rows["uncertainty, published rule"] = (as_printed["strategies"]["uncertainty"], "", "")
         for strategy, (one, mean, widest) in rows.items():

@@ -62,7 +62,9 @@ def found(bank):
 @pytest.fixture(scope="module")
 def comparison(bank):
     who = examinee(bank)
-    one = compare_strategies(bank, lambda _: who, ("random", "uncertainty", "precision"), 3, questions=60)
+    one = compare_strategies(
+        bank, lambda _: who, ("random", "uncertainty", "precision"), 3, questions=60
+    ).to_dict()
     return one | {"state": snapshot(bank, who, ("random", "uncertainty"))}
 
 
@@ -98,7 +100,7 @@ def test_hostile_names_stay_text(tmp_path, bank):
     who = examinee(hostile)
     found = examine(hostile, who, claim=[f"sensitivity of {names[0]} >= 0.5"]).to_dict()
     found["bank"]["together"] = together(hostile)
-    compared = compare_strategies(hostile, lambda _: who, ("random", "precision"), 2, questions=30)
+    compared = compare_strategies(hostile, lambda _: who, ("random", "precision"), 2, questions=30).to_dict()
     compared |= {"state": snapshot(hostile, who, ("random",))}
     page = write_report(found, compared, tmp_path)
     text = page.read_text()

@@ -1,4 +1,4 @@
-"""Which lesions does a classifier grasp: `examine` (a table of its answers), `lesions` (a network trained for it)."""
+"""The verbs `examine` (a table of answers) and `lesions` (a network trained for it)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def examine(
         list[str] | None,
         typer.Option(
             "--claim",
-            help="Stop when decided, such as 'sensitivity of haemorrhage >= 0.85'; may be repeated. State it before you "
-            "have seen answers.",
+            help="Stop when decided, such as 'sensitivity of haemorrhage >= 0.85'; may be repeated. State it before the "
+            "answers are known.",
         ),
     ] = None,
     confidence: Annotated[float, typer.Option("--confidence", help="Of each claim's decision.")] = 0.95,
@@ -64,12 +64,9 @@ def examine(
     quiet: Silent = False,
 ) -> None:
     """Question a classifier concept by concept: which lesions does it grasp, from as few questions as possible?"""
-    from retinabench.concepts.command import examine_files, summary_lines
+    from retinabench.concepts.examine import ExamineOptions, examine_files, summary_lines
 
-    found = examine_files(
-        answers,
-        truth,
-        out,
+    options = ExamineOptions(
         concepts=[name.strip() for name in concepts.split(",")] if concepts else None,
         strategy=strategy,
         questions=questions,
@@ -82,8 +79,8 @@ def examine(
         kernel=kernel,
         repetitions=repetitions,
         seed=seed,
-        progress=progress_of(quiet),
     )
+    found = examine_files(answers, truth, out, options, progress=progress_of(quiet))
     for line in summary_lines(found):
         print(line)
     print_notes([found])
@@ -96,10 +93,10 @@ def lesions(
     source: Annotated[
         Path | None, typer.Option("--source", help="Folder of the data set as downloaded.")
     ] = None,
-    images: Annotated[int | None, typer.Option("--images", help="synthetic only: images to draw.")] = None,
+    images: Annotated[int | None, typer.Option("--images", help="synthetic only: number of images.")] = None,
     size: Annotated[
         int | None,
-        typer.Option("--size", help="Side of the pictures, in pixels; default: 256, drawn ones 64."),
+        typer.Option("--size", help="Side of the images, in pixels; default: 256, synthetic 64."),
     ] = None,
     grid: Annotated[
         int, typer.Option("--grid", min=1, help="Ask about each of grid x grid regions of an image.")
@@ -109,10 +106,10 @@ def lesions(
     quiet: Silent = False,
 ) -> None:
     """Train a small network to name lesions, then examine it on the images that it has not seen."""
-    from retinabench.concepts.command import summary_lines
-    from retinabench.concepts.examinees.trained_network import examine_network
+    from retinabench.concepts.examine import summary_lines
+    from retinabench.concepts.lesions import examine_lesions
 
-    found = examine_network(
+    found = examine_lesions(
         dataset, out, source, images=images, size=size, grid=grid, epochs=epochs, seed=seed,
         progress=progress_of(quiet),
     )  # fmt: skip

@@ -75,7 +75,7 @@ def read(source: Path) -> LesionImages:
         concepts=tuple(concept for concept, _ in KINDS.values()),
         truth=np.array([photograph.present for photograph in found]),
         patient_id=names,
-        picture=lambda row, size: _picture(found[row].file, size),
+        image=lambda row, size: _picture(found[row].file, size),
         masks=lambda row: _masks(found[row]),
     )
 

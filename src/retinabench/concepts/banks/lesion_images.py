@@ -1,7 +1,6 @@
-"""Images whose lesions are known: what is in which of them, and in which of their regions.
+"""Images with known lesions: which concepts are present in each image and in each of its regions.
 
-A `LesionImages` knows N images, the truth of C concepts about each, their pictures and their masks. Pictures and
-masks are made when they are asked for, so that a collection may be far larger than memory.
+Images and masks are made when they are asked for, so that a collection may be larger than memory.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.concepts.banks.regions import region_ids, region_pictures, region_truth
+from retinabench.concepts.banks.regions import region_ids, region_images, region_truth
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Advance
 from retinabench.core.random_streams import numpy_generator
@@ -33,23 +32,27 @@ DRAWN: dict[str, tuple[str, ...]] = {
 """Concepts of the synthetic retinas, and the kinds of `synthetic.LESIONS` that each of them covers."""
 
 HELD_OUT = 0.3
-"""Share of the images that are questioned rather than trained on: 43 of the 143 of the published experiment."""
+"""Share of the images that are asked about rather than trained on: 43 of the 143 of the published experiment."""
 
 
 @dataclass(frozen=True, eq=False)
 class LesionImages:
     """N images and the truth of C concepts about each.
 
-    sample_id: (N,) text; concepts: C names; truth: (N, C), whether the concept is in the image; patient_id: (N,), so
-    that no patient is both trained on and questioned. picture(i, size): (size, size, 3) uint8, the retina filling the
-    square; masks(i): (C, H, W) bool on the same square, at a resolution of the source's own.
+    Args:
+        sample_id: (N,) text.
+        concepts: C names.
+        truth: (N, C), whether the concept is present in the image.
+        patient_id: (N,), so that no patient is both trained on and asked about.
+        image: ``image(row, size)`` -> (size, size, 3) uint8, with the field of view filling the square.
+        masks: ``masks(row)`` -> (C, H, W) bool on the same square, at a resolution of the source.
     """
 
     sample_id: NDArray[np.str_]
     concepts: tuple[str, ...]
     truth: NDArray[np.bool_]
     patient_id: NDArray[np.str_]
-    picture: Callable[[int, int], NDArray[np.uint8]]
+    image: Callable[[int, int], NDArray[np.uint8]]
     masks: Callable[[int], NDArray[np.bool_]]
 
     def __len__(self) -> int:
@@ -57,10 +60,18 @@ class LesionImages:
 
 
 def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_size: int = 256) -> LesionImages:
-    """Return the first `images` synthetic retinas of a population; nothing is drawn yet.
+    """Return the first synthetic retinas of a population; they are rendered when they are asked for.
 
-    The truth of an image is its lesion counts (`synthetic.truth`), that of a region the mask drawn at `mask_size`.
-    Raises `InputError` where there are fewer than ten images.
+    The truth of an image is its lesion counts (`synthetic.truth`), that of a region the mask rendered at ``mask_size``.
+
+    Args:
+        images: Number of images, at least 10.
+        seed: Seed of the renderer.
+        population: ``in_domain`` or ``shifted``.
+        mask_size: Side of the masks, in pixels.
+
+    Raises:
+        InputError: Fewer than ten images.
     """
     if images < 10:
         raise InputError(f"{images} images are too few to train and question on", hint="Use --images 100.")
@@ -77,7 +88,7 @@ def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_siz
         concepts=tuple(DRAWN),
         truth=np.array([[any(t.lesions[k] for k in kinds) for kinds in DRAWN.values()] for t in facts]),
         patient_id=np.array([f"{population}-p{fact.patient:06d}" for fact in facts]),
-        picture=lambda row, size: (
+        image=lambda row, size: (
             synthetic.draw(row, size=size, seed=seed, population=population, masks=False).image
         ),
         masks=masks,
@@ -85,7 +96,7 @@ def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_siz
 
 
 def split(images: LesionImages, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the rows to train on and the rows to question, both sorted; whole patients, drawn by `seed`.
+    """Return the rows to train on and the rows to ask about, both sorted; patients are kept whole.
 
     The second part holds `HELD_OUT` of the images, or up to a patient's images more.
     """
@@ -99,11 +110,11 @@ def split(images: LesionImages, seed: int) -> tuple[NDArray[np.intp], NDArray[np
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """What is asked about: M images or regions with their truth (M, C) and pictures (M, size, size, 3)."""
+    """M images or regions (M, size, size, 3) with their ids (M,) and truth (M, C)."""
 
     sample_id: NDArray[np.str_]
     truth: NDArray[np.bool_]
-    pictures: NDArray[np.uint8]
+    images: NDArray[np.uint8]
 
 
 def gather(
@@ -114,22 +125,30 @@ def gather(
     grid: int = 1,
     advance: Advance = lambda images: None,
 ) -> Samples:
-    """Make the samples of the given rows: the images themselves, or with `grid` above 1 the regions of each."""
+    """Return the samples of some rows: the images themselves or, with ``grid`` above 1, the regions of each.
+
+    Args:
+        images: The collection.
+        rows: (M,) rows.
+        size: Side of each sample, in pixels.
+        grid: Regions per side of an image.
+        advance: Called with 1 after each image.
+    """
     parts = []
     for part in _parts(images, rows, size, grid):
         parts.append(part)
         advance(1)
-    names, truth, pictures = zip(*parts, strict=True)
-    return Samples(np.concatenate(names), np.concatenate(truth), np.concatenate(pictures))
+    names, truth, cut = zip(*parts, strict=True)
+    return Samples(np.concatenate(names), np.concatenate(truth), np.concatenate(cut))
 
 
 def _parts(
     images: LesionImages, rows: NDArray[np.intp], size: int, grid: int
 ) -> Iterator[tuple[NDArray[np.str_], NDArray[np.bool_], NDArray[np.uint8]]]:
     for row in rows:
-        picture = images.picture(int(row), grid * size)
+        image = images.image(int(row), grid * size)
         if grid == 1:
-            yield images.sample_id[[row]], images.truth[[row]], picture[None]
+            yield images.sample_id[[row]], images.truth[[row]], image[None]
         else:
             names = np.array(region_ids(str(images.sample_id[row]), grid))
-            yield names, region_truth(images.masks(int(row)), grid), region_pictures(picture, grid)
+            yield names, region_truth(images.masks(int(row)), grid), region_images(image, grid)

@@ -1,4 +1,4 @@
-"""Regions of images as samples: their names, truth and pictures, and a bank of them that is larger than memory.
+"""Regions of images as samples: ids, truth and pixels, and a bank of regions that may be larger than memory.
 
 An image is cut by a grid into grid * grid regions, numbered row by row from the top left. Sample k of a bank of regions is
 region k % grid² of image k // grid².
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def region_ids(sample_id: str, grid: int) -> list[str]:
-    """Name the grid * grid regions of an image, row by row from the top left: `IDRiD_01/r1c1`, `IDRiD_01/r1c2`, …"""
+    """Return the ids of the grid * grid regions of an image, row by row from the top left: `IDRiD_01/r1c1`, `IDRiD_01/r1c2`, …"""
     return [f"{sample_id}/r{row}c{column}" for row in range(1, grid + 1) for column in range(1, grid + 1)]
 
 
@@ -34,18 +34,24 @@ def region_truth(masks: NDArray[np.bool_], grid: int) -> NDArray[np.bool_]:
     return found.reshape(concepts, grid * grid).T
 
 
-def region_pictures(picture: NDArray[np.uint8], grid: int) -> NDArray[np.uint8]:
-    """Cut a picture (grid * size, grid * size, 3) into (grid * grid, size, size, 3), in the order of `region_ids`."""
-    size = len(picture) // grid
-    cut = picture.reshape(grid, size, grid, size, 3).swapaxes(1, 2)
+def region_images(image: NDArray[np.uint8], grid: int) -> NDArray[np.uint8]:
+    """Cut an image (grid * size, grid * size, 3) into (grid * grid, size, size, 3), in the order of `region_ids`."""
+    size = len(image) // grid
+    cut = image.reshape(grid, size, grid, size, 3).swapaxes(1, 2)
     return cut.reshape(grid * grid, size, size, 3)
 
 
 def region_bank(images: LesionImages, grid: int, file: Path, progress: Progress = QUIET) -> Bank:
-    """Return a bank of the grid * grid regions of every image; its truth lies in `file` (.npy) and is mapped, not loaded.
+    """Return a bank of the regions of every image, whose truth is a memory map.
 
-    Masks are made and cut one image at a time, so memory holds one image however many regions there are. The samples are
-    known by their number. The file serves again: `Bank(None, concepts, np.load(file, mmap_mode="r"))`.
+    Memory holds the masks of one image at a time. Samples are identified by their number. The file can be opened again with
+    ``Bank(None, concepts, np.load(file, mmap_mode="r"))``.
+
+    Args:
+        images: The images.
+        grid: Regions per side of an image.
+        file: Where the truth is written (.npy).
+        progress: Where progress is shown.
     """
     with (
         atomic_write(file) as handle,

@@ -1,17 +1,25 @@
-"""Sensitivity and specificity of a finite bank from some of its questions: the calibrated companion of the Gaussian process.
+"""Sensitivity and specificity of a finite bank from the answers to some of its questions.
 
-Of the N samples of a cell (a concept and a truth), n were asked, k answered rightly. Drawn at random without replacement, they
-leave for the N - n others: right ~ BetaBinomial(N - n, a, b), a = k + 1/2, b = n - k + 1/2 (Jeffreys' prior). The rate
-(k + right) / N is a property of the bank, so its interval closes to a point when all were asked: the finite-population correction.
-The interval is equal-tailed at 95 %, its ends taken outwards to attained values.
+Of the N samples of a cell (a concept and a truth), n were asked about and k answered correctly. They were drawn at random
+without replacement, so that the number of correct answers among the other N - n is
 
-Valid where the strategy draws at random *within* the cell, and how often a cell is asked does not depend on its answers (random,
-precision). Where it does (uncertainty), the posterior is the same, but its interval covers only nearly as often as it says.
-Accuracy over both truths weighs the two cells by their sizes, as the questions were not drawn in proportion.
+    right ~ BetaBinomial(N - n, a, b),    a = k + 1/2,  b = n - k + 1/2    (Jeffreys' prior).
+
+The rate (k + right) / N is a property of the bank: its interval closes to a point once every sample was asked about (the
+finite-population correction). Intervals are equal-tailed at 95 %; their ends are rounded outwards to attainable values.
+
+The intervals are valid for strategies that draw at random *within* a cell and whose choice of the cell does not depend on
+the answers (``random``, ``precision``). If it does (``uncertainty``), the posterior is the same, but the interval covers the
+rate slightly less often than stated. Accuracy over both truths weights the two cells by their sizes, since questions are not
+asked in that proportion.
+
+References:
+    Gelman et al., Bayesian Data Analysis, 3rd ed. (2013), sections 2.4 and 8.3.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,10 +30,45 @@ Floats = NDArray[np.float64]
 EXACT = 20_000  # samples left in a cell, beyond which a beta distribution of the same moments stands for the beta-binomial
 
 
+@dataclass(frozen=True)
+class Rate:
+    """A rate of a bank with its 95 % interval.
+
+    Args:
+        value: Posterior mean; None if no sample was asked about.
+        low: Lower end of the interval; None if the bank has no such sample.
+        high: Upper end of the interval; None if the bank has no such sample.
+        asked: Samples asked about; None for the accuracy, which joins two cells.
+        of: Samples in the bank; None for the accuracy.
+        why: Reason why ``value`` is None.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    asked: int | None = None
+    of: int | None = None
+    why: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON content; ``asked``, ``of`` and ``why`` are left out where they are None."""
+        found: dict[str, Any] = {"value": self.value, "low": self.low, "high": self.high}
+        optional = {"asked": self.asked, "of": self.of, "why": self.why}
+        return found | {key: value for key, value in optional.items() if value is not None}
+
+
 def moments(right: Any, asked: Any, of: Any) -> tuple[Floats, Floats]:
-    """Posterior mean and variance of the rate of cells, arrays of one shape: k right of n asked, N in the cell.
+    """Return posterior mean and variance of the rates of cells.
 
     mean = (k + r p) / N, variance = r p (1 - p) (a + b + r) / (a + b + 1) / N^2, with r = N - n and p = a / (a + b).
+
+    Args:
+        right: Correct answers k, any shape.
+        asked: Samples asked about n, the same shape.
+        of: Samples N of the cell, the same shape.
+
+    Returns:
+        Mean and variance, each of that shape.
     """
     k, n, size = (np.asarray(values, np.float64) for values in (right, asked, of))
     total, rest = n + 1, size - n
@@ -34,13 +77,19 @@ def moments(right: Any, asked: Any, of: Any) -> tuple[Floats, Floats]:
     return np.asarray((k + rest * p) / np.maximum(size, 1)), np.asarray(variance)
 
 
-def rate(right: int, asked: int, of: int, level: float = 0.95) -> dict[str, Any]:
-    """Value and interval of the rate of one cell, as the examination's JSON shows it."""
-    counts = {"asked": asked, "of": of}
+def rate(right: int, asked: int, of: int, level: float = 0.95) -> Rate:
+    """Return the rate of one cell.
+
+    Args:
+        right: Correct answers.
+        asked: Samples asked about.
+        of: Samples of the cell.
+        level: Coverage of the interval.
+    """
     if of == 0:
-        return {"value": None, "low": None, "high": None, **counts, "why": "the bank has no such sample"}
+        return Rate(None, None, None, asked, of, "the bank has no such sample")
     if asked == 0:
-        return {"value": None, "low": 0.0, "high": 1.0, **counts, "why": "no such sample was asked"}
+        return Rate(None, 0.0, 1.0, asked, of, "no such sample was asked")
     rest, a, b = of - asked, right + 0.5, asked - right + 0.5
     tail = (1 - level) / 2
     if rest <= EXACT:
@@ -50,26 +99,34 @@ def rate(right: int, asked: int, of: int, level: float = 0.95) -> dict[str, Any]
     else:
         mean, variance = moments(right, asked, of)
         ends = _beta_ends(float(mean), float(variance), right, asked, of, tail)
-    return {"value": float(moments(right, asked, of)[0]), "low": ends[0], "high": ends[1], **counts}
+    return Rate(float(moments(right, asked, of)[0]), ends[0], ends[1], asked, of)
 
 
 def accuracy(
     right: NDArray[np.int64], asked: NDArray[np.int64], of: NDArray[np.int64], level: float = 0.95
-) -> dict[str, Any]:
-    """Share of right answers over both truths of a concept, arrays (2,): the cells' rates weighed by the cells' sizes.
+) -> Rate:
+    """Return the accuracy of a concept: the rates of its two cells weighted by the cells' sizes.
 
-    The interval is that of the beta distribution with the posterior's mean and variance.
+    The interval is that of the beta distribution with the mean and variance of the posterior.
+
+    Args:
+        right: Correct answers for truth 0 and 1, (2,).
+        asked: Samples asked about, (2,).
+        of: Samples of the cells, (2,).
+        level: Coverage of the interval.
     """
     if (asked[of > 0] == 0).any():
         cells = " and ".join(
             name for name, n, size in zip(("negative", "positive"), asked, of, strict=True) if size and not n
         )
-        return {"value": None, "low": 0.0, "high": 1.0, "why": f"no {cells} sample was asked"}
+        return Rate(None, 0.0, 1.0, why=f"no {cells} sample was asked")
     mean, variance = moments(right, asked, of)
     weight = of / of.sum()
-    value, spread = float(weight @ mean), float(weight**2 @ variance)
-    low, high = _beta_ends(value, spread, int(right.sum()), int(asked.sum()), int(of.sum()), (1 - level) / 2)
-    return {"value": value, "low": low, "high": high}
+    value, total_variance = float(weight @ mean), float(weight**2 @ variance)
+    low, high = _beta_ends(
+        value, total_variance, int(right.sum()), int(asked.sum()), int(of.sum()), (1 - level) / 2
+    )
+    return Rate(value, low, high)
 
 
 def _beta_binomial(trials: int, a: float, b: float) -> Floats:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.inference.beta_binomial import accuracy, rate
+from retinabench.concepts.inference.beta_binomial import Rate, accuracy, rate
+from retinabench.concepts.inference.claims import Claim
 from retinabench.concepts.inference.gaussian_process import (
     GRID,
     PUBLISHED,
+    Kernel,
+    Performance,
     Reading,
     fit_kernel,
     outcomes,
@@ -27,12 +31,66 @@ ANSWER_DRIVEN = ("claims", "tolerance", "patience")
 RARE = 10  # positive or negative samples, below which a rate of the bank is hardly worth an interval
 
 
-@dataclass(frozen=True)
-class Examination:
-    """What the questions showed; see `concepts/__init__.py` for the JSON that `to_dict` returns.
+@dataclass(frozen=True, eq=False)
+class ConceptResult:
+    """What the answers say of one concept.
 
-    bins: (c, 100) int64, how often each bin of answers was hit (see `performance.bin_of`); uncertainty: (questions + 1,)
-    mean over concepts and signs before the first question and after each; stopped: why no further question was asked.
+    Args:
+        counts: Answers by outcome: ``tn``, ``fp``, ``fn``, ``tp``.
+        bins: Answers by bin, (100,), see `gaussian_process.bin_of`.
+        performance: The Gaussian process of the concept.
+        uncertainty: Its uncertainty for negative and positive samples, (2,).
+        kernel: Hyper-parameters of the process.
+        sensitivity: Rate of correct answers among positive samples.
+        specificity: Rate of correct answers among negative samples.
+        accuracy: Rate of correct answers among all samples.
+    """
+
+    counts: dict[str, int]
+    bins: NDArray[np.int64]
+    performance: Performance
+    uncertainty: NDArray[np.float64]
+    kernel: Kernel
+    sensitivity: Rate
+    specificity: Rate
+    accuracy: Rate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON content."""
+        u_minus, u_plus = self.uncertainty.tolist()
+        kernel = self.kernel
+        return {
+            "counts": self.counts,
+            "bins": self.bins.tolist(),
+            "gp": {
+                "grid": GRID.tolist(),
+                "mean": self.performance.mean().tolist(),
+                "sd": np.sqrt(self.performance.variance()).tolist(),
+                "u_minus": u_minus,
+                "u_plus": u_plus,
+                "kernel": {"signal": kernel.signal, "noise": kernel.noise, "length": kernel.length},
+            },
+            "sensitivity": self.sensitivity.to_dict(),
+            "specificity": self.specificity.to_dict(),
+            "accuracy": self.accuracy.to_dict(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """The result of questioning an examinee; `to_dict` returns the JSON described in `retinabench.concepts`.
+
+    Args:
+        bank: The questions.
+        strategy: Name of the strategy.
+        seed: Seed of the order of the questions.
+        reading: Which uncertainty was reported, see `Performance.uncertainty`.
+        rules: ``corrected`` or ``published``, see `strategies`.
+        kernel: ``published`` or ``fitted`` hyper-parameters of the reported curves.
+        stopped: Why no further question was asked.
+        bins: Answers by concept and bin, (c, 100), see `gaussian_process.bin_of`.
+        uncertainty: Mean over concepts and truths before the first question and after each, (questions + 1,).
+        claims: The claims with their decisions.
     """
 
     bank: Bank
@@ -44,10 +102,30 @@ class Examination:
     stopped: str
     bins: NDArray[np.int64]
     uncertainty: NDArray[np.float64]
-    claims: list[dict[str, Any]] = field(default_factory=list)
+    claims: Sequence[Claim] = ()
+
+    def __getitem__(self, concept: str) -> ConceptResult:
+        """Return the result of one concept."""
+        place = self.bank.concepts.index(concept)
+        bins, of = self.bins[place], self.bank.cells[place]
+        counts = outcomes(bins)
+        asked = bins.reshape(2, 50).sum(axis=1)
+        right = np.array([counts["tn"], counts["tp"]])
+        kernel = fit_kernel(bins) if self.kernel == "fitted" else PUBLISHED
+        model = posterior(bins, kernel)
+        return ConceptResult(
+            counts=counts,
+            bins=bins,
+            performance=model,
+            uncertainty=model.uncertainty(self.reading),
+            kernel=kernel,
+            sensitivity=rate(int(right[1]), int(asked[1]), int(of[1])),
+            specificity=rate(int(right[0]), int(asked[0]), int(of[0])),
+            accuracy=accuracy(right, asked, of),
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """The examination as JSON content."""
+        """Return the JSON content."""
         bank, names = self.bank, self.bank.concepts
         negatives, positives = self.bank.cells.T.tolist()
         unknown = (bank.samples - bank.cells.sum(axis=1)).tolist()
@@ -67,42 +145,22 @@ class Examination:
                 "negatives": dict(zip(names, negatives, strict=True)),
                 "unknown": dict(zip(names, unknown, strict=True)),
             },
-            "concepts": {name: self._concept(place) for place, name in enumerate(names)},
+            "concepts": {name: self[name].to_dict() for name in names},
             "progress": {
                 "questions": list(range(len(self.uncertainty))),
                 "uncertainty": self.uncertainty.tolist(),
             },
-            "claims": self.claims,
+            "claims": [claim.to_dict(bank) for claim in self.claims],
             "companion_valid": find_strategy(self.strategy).companion_valid,
-            "notes": self._notes(),
+            "notes": self.notes,
         }
 
-    def _concept(self, place: int) -> dict[str, Any]:
-        bins, of = self.bins[place], self.bank.cells[place]
-        counts = outcomes(bins)
-        asked = bins.reshape(2, 50).sum(axis=1)
-        right = np.array([counts["tn"], counts["tp"]])
-        kernel = fit_kernel(bins) if self.kernel == "fitted" else PUBLISHED
-        model = posterior(bins, kernel)
-        u_minus, u_plus = model.uncertainty(self.reading).tolist()
-        return {
-            "counts": counts,
-            "bins": bins.tolist(),
-            "gp": {
-                "grid": GRID.tolist(),
-                "mean": model.mean().tolist(),
-                "sd": np.sqrt(model.variance()).tolist(),
-                "u_minus": u_minus,
-                "u_plus": u_plus,
-                "kernel": {"signal": kernel.signal, "noise": kernel.noise, "length": kernel.length},
-            },
-            "sensitivity": rate(int(right[1]), int(asked[1]), int(of[1])),
-            "specificity": rate(int(right[0]), int(asked[0]), int(of[0])),
-            "accuracy": accuracy(right, asked, of),
-        }
+    @property
+    def notes(self) -> list[str]:
+        """Limits of the numbers, as sentences."""
+        return [*self._validity_notes(), *self._bank_notes(), *self._claim_notes()]
 
-    def _notes(self) -> list[str]:
-        """What a reader of the numbers must know."""
+    def _validity_notes(self) -> list[str]:
         notes = []
         if not find_strategy(self.strategy).companion_valid:
             notes.append(
@@ -124,6 +182,10 @@ class Examination:
                 f"A concept and truth whose last {SATURATED} questions filled no new bin is skipped while others "
                 "are fresher; the published rule would ask it until no question is left."
             )
+        return notes
+
+    def _bank_notes(self) -> list[str]:
+        notes = []
         for name, (negative, positive) in zip(self.bank.concepts, self.bank.cells.tolist(), strict=True):
             for kind, n, of in (("positive", positive, "sensitivity"), ("negative", negative, "specificity")):
                 if n == 0:
@@ -134,6 +196,10 @@ class Examination:
                     notes.append(f"The bank has only {n} {kind} sample{'s' * (n > 1)} of '{name}'.")
             if unknown := self.bank.samples - negative - positive:
                 notes.append(f"The truth of '{name}' is unknown for {unknown} samples, which are not asked.")
+        return notes
+
+    def _claim_notes(self) -> list[str]:
+        notes = []
         if self.stopped in ANSWER_DRIVEN:
             notes.append(
                 "The answers decided when to stop, while the intervals of the rates are for a number of questions chosen "

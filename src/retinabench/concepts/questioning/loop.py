@@ -1,20 +1,21 @@
-"""The examination: ask, count, update, until told to stop. Algorithm 1 of Fountoukidou and Sznitman (2019), reconstructed."""
+"""The questioning loop: choose a question, ask, count, update the performance model, until a stopping rule applies."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.examinees import Examinee
+from retinabench.concepts.examinees.answers import Examinee
 from retinabench.concepts.inference.claims import Claim, check_confidence, parse_claim
 from retinabench.concepts.inference.gaussian_process import Performance, Reading, bin_of
 from retinabench.concepts.questioning.examination import Examination
-from retinabench.concepts.questioning.strategies import State, find_strategy
+from retinabench.concepts.questioning.strategies import State, Strategy, find_strategy
 from retinabench.concepts.questioning.transcript import Transcript
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
@@ -44,26 +45,43 @@ def examine(
 ) -> Examination:
     """Question an examinee about a bank.
 
-    examinee: `answer(sample_index, concept)` -> P(yes). It stops at the first of: so many `questions`; a mean uncertainty of
-    at most `tolerance`; `patience` questions in which it fell by less than 0.001; every `claim` decided at `confidence` (each
-    for itself); all asked. reading: of the uncertainty, see `Performance.uncertainty`. rules: "corrected" skips saturated cells,
-    "published" does not, see `strategies.py`. kernel: "fitted" draws the final curves with hyper-parameters of maximal
-    evidence; the questions are always chosen with the published ones. transcript: a file to append to, or to continue from.
-    random: replaces the generator of `seed`.
+    The examination stops at the first of: ``questions`` asked; mean uncertainty at most ``tolerance``; ``patience``
+    questions in which it fell by less than 0.001; every claim decided; every question asked.
 
-    Raises `InputError` for wrong options and foreign transcripts, `WorkError` naming the question where the examinee raises
-    or answers anything but a number in [0, 1]; the transcript then holds all earlier answers.
+    Args:
+        bank: The questions with their truth.
+        examinee: ``answer(sample_index, concept)`` -> P(yes).
+        strategy: Name in `strategies.STRATEGIES`.
+        questions: Largest number of questions; None for all.
+        tolerance: Mean uncertainty at which to stop; it starts at 2.
+        patience: Questions without progress after which to stop.
+        claim: Claims such as ``"sensitivity of haemorrhage >= 0.85"``, each decided at ``confidence`` for itself.
+        confidence: Confidence of each decision, in (0, 1).
+        seed: Seed of the order of the questions.
+        reading: Which uncertainty, see `Performance.uncertainty`.
+        rules: ``corrected`` skips saturated cells, ``published`` does not, see `strategies`.
+        kernel: ``fitted`` reports curves with hyper-parameters of maximal evidence; questions are always chosen with the
+            published ones.
+        transcript: File to append to, or to continue from.
+        random: Replaces the generator of ``seed``.
+        progress: Where progress is shown.
+
+    Raises:
+        InputError: Wrong options, or a transcript of another examination.
+        WorkError: The examinee raised or answered anything but a number in [0, 1]; the message names the question, and the
+            transcript holds all earlier answers.
+
+    References:
+        Fountoukidou and Sznitman (2019), Algorithm 1, reconstructed.
     """
     chosen = find_strategy(strategy)
     check_confidence(confidence)
-    claims = [
-        parse_claim(text, bank, confidence) for text in ([claim] if isinstance(claim, str) else claim or ())
-    ]
-    _check(strategy, chosen.companion_valid, claims, questions, tolerance, patience)
+    texts = [claim] if isinstance(claim, str) else claim or ()
+    claims = [parse_claim(text, bank, confidence) for text in texts]
+    rule = StoppingRule(questions, tolerance, patience)
+    rule.check()
+    _check_claims(strategy, chosen, claims)
     state, models = _blank(bank, claims, rules, reading)
-    random = random or numpy_generator(seed, "examination", strategy)
-    pool = chosen.sample(bank)
-    available, course = int(bank.cells.sum()), [float(state.uncertainty.mean())]
     header = {
         "bank": bank.hash,
         "examinee": getattr(examinee, "hash", None),
@@ -71,15 +89,81 @@ def examine(
         "seed": seed,
         "reading": reading,
         "rules": rules,
-        "claims": [(f"{one.text} @ {confidence:g}") for one in claims] if strategy == "claims" else [],
+        "claims": [f"{one.text} @ {confidence:g}" for one in claims] if strategy == "claims" else [],
     }
-    with (
-        Transcript(None if transcript is None else Path(transcript), header) as record,
-        progress.track("Asking", min(questions or available, available), unit="questions") as advance,
-    ):
-        while not (stopped := _stop(state, course, questions, tolerance, patience, available)):
+    generator = random or numpy_generator(seed, "examination", strategy)
+    with Transcript(None if transcript is None else Path(transcript), header) as record:
+        stopped, course = _ask(state, models, chosen, examinee, rule, record, reading, generator, progress)
+    bins = np.stack([model.counts for model in models])
+    return Examination(bank, strategy, seed, reading, rules, kernel, stopped, bins, np.array(course), claims)
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    """When to stop beside the decision of all claims and the end of the bank; None: never.
+
+    Args:
+        questions: Largest number of questions.
+        tolerance: Mean uncertainty at which to stop.
+        patience: Questions in which the mean uncertainty fell by less than `PROGRESS`.
+    """
+
+    questions: int | None
+    tolerance: float | None
+    patience: int | None
+
+    def check(self) -> None:
+        """Raise `InputError` for values out of range, named as on the command line."""
+        for name, value in (("--questions", self.questions), ("--patience", self.patience)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} {value} is not at least 1")
+        if self.tolerance is not None and not self.tolerance > 0:
+            raise InputError(
+                f"--tolerance {self.tolerance:g} is not above 0", hint="The uncertainty starts at 2."
+            )
+
+    def reason(self, claims: Sequence[Claim], course: list[float], available: int) -> str:
+        """Return why no further question is asked, empty to go on.
+
+        Args:
+            claims: The claims so far.
+            course: Mean uncertainty before the first question and after each.
+            available: Questions in the bank.
+        """
+        asked = len(course) - 1
+        if claims and all(one.decided != "undecided" for one in claims):
+            return "claims"
+        if self.tolerance is not None and course[-1] <= self.tolerance:
+            return "tolerance"
+        patience = self.patience
+        if patience is not None and asked >= patience and course[-1 - patience] - course[-1] < PROGRESS:
+            return "patience"
+        if asked >= available:
+            return "all asked"
+        return "questions" if self.questions is not None and asked >= self.questions else ""
+
+
+def _ask(
+    state: State,
+    models: list[Performance],
+    strategy: Strategy,
+    examinee: Examinee,
+    rule: StoppingRule,
+    record: Transcript,
+    reading: Reading,
+    random: np.random.Generator,
+    progress: Progress,
+) -> tuple[str, list[float]]:
+    """Ask until a stopping rule applies; return its name and the mean uncertainty after each question."""
+    bank, pool = state.bank, strategy.sample(state.bank)
+    available, course = int(bank.cells.sum()), [float(state.uncertainty.mean())]
+    expected = min(rule.questions or available, available)
+    with progress.track("Asking", expected, unit="questions") as advance:
+        while not (stopped := rule.reason(state.claims, course, available)):
             number = len(course)
-            sample, concept, truth = pool.draw(chosen.cell(state, random) if chosen.cell else None, random)
+            sample, concept, truth = pool.draw(
+                strategy.cell(state, random) if strategy.cell else None, random
+            )
             row = {"question": number, "sample": sample, "image_id": bank.name(sample)}
             row |= {"concept": bank.concepts[concept], "truth": truth}
             prob = record.recall(row)
@@ -93,69 +177,24 @@ def examine(
             if models[concept].add(bin_of(truth, prob)):
                 state.stale[concept, truth] = 0
                 state.uncertainty[concept] = models[concept].uncertainty(reading)
-            for one in claims:
+            for one in state.claims:
                 one.update(concept, truth, correct, number)
             course.append(float(state.uncertainty.mean()))
             advance(1)
-    return Examination(
-        bank=bank,
-        strategy=strategy,
-        seed=seed,
-        reading=reading,
-        rules=rules,
-        kernel=kernel,
-        stopped=stopped,
-        bins=np.stack([model.counts for model in models]),
-        uncertainty=np.array(course),
-        claims=[one.to_dict(bank) for one in claims],
-    )
+    return stopped, course
 
 
 def _blank(
     bank: Bank, claims: Sequence[Claim], rules: str, reading: Reading
 ) -> tuple[State, list[Performance]]:
     models = [Performance() for _ in bank.concepts]
-    nothing = [np.zeros(bank.cells.shape, np.int64) for _ in range(3)]
+    asked, right, stale = (np.zeros(bank.cells.shape, np.int64) for _ in range(3))
     start = np.stack([model.uncertainty(reading) for model in models])
-    return State(bank, nothing[0], nothing[1], start, nothing[2], claims, rules == "corrected"), models
+    return State(bank, asked, right, start, stale, claims, rules == "corrected"), models
 
 
-def _stop(
-    state: State,
-    course: list[float],
-    questions: int | None,
-    tolerance: float | None,
-    patience: int | None,
-    available: int,
-) -> str:
-    """Why to ask no further question, empty to go on. course: the mean uncertainty so far, the prior's first."""
-    asked = len(course) - 1
-    if state.claims and all(one.decided != "undecided" for one in state.claims):
-        return "claims"
-    if tolerance is not None and course[-1] <= tolerance:
-        return "tolerance"
-    if patience is not None and asked >= patience and course[-1 - patience] - course[-1] < PROGRESS:
-        return "patience"
-    if asked >= available:
-        return "all asked"
-    return "questions" if questions is not None and asked >= questions else ""
-
-
-def _check(
-    strategy: str,
-    companion_valid: bool,
-    claims: Sequence[Claim],
-    questions: int | None,
-    tolerance: float | None,
-    patience: int | None,
-) -> None:
-    """Refuse options that make no sense, in the words of the command line."""
-    for name, value in (("--questions", questions), ("--patience", patience)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} {value} is not at least 1")
-    if tolerance is not None and not tolerance > 0:
-        raise InputError(f"--tolerance {tolerance:g} is not above 0", hint="The uncertainty begins at 2.")
-    if claims and not companion_valid:
+def _check_claims(strategy: str, chosen: Strategy, claims: Sequence[Claim]) -> None:
+    if claims and not chosen.companion_valid:
         raise InputError(
             f"the strategy '{strategy}' selects samples within a cell, so no claim can be decided by it",
             hint="Choose claims, precision, uncertainty or random.",

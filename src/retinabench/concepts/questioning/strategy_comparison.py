@@ -1,8 +1,13 @@
-"""Do the strategies differ? The mean uncertainty against the number of questions, repeated: Figure 4 of the publication."""
+"""Comparison of strategies: mean uncertainty against the number of questions, repeated.
+
+References:
+    Fountoukidou and Sznitman (2019), Figure 4.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.examinees import Examinee
+from retinabench.concepts.examinees.answers import Examinee
 from retinabench.concepts.inference.gaussian_process import Reading
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategies import STRATEGIES
@@ -21,6 +26,63 @@ from retinabench.core.random_streams import derive
 Floats = NDArray[np.float64]
 SHARES = (0.5, 0.8, 0.9, 0.95)  # of the largest fall of the uncertainty
 COMPARED = tuple(name for name in STRATEGIES if name != "claims")
+
+
+@dataclass(frozen=True)
+class QuestionsTo:
+    """Questions until the mean uncertainty reached a level.
+
+    Args:
+        value: Mean over the repetitions; None if some repetition did not reach the level.
+        low: Lower end of the 95 % interval of the mean.
+        high: Upper end of it.
+        reached: Repetitions that reached the level.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    reached: int
+
+
+@dataclass(frozen=True)
+class StrategyCourse:
+    """Mean uncertainty of one strategy after 0, 1, … questions with the 95 % interval of the mean (Student's t).
+
+    Args:
+        mean: (q + 1,) means over the repetitions.
+        low: (q + 1,) lower ends.
+        high: (q + 1,) upper ends.
+        questions_to: By level of the mean uncertainty, as text with four decimals.
+    """
+
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+    questions_to: dict[str, QuestionsTo]
+
+
+@dataclass(frozen=True)
+class StrategyComparison:
+    """The strategies on one bank.
+
+    Args:
+        questions: 0 … q.
+        repetitions: Examinations per strategy.
+        reading: Which uncertainty was compared.
+        rules: ``corrected`` or ``published``.
+        strategies: Results by name of the strategy.
+    """
+
+    questions: list[int]
+    repetitions: int
+    reading: Reading
+    rules: str
+    strategies: dict[str, StrategyCourse]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON content."""
+        return asdict(self)
 
 
 def compare_strategies(
@@ -34,14 +96,25 @@ def compare_strategies(
     reading: Reading = "std",
     rules: Literal["corrected", "published"] = "corrected",
     progress: Progress = QUIET,
-) -> dict[str, Any]:
-    """Examine with every strategy, `repetitions` times each, up to so many questions (None: all).
+) -> StrategyComparison:
+    """Examine with every strategy, several times each.
 
-    examinee_factory: from a seed per repetition, shared by the strategies, to an examinee; for a table, the same each time.
-    Returns {"questions": [0 … q], "repetitions", "reading", "rules", "strategies": {name: {"mean": [q + 1], "low", "high",
-    "questions_to": {level: {"value", "low", "high", "reached"}}}}}: means over the repetitions with 95 % intervals of the mean
-    (Student's t). Levels of the mean uncertainty are 50, 80, 90 and 95 % of the way from the beginning to the lowest one that
-    some strategy reached in every repetition; `value` is None where some repetition did not reach the level.
+    The levels of the mean uncertainty are 50, 80, 90 and 95 % of the way from its start to the lowest value that some
+    strategy reached in every repetition.
+
+    Args:
+        bank: The questions.
+        examinee_factory: From the seed of a repetition, which the strategies share, to an examinee.
+        strategies: Names of the strategies.
+        repetitions: Examinations per strategy, at least 2.
+        questions: Questions per examination; None for all.
+        seed: Seed of all repetitions.
+        reading: Which uncertainty is compared.
+        rules: ``corrected`` or ``published``, see `strategies`.
+        progress: Where progress is shown.
+
+    Raises:
+        InputError: Fewer than two repetitions.
     """
     if repetitions < 2:
         raise InputError(f"{repetitions} repetitions give no interval", hint="At least 2; published were 10.")
@@ -68,13 +141,13 @@ def compare_strategies(
     start = next(iter(courses.values()))[0, 0]
     reached = min(float(course[:, -1].max()) for course in courses.values())
     levels = [float(start - share * (start - reached)) for share in SHARES]
-    return {
-        "questions": list(range(questions + 1)),
-        "repetitions": repetitions,
-        "reading": reading,
-        "rules": rules,
-        "strategies": {name: _summary(course, levels) for name, course in courses.items()},
-    }
+    return StrategyComparison(
+        questions=list(range(questions + 1)),
+        repetitions=repetitions,
+        reading=reading,
+        rules=rules,
+        strategies={name: _summary(course, levels) for name, course in courses.items()},
+    )
 
 
 def questions_to(course: Floats, level: float) -> Floats:
@@ -91,12 +164,15 @@ def mean_interval(values: Floats, level: float = 0.95) -> tuple[Floats, Floats, 
     return mean, mean - half, mean + half
 
 
-def _summary(course: Floats, levels: Sequence[float]) -> dict[str, Any]:
+def _summary(course: Floats, levels: Sequence[float]) -> StrategyCourse:
     mean, low, high = (values.tolist() for values in mean_interval(course))
-    reach: dict[str, dict[str, Any]] = {}
-    for level in levels:
-        counts = questions_to(course, level)
-        hits = int(np.isfinite(counts).sum())
-        ends = [float(v) for v in mean_interval(counts)] if hits == len(counts) else [None] * 3
-        reach[f"{level:.4f}"] = dict(zip(("value", "low", "high"), ends, strict=True)) | {"reached": hits}
-    return {"mean": mean, "low": low, "high": high, "questions_to": reach}
+    return StrategyCourse(mean, low, high, {f"{level:.4f}": _questions_to(course, level) for level in levels})
+
+
+def _questions_to(course: Floats, level: float) -> QuestionsTo:
+    counts = questions_to(course, level)
+    reached = int(np.isfinite(counts).sum())
+    if reached < len(counts):
+        return QuestionsTo(None, None, None, reached)
+    value, low, high = (float(one) for one in mean_interval(counts))
+    return QuestionsTo(value, low, high, reached)

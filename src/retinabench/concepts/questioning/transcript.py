@@ -1,16 +1,16 @@
-"""The transcript: every question and answer as one line of JSON, appended as it happens.
+"""The transcript: every question and its answer as one line of JSON, appended as soon as the answer is there.
 
-It is the one file that is not written whole: an answer may have cost an expert's or a large network's minute. A line that `kill -9` cut
-short is dropped and asked again. An examination continues by repetition: as strategy, seed and answers determine every
-question, it starts anew with the answers of the transcript, and insists that each question is the one written down.
-One process writes a transcript at a time: it holds a lock on the file, which ends with the process, however that ends.
+It is the only file that is not written as a whole, because an answer may be expensive (an expert, a large network). A line
+that was cut short by a kill is dropped, and its question is asked again. An examination continues by repetition: strategy,
+seed and answers determine every question, so it starts again with the answers of the transcript and checks that each
+question is the recorded one. One process writes at a time: it holds the lock of the folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -18,47 +18,49 @@ from typing import IO, Any
 
 from retinabench.core.atomic_files import explain
 from retinabench.core.errors import InputError
-
-if sys.platform != "win32":
-    import fcntl
+from retinabench.core.workspace import Workspace
 
 SCHEMA = "retinabench.transcript/1"
 
 
 class Transcript:
-    """Answers of an earlier start of the same examination, and where to append new ones; without a path, neither.
+    """The answers of an earlier start of the same examination, and the file to which new ones are appended.
 
-    header: what determines the questions (bank, strategy, seed, …). Raises `InputError` where the file belongs to another
-    examination, naming what differs, holds a broken line, or is being written by another process.
+    Args:
+        path: The file; None to keep nothing.
+        header: What determines the questions (bank, strategy, seed, …).
+
+    Raises:
+        InputError: The file belongs to another examination (the difference is named), holds a damaged line, or another
+            process holds its folder.
     """
 
     def __init__(self, path: Path | None, header: Mapping[str, Any]) -> None:
         self.path = path
         self.past: list[dict[str, Any]] = []
         self._handle: IO[bytes] | None = None
+        self._resources = contextlib.ExitStack()
         if path is None:
             return
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Not `store.atomic_write`: its rename would leave a second process with a lock on a file that is gone.
-            self._handle = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
-        except OSError as error:
-            raise explain(error, path) from error
-        try:
-            _lock(self._handle, path)
-            content = self._handle.read()
+        with contextlib.ExitStack() as opening:
+            opening.enter_context(Workspace(path.parent, "examination").lock())
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            except OSError as error:
+                raise explain(error, path) from error
+            handle = opening.enter_context(os.fdopen(descriptor, "r+b"))
+            self._handle = handle
+            content = handle.read()
             whole = content.rfind(b"\n") + 1
             first = {"schema": SCHEMA, **header}
             begun = _line(first).startswith(content)  # a new file, or a first line that was cut short
             if not begun:
                 self._read(content[:whole], first)
-            self._handle.seek(0 if begun else whole)
-            self._handle.truncate()
+            handle.seek(0 if begun else whole)
+            handle.truncate()
             if begun:
                 self.append(first)
-        except BaseException:
-            self._handle.close()
-            raise
+            self._resources = opening.pop_all()
 
     def _read(self, content: bytes, header: Mapping[str, Any]) -> None:
         rows = []
@@ -116,21 +118,7 @@ class Transcript:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._handle is not None:
-            self._handle.close()
-
-
-def _lock(handle: IO[bytes], path: Path) -> None:
-    """Hold the file until it is closed; `InputError` where another examination holds it."""
-    if sys.platform == "win32":
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        hint = "Wait until it ends, or choose another --out."
-        raise InputError("is being written by another examination", file=path, hint=hint) from None
-    except OSError:
-        pass  # a file system without locks: better unguarded than not at all
+        self._resources.close()
 
 
 def _line(content: Mapping[str, Any]) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.examinees import Examinee
+from retinabench.concepts.examinees.answers import Examinee
 from retinabench.concepts.inference.gaussian_process import Reading
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategy_comparison import COMPARED

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.examinees import SYNTHETIC, Answers
+from retinabench.concepts.examinees.answers import Answers
+from retinabench.concepts.examinees.synthetic import SYNTHETIC
 from retinabench.concepts.inference import beta_binomial
 from retinabench.concepts.inference.beta_binomial import accuracy, moments, rate
 from retinabench.concepts.questioning.loop import examine
@@ -17,42 +18,41 @@ from retinabench.concepts.questioning.loop import examine
 def test_the_posterior_is_scipys_beta_binomial(right, asked, of):
     rest = stats.betabinom(of - asked, right + 0.5, asked - right + 0.5)
     found = rate(right, asked, of)
-    assert found["value"] == pytest.approx((right + rest.mean()) / of, abs=1e-12)
+    assert found.value == pytest.approx((right + rest.mean()) / of, abs=1e-12)
     assert moments(right, asked, of)[1] == pytest.approx(rest.var() / of**2, abs=1e-12)
     ends = [(right + rest.ppf(q)) / of for q in (0.025, 0.975)]
-    assert [found["low"], found["high"]] == pytest.approx(ends, abs=1e-12)
+    assert [found.low, found.high] == pytest.approx(ends, abs=1e-12)
 
 
 def test_a_cell_asked_completely_is_known():
-    assert rate(17, 20, 20) == {"value": 0.85, "low": 0.85, "high": 0.85, "asked": 20, "of": 20}
+    assert rate(17, 20, 20).to_dict() == {"value": 0.85, "low": 0.85, "high": 0.85, "asked": 20, "of": 20}
     whole = accuracy(np.array([5, 3]), np.array([8, 4]), np.array([8, 4]))
-    assert whole["value"] == whole["low"] == whole["high"] == pytest.approx(8 / 12)
+    assert whole.value == whole.low == whole.high == pytest.approx(8 / 12)
 
 
 def test_what_is_not_known_is_said():
-    assert rate(0, 0, 0)["why"] == "the bank has no such sample"
+    assert rate(0, 0, 0).why == "the bank has no such sample"
     nothing = rate(0, 0, 9)
-    assert (nothing["value"], nothing["low"], nothing["high"]) == (None, 0.0, 1.0)
+    assert (nothing.value, nothing.low, nothing.high) == (None, 0.0, 1.0)
     assert (
-        accuracy(np.array([3, 0]), np.array([4, 0]), np.array([9, 9]))["why"]
-        == "no positive sample was asked"
+        accuracy(np.array([3, 0]), np.array([4, 0]), np.array([9, 9])).why == "no positive sample was asked"
     )
     one_sided = accuracy(np.array([3, 0]), np.array([4, 0]), np.array([9, 0]))
-    assert one_sided["value"] == pytest.approx(rate(3, 4, 9)["value"])
+    assert one_sided.value == pytest.approx(rate(3, 4, 9).value)
 
 
 def test_a_large_cell_has_the_limits_of_the_beta_binomial(monkeypatch):
     exact = rate(90, 120, 20_000)
     monkeypatch.setattr(beta_binomial, "EXACT", 10)
     near = rate(90, 120, 20_000)
-    assert [near["low"], near["high"]] == pytest.approx([exact["low"], exact["high"]], abs=2e-4)
+    assert [near.low, near.high] == pytest.approx([exact.low, exact.high], abs=2e-4)
 
 
 # Exact coverage for fixed numbers of questions: Σ_k hypergeometric(k) [the interval holds K], over all K of the bank.
 @pytest.mark.parametrize(("of", "asked", "least"), [(20, 6, 0.88), (100, 30, 0.90), (500, 150, 0.92)])
 def test_coverage_for_every_possible_bank(of, asked, least):
     found = [rate(k, asked, of) for k in range(asked + 1)]
-    ends = np.array([(one["low"], one["high"]) for one in found]) * of
+    ends = np.array([(one.low, one.high) for one in found]) * of
     truth = np.arange(of + 1)[:, None]
     chance = stats.hypergeom.pmf(np.arange(asked + 1), of, truth, asked)
     held = (chance * ((ends[:, 0] - 1e-9 <= truth) & (truth <= ends[:, 1] + 1e-9))).sum(axis=1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.examinees import Answers
+from retinabench.concepts.examinees.answers import Answers
 from retinabench.concepts.inference.gaussian_process import bin_of
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategies import STRATEGIES
@@ -88,7 +88,7 @@ def test_ways_to_stop():
     assert len(lazy.uncertainty) - 1 <= 8 + 8 * 10 + 15
     claimed = examine(bank, answers, claim="specificity of soft exudate >= 0.3", strategy="precision")
     assert claimed.stopped == "claims"
-    assert claimed.claims[0]["after"] == len(claimed.uncertainty) - 1
+    assert claimed.claims[0].after == len(claimed.uncertainty) - 1
 
 
 def test_a_claim_that_needs_no_question_asks_none():

@@ -95,7 +95,7 @@ def test_another_examination_in_the_folder_is_refused(files, capsys):
 
 
 def test_no_torch_is_imported():
-    code = "import sys, retinabench.concepts, retinabench.concepts.command; assert 'torch' not in sys.modules"
+    code = "import sys, retinabench.concepts, retinabench.concepts.examine; assert 'torch' not in sys.modules"
     subprocess.run(
         [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     )

@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.examinees import Answers
+from retinabench.concepts.examinees.answers import Answers
 from retinabench.concepts.inference import claims
 from retinabench.concepts.inference.claims import Claim, Wealth, parse_claim
 from retinabench.concepts.questioning.loop import examine
@@ -162,7 +162,7 @@ def test_the_error_rate_where_answers_decide_which_cell_is_asked(strategy):
         answers = Answers(bank, np.where(right == (truth == 1), sure, 1 - sure))
         stated = ["sensitivity of a >= 0.85", "sensitivity of b >= 0.6"]
         found = examine(bank, answers, strategy=strategy, claim=stated, seed=study)
-        wrong += found.claims[0]["decided"] == "holds"
+        wrong += found.claims[0].decided == "holds"
     assert wrong / 400 == pytest.approx(exact, abs=3 * 0.0094)
 
 

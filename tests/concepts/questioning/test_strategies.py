@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.examinees import Answers
+from retinabench.concepts.examinees.answers import Answers
 from retinabench.concepts.inference.beta_binomial import moments
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategies import (

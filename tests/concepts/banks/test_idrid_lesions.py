@@ -51,11 +51,11 @@ def test_picture_and_mask_are_cut_alike(compact):
     assert images.truth.tolist() == [[False, False, True, False], [False] * 4]
     mask = images.masks(0)[2]
     side = len(mask)
-    bright = images.picture(0, side).min(axis=2) > 150
+    bright = images.image(0, side).min(axis=2) > 150
     assert mask.sum() == pytest.approx(36, abs=14)  # JPEG blurs the edge of a 6 x 6 lesion by a pixel
     assert (bright & ~mask).sum() <= 2
     assert not images.masks(1).any()
-    assert images.picture(1, 20).shape == (20, 20, 3)
+    assert images.image(1, 20).shape == (20, 20, 3)
 
 
 def test_mistakes_are_named(compact):
@@ -84,7 +84,7 @@ def test_mistakes_are_named(compact):
         images.masks(0)
     (compact / "images" / "B.jpg").write_bytes(b"no picture")
     with pytest.raises(InputError, match=r"B.jpg: is no picture"):
-        images.picture(1, 32)
+        images.image(1, 32)
     with pytest.raises(InputError, match="is not a folder"):
         idrid_lesions.read(compact / "nowhere")
     with pytest.raises(InputError, match="All Segmentation Groundtruths"):
@@ -130,4 +130,4 @@ def test_the_official_archives_are_read_as_downloaded(tmp_path):
         [False] * 4,
     ]
     assert images.masks(0).sum(axis=(1, 2)).tolist() == [16, 0, 16, 0]
-    assert images.picture(2, 16).shape == (16, 16, 3)
+    assert images.image(2, 16).shape == (16, 16, 3)

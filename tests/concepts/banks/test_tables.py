@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from retinabench.concepts.banks.table_files import read_answers, read_bank
+from retinabench.concepts.banks.tables import read_bank
+from retinabench.concepts.examinees.answers import read_answers
 from retinabench.core.errors import InputError
 
 TRUTH = "image_id,haemorrhage,hard exudate\na,0,1\nb,1,\nc,0,0\n"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from retinabench.concepts.examinees.examinees import SYNTHETIC
+from retinabench.concepts.examinees.synthetic import SYNTHETIC
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategy_comparison import (
     compare_strategies,
@@ -23,7 +23,7 @@ from support.concept_banks import make_answers, make_bank
 def test_courses_and_intervals_by_hand():
     bank = make_bank()
     answers = make_answers(bank)
-    found = compare_strategies(bank, lambda _: answers, ["random", "precision"], 4, 80, seed=5)
+    found = compare_strategies(bank, lambda _: answers, ["random", "precision"], 4, 80, seed=5).to_dict()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["questions"] == list(range(81))
     courses = np.stack(
@@ -63,7 +63,7 @@ def test_uncertainty_needs_fewer_questions_than_random(name):
     bank = make_bank(samples=150, concepts=tuple("abcdef"), shares=(0.7, 0.4, 0.2, 0.1, 0.05, 0.03))
     found = compare_strategies(
         bank, lambda seed: SYNTHETIC[name](bank, seed), ["random", "uncertainty", "unpredictability"], 5, 300
-    )["strategies"]
+    ).to_dict()["strategies"]
     level = list(found["random"]["questions_to"])[1]
     ours, random = (found[strategy]["questions_to"][level] for strategy in ("uncertainty", "random"))
     assert ours["reached"] == 5

@@ -1,63 +1,19 @@
-"""Who is questioned: a table of probabilities, or one of the synthetic examinees whose performance is known.
+"""Synthetic examinees whose performance is known: those of the publication and adversarial ones.
 
-An examinee is any callable `answer(sample_index: int, concept: str) -> float`, P(yes). Where it has an attribute `hash`, a
-transcript of another examinee is refused.
+References:
+    Fountoukidou and Sznitman, Concept-Centric Visual Turing Tests for Method Validation, MICCAI 2019, section 3.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.concepts.banks.bank import CHUNK, Bank
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.examinees.answers import Examinee
 from retinabench.core.random_streams import numpy_generator
-from retinabench.predictions.validation import Check
-
-Examinee = Callable[[int, str], float]
-
-
-class Answers:
-    """A table of answers: probs (n, c), P(yes) of every sample and concept of a bank, an array or a memory map.
-
-    NaN is allowed where the bank's truth is unknown. Raises `InputError` naming row and column of the first bad value.
-    """
-
-    def __init__(self, bank: Bank, probs: NDArray[np.floating], source: str | None = None) -> None:
-        check = Check(source)
-        if probs.shape != bank.truth.shape:
-            raise check.fail(
-                "probs", None, f"the answers have shape {probs.shape}, the bank {bank.truth.shape}"
-            )
-        digest = hashlib.sha256()
-        for start in range(0, bank.samples, CHUNK):
-            rows = np.asarray(probs[start : start + CHUNK], np.float64)
-            needed = np.asarray(bank.truth[start : start + CHUNK]) >= 0
-            bad = np.argwhere(~((rows >= 0) & (rows <= 1)) & needed)
-            if bad.size:
-                row, column = bad[0]
-                value, name = rows[row, column], bank.name(start + int(row))
-                problem = (
-                    f"has no answer for image '{name}'"
-                    if np.isnan(value)
-                    else f"is {value:g}, outside [0, 1]"
-                )
-                hint = (
-                    "Give every image a probability."
-                    if np.isnan(value)
-                    else "A probability lies between 0 and 1."
-                )
-                raise check.fail(bank.concepts[column], None if source else start + row, problem, hint)
-            digest.update(rows.tobytes())
-        self._probs = probs
-        self._column = {name: place for place, name in enumerate(bank.concepts)}
-        self.hash = digest.hexdigest()
-
-    def __call__(self, sample: int, concept: str) -> float:
-        """P(yes)."""
-        return float(self._probs[sample, self._column[concept]])
 
 
 def synthetic(

@@ -1,4 +1,4 @@
-"""Banks and answers from CSV or Parquet: image_id, and one column per concept (truth 0 or 1, or P(yes))."""
+"""Tables with ``image_id`` and one column per concept, from CSV or Parquet; the bank of such a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import UNKNOWN, Bank
-from retinabench.concepts.examinees.examinees import Answers
 from retinabench.core.errors import InputError
 from retinabench.predictions.csv_format import broken_csv, csv_header
 from retinabench.predictions.parquet_format import not_a_number
@@ -25,7 +24,7 @@ def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
     Raises `InputError` naming file, row, column and hint.
     """
     path = Path(path)
-    image_id, names, values = _read(path, concepts)
+    image_id, names, values = read_concepts(path, concepts)
     wrong = np.argwhere((values != 0) & (values != 1) & ~np.isnan(values))
     if wrong.size:
         row, column = wrong[0]
@@ -40,40 +39,21 @@ def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
     return Bank(image_id, names, truth, source=str(path))
 
 
-def read_answers(path: str | Path, bank: Bank) -> Answers:
-    """Read P(yes) for every image and concept of a bank; other images and columns are left aside.
-
-    Raises `InputError` naming the file and the images or columns that are missing, or row and column of a bad value.
-    """
-    path = Path(path)
-    image_id, names, values = _read(path, bank.concepts)
-    Check(str(path)).unique("image_id", image_id)
-    wrong = np.argwhere((values < 0) | (values > 1))
-    if wrong.size:
-        row, column = wrong[0]
-        looks = "A probability lies between 0 and 1."
-        if np.nanmin(values) < 0:
-            looks = "These look like logits: apply the sigmoid."
-        elif np.nanmax(values) > 2:
-            looks = "These look like percentages: divide by 100."
-        problem = f"is {values[row, column]:g}, outside [0, 1]"
-        raise InputError(problem, file=path, row=int(row) + 1, column=names[column], hint=looks)
-    place = {name: row for row, name in enumerate(image_id.tolist())}
-    wanted = [bank.name(sample) for sample in range(bank.samples)]
-    missing = [name for name in wanted if name not in place]
-    if missing:
-        shown = ", ".join(f"'{name[:60]}'" for name in missing[:3])
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise InputError(
-            f"has no row for {shown}{more}", file=path, hint="Answer every image of the truth file."
-        )
-    return Answers(bank, values[[place[name] for name in wanted]], source=str(path))
-
-
-def _read(
+def read_concepts(
     path: Path, concepts: Sequence[str] | None
 ) -> tuple[NDArray[np.str_], list[str], NDArray[np.float64]]:
-    """Image ids (n,), the names of the columns wanted, and their values (n, c), NaN where empty."""
+    """Read ``image_id`` and one numeric column per concept from a CSV or Parquet file.
+
+    Args:
+        path: The file; its format is told by its first bytes.
+        concepts: Columns to read; None for all but ``image_id``.
+
+    Returns:
+        Image ids (n,), names of the concepts, and their values (n, c), NaN where a cell is empty.
+
+    Raises:
+        InputError: The file cannot be read, lacks a column or rows, or holds something that is not a finite number.
+    """
     try:
         with open(path, "rb") as handle:
             parquet = handle.read(4) == b"PAR1"

@@ -17,7 +17,7 @@ def images_of(masks: np.ndarray) -> LesionImages:
         concepts=tuple("abc"[:concepts]),
         truth=masks.any(axis=(2, 3)),
         patient_id=names,
-        picture=lambda row, size: np.full((size, size, 3), row, np.uint8),
+        image=lambda row, size: np.full((size, size, 3), row, np.uint8),
         masks=lambda row: masks[row],
     )
 
@@ -34,7 +34,7 @@ def test_a_region_has_what_a_pixel_of_its_masks_has(grid):
 
 def test_pictures_and_names_follow_the_same_order():
     picture = np.arange(4 * 4 * 3, dtype=np.uint8).reshape(4, 4, 3)
-    cut = regions.region_pictures(picture, 2)
+    cut = regions.region_images(picture, 2)
     assert np.array_equal(cut[1], picture[:2, 2:])
     assert np.array_equal(cut[2], picture[2:, :2])
     assert regions.region_ids("x", 2) == ["x/r1c1", "x/r1c2", "x/r2c1", "x/r2c2"]
@@ -43,10 +43,10 @@ def test_pictures_and_names_follow_the_same_order():
 def test_the_regions_of_drawn_pictures_add_up_to_them():
     images = lesion_images.drawn(20, seed=5, population="shifted", mask_size=64)
     found = lesion_images.gather(images, np.arange(20), size=32, grid=4)
-    assert found.pictures.shape == (320, 32, 32, 3)
+    assert found.images.shape == (320, 32, 32, 3)
     assert np.array_equal(found.truth.reshape(20, 16, 5).any(axis=1), images.truth)
     assert 0 < found.truth.mean() < images.truth.mean()  # a region has less than its image
-    lit = found.pictures.reshape(20, 4, 4, -1).mean(axis=-1)
+    lit = found.images.reshape(20, 4, 4, -1).mean(axis=-1)
     assert (
         lit[:, 1:3, 1:3].mean(axis=(1, 2)) > lit[:, 0, 0]
     ).all()  # the middle of the disc, not its dark corner

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.examinees import SYNTHETIC, Answers
+from retinabench.concepts.examinees.answers import Answers
+from retinabench.concepts.examinees.synthetic import SYNTHETIC
 from retinabench.concepts.questioning.loop import examine
 from retinabench.core.errors import InputError
 from support.concept_banks import LESIONS, make_bank

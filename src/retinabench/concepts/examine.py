@@ -1,0 +1,141 @@
+"""Examinations of files: `examination.json`, `transcript.jsonl`, `comparison.json` and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.banks.tables import read_bank
+from retinabench.concepts.examinees.answers import Examinee, read_answers
+from retinabench.concepts.inference.gaussian_process import Reading
+from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.strategy_comparison import compare_strategies
+from retinabench.concepts.report.overlap import together
+from retinabench.concepts.report.page import write_report
+from retinabench.concepts.report.snapshot import snapshot
+from retinabench.core.atomic_files import write_json
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET, Progress
+
+# Questions of one repetition of the comparison if their number is not given: the paper's largest bank has 2,200.
+LONGEST = 5000
+
+
+@dataclass(frozen=True)
+class ExamineOptions:
+    """Options of an examination, as `questioning.loop.examine` takes them.
+
+    Args:
+        concepts: Columns of the truth file; None for all.
+        strategy: Name of the strategy.
+        questions: Largest number of questions; None for all.
+        tolerance: Mean uncertainty at which to stop.
+        patience: Questions without progress after which to stop.
+        claims: Claims to decide.
+        confidence: Confidence of each decision.
+        reading: Which uncertainty.
+        rules: ``corrected`` or ``published``.
+        kernel: ``published`` or ``fitted`` hyper-parameters of the reported curves.
+        repetitions: Repetitions of the comparison of strategies; 0 for none, otherwise at least 2.
+        seed: Seed of everything random.
+    """
+
+    concepts: Sequence[str] | None = None
+    strategy: str = "precision"
+    questions: int | None = None
+    tolerance: float | None = None
+    patience: int | None = None
+    claims: Sequence[str] = ()
+    confidence: float = 0.95
+    reading: Reading = "std"
+    rules: Literal["corrected", "published"] = "corrected"
+    kernel: Literal["published", "fitted"] = "published"
+    repetitions: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.repetitions == 1:
+            hint = "At least 2, or 0 to leave the comparison out."
+            raise InputError("--repetitions 1 gives no interval", hint=hint)
+
+
+def examine_files(
+    answers: Path, truth: Path, out: Path, options: ExamineOptions, *, progress: Progress = QUIET
+) -> dict[str, Any]:
+    """Examine a table of answers against the truth and write all files; a transcript found there is continued.
+
+    Args:
+        answers: CSV or Parquet with image_id and P(yes) per concept.
+        truth: CSV or Parquet with image_id and 0, 1 or nothing (unknown) per concept.
+        out: Folder to write into.
+        options: Options of the examination.
+        progress: Where progress is shown.
+
+    Returns:
+        `Examination.to_dict()` with the concepts that occur ``together`` (`overlap.together`).
+    """
+    bank = read_bank(truth, options.concepts)
+    examinee = read_answers(answers, bank)
+    found = examine(
+        bank,
+        examinee,
+        progress=progress,
+        strategy=options.strategy,
+        questions=options.questions,
+        tolerance=options.tolerance,
+        patience=options.patience,
+        claim=options.claims,
+        confidence=options.confidence,
+        seed=options.seed,
+        reading=options.reading,
+        rules=options.rules,
+        kernel=options.kernel,
+        transcript=out / "transcript.jsonl",
+    ).to_dict()
+    found["bank"]["together"] = together(bank)
+    write_json(out / "examination.json", found)
+    comparison = _compare(bank, examinee, options, progress) if options.repetitions else None
+    if comparison is not None:
+        write_json(out / "comparison.json", comparison)
+    write_report(found, comparison, out)
+    return found
+
+
+def _compare(bank: Bank, examinee: Examinee, options: ExamineOptions, progress: Progress) -> dict[str, Any]:
+    """Return the comparison of all strategies, with a `snapshot` of each under ``state``."""
+    comparison = compare_strategies(
+        bank,
+        lambda _: examinee,
+        repetitions=options.repetitions,
+        questions=options.questions or LONGEST,
+        seed=options.seed,
+        reading=options.reading,
+        rules=options.rules,
+        progress=progress,
+    ).to_dict()
+    state = snapshot(bank, examinee, seed=options.seed, reading=options.reading, rules=options.rules)
+    return comparison | {"state": state}
+
+
+def summary_lines(found: dict[str, Any]) -> list[str]:
+    """Return the examination in a few lines for the terminal."""
+    width = max(len(name) for name in found["concepts"])
+    lines = [f"{found['asked']:,} questions asked, stopped by: {found['stopped']}"]
+    lines.append(f"{'':<{width}}  {'sensitivity':<28}specificity (95 % interval, asked/all)")
+    for name, one in found["concepts"].items():
+        cells = "".join(f"{_rate(one[measure]):<28}" for measure in ("sensitivity", "specificity"))
+        lines.append(f"{name:<{width}}  {cells}".rstrip())
+    for claim in found["claims"]:
+        when = f" after {claim['after']} questions" if claim["after"] is not None else ""
+        lines.append(f"claim: {claim['text']}: {claim['decided']}{when}")
+    return lines
+
+
+def _rate(one: dict[str, Any]) -> str:
+    asked = f"{one['asked']}/{one['of']}"
+    if one["value"] is None:
+        return f"unknown {asked}"
+    return f"{one['value']:.2f} [{one['low']:.2f}, {one['high']:.2f}] {asked}"

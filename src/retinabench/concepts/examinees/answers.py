@@ -1,0 +1,92 @@
+"""What answers the questions: any callable, such as a table of probabilities.
+
+An examinee is a callable ``answer(sample_index: int, concept: str) -> float``, P(yes). If it has an attribute ``hash``,
+a transcript of another examinee is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.concepts.banks.bank import CHUNK, Bank
+from retinabench.concepts.banks.tables import read_concepts
+from retinabench.core.errors import InputError
+from retinabench.predictions.validation import Check
+
+Examinee = Callable[[int, str], float]
+
+
+class Answers:
+    """A table of answers: probs (n, c), P(yes) of every sample and concept of a bank, an array or a memory map.
+
+    NaN is allowed where the bank's truth is unknown. Raises `InputError` naming row and column of the first bad value.
+    """
+
+    def __init__(self, bank: Bank, probs: NDArray[np.floating], source: str | None = None) -> None:
+        check = Check(source)
+        if probs.shape != bank.truth.shape:
+            raise check.fail(
+                "probs", None, f"the answers have shape {probs.shape}, the bank {bank.truth.shape}"
+            )
+        digest = hashlib.sha256()
+        for start in range(0, bank.samples, CHUNK):
+            rows = np.asarray(probs[start : start + CHUNK], np.float64)
+            needed = np.asarray(bank.truth[start : start + CHUNK]) >= 0
+            bad = np.argwhere(~((rows >= 0) & (rows <= 1)) & needed)
+            if bad.size:
+                row, column = bad[0]
+                value, name = rows[row, column], bank.name(start + int(row))
+                problem = (
+                    f"has no answer for image '{name}'"
+                    if np.isnan(value)
+                    else f"is {value:g}, outside [0, 1]"
+                )
+                hint = (
+                    "Give every image a probability."
+                    if np.isnan(value)
+                    else "A probability lies between 0 and 1."
+                )
+                raise check.fail(bank.concepts[column], None if source else start + row, problem, hint)
+            digest.update(rows.tobytes())
+        self._probs = probs
+        self._column = {name: place for place, name in enumerate(bank.concepts)}
+        self.hash = digest.hexdigest()
+
+    def __call__(self, sample: int, concept: str) -> float:
+        """P(yes)."""
+        return float(self._probs[sample, self._column[concept]])
+
+
+def read_answers(path: str | Path, bank: Bank) -> Answers:
+    """Read P(yes) for every image and concept of a bank; other images and columns are left aside.
+
+    Raises `InputError` naming the file and the images or columns that are missing, or row and column of a bad value.
+    """
+    path = Path(path)
+    image_id, names, values = read_concepts(path, bank.concepts)
+    Check(str(path)).unique("image_id", image_id)
+    wrong = np.argwhere((values < 0) | (values > 1))
+    if wrong.size:
+        row, column = wrong[0]
+        looks = "A probability lies between 0 and 1."
+        if np.nanmin(values) < 0:
+            looks = "These look like logits: apply the sigmoid."
+        elif np.nanmax(values) > 2:
+            looks = "These look like percentages: divide by 100."
+        problem = f"is {values[row, column]:g}, outside [0, 1]"
+        raise InputError(problem, file=path, row=int(row) + 1, column=names[column], hint=looks)
+    place = {name: row for row, name in enumerate(image_id.tolist())}
+    wanted = [bank.name(sample) for sample in range(bank.samples)]
+    missing = [name for name in wanted if name not in place]
+    if missing:
+        shown = ", ".join(f"'{name[:60]}'" for name in missing[:3])
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise InputError(
+            f"has no row for {shown}{more}", file=path, hint="Answer every image of the truth file."
+        )
+    return Answers(bank, values[[place[name] for name in wanted]], source=str(path))
