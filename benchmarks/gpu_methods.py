@@ -35,7 +35,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from retinabench.core.atomic_files import write_json
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.run import Engine
+from retinabench.experiments.execution import Resources
 from retinabench.methods.base import precision
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
@@ -229,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", default=[n for n, m in METHODS.items() if hasattr(m, "fit")])
     options = parser.parse_args(arguments)
     began = time.monotonic()
-    device = Engine(options.device).torch_device()
+    device = Resources(options.device).torch_device()
     ranks = distributed.join(device)
     torch.backends.cudnn.benchmark = True
 

@@ -78,12 +78,13 @@ def work(run: Run, out: Path) -> tuple[Path | None, str, float]:
     """Compute one run; return its folder, or why there is none, and the seconds it took."""
     import torch
 
-    from retinabench.experiments.run import Engine, execute
+    from retinabench.experiments.execution import Resources
+    from retinabench.experiments.run import execute
 
     torch.set_num_threads(1)
     began = time.perf_counter()
     try:
-        return execute(run, out, Engine("cpu")), "", time.perf_counter() - began
+        return execute(run, out, Resources("cpu")), "", time.perf_counter() - began
     except WorkError as error:
         return None, str(error), time.perf_counter() - began
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute, is_composed
+from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.run import execute
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
@@ -22,7 +23,7 @@ def predicted(tmp_path_factory):
 
     def predict(*words):
         run = load_run(None, [*TINY, *words], data=prepared)
-        return read_predictions(execute(run, root / "runs", Engine("cpu")) / "predictions.parquet")
+        return read_predictions(execute(run, root / "runs", Resources("cpu")) / "predictions.parquet")
 
     return predict
 

@@ -14,7 +14,8 @@ import torch
 
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute, load_posterior, make_batches
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute, load_posterior, make_batches
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
@@ -35,8 +36,8 @@ def registered(monkeypatch):
 def test_the_worked_example_runs(registered, tmp_path):
     prepared = str(make_prepared(tmp_path / "data"))
     runs = {name: load_run(None, [*TINY, f"method={name}"], data=prepared) for name in ("map", "mirrored")}
-    folders = {name: execute(run, tmp_path / "runs", Engine("cpu")) for name, run in runs.items()}
-    again = execute(runs["mirrored"], tmp_path / "again", Engine("cpu"))
+    folders = {name: execute(run, tmp_path / "runs", Resources("cpu")) for name, run in runs.items()}
+    again = execute(runs["mirrored"], tmp_path / "again", Resources("cpu"))
     assert filecmp.cmp(
         folders["mirrored"] / "predictions.parquet", again / "predictions.parquet", shallow=False
     )

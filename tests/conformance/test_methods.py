@@ -10,7 +10,8 @@ import torch
 
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute, is_composed, load_posterior, make_batches, predict
+from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.run import execute, load_posterior, make_batches, predict
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.registry import METHODS
 from retinabench.metrics.classification import auroc
@@ -18,7 +19,7 @@ from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
 
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
-ENGINE = Engine("cpu")
+ENGINE = Resources("cpu")
 
 
 @pytest.fixture(scope="module")

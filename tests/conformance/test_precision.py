@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute, is_composed
+from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.run import execute
 from retinabench.methods.registry import METHODS
 from retinabench.metrics.classification import auroc
 from retinabench.predictions.io import read_predictions
@@ -36,7 +37,7 @@ HARD = ["optimizer.precision=bfloat16", "optimizer.accumulate=2"]
 )
 def test_it_learns_and_predicts_in_full_precision(prepared, tmp_path, words):
     run = load_run(None, [*TINY, *words], data=prepared)
-    predictions = read_predictions(execute(run, tmp_path, Engine("cpu")) / "predictions.parquet")
+    predictions = read_predictions(execute(run, tmp_path, Resources("cpu")) / "predictions.parquet")
     test = predictions.select(split="test")
     assert auroc(test.label, test.prob) > 0.9
     # bfloat16 holds 8 significant bits; the sigmoid is taken in float32.

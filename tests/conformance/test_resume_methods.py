@@ -11,12 +11,13 @@ from retinabench.core.errors import WorkError
 from retinabench.data.tasks import load_task
 from retinabench.experiments import run as running
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute, is_composed, load_posterior, make_batches
+from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.run import execute, load_posterior, make_batches
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
 from support.helpers import TINY, make_prepared
 
-ENGINE = Engine("cpu")
+ENGINE = Resources("cpu")
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
 OVER_WEIGHTS = ["map", "fsvi", "laplace", "swag", "ivon", "vogn", "gaussian_vi"]
 

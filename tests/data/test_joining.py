@@ -12,7 +12,8 @@ from retinabench.data.merge import open_data
 from retinabench.data.prepared import open_prepared
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
 
@@ -75,7 +76,7 @@ def test_the_task_tests_on_the_other_set(folders):
 def test_train_on_one_set_and_predict_on_another(folders, tmp_path):
     ours, theirs = folders
     run = load_run(None, TINY, data=str(ours), shifted=str(theirs), task="country_shift")
-    folder = execute(run, tmp_path / "runs", Engine("cpu"))
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
     predictions = read_predictions(folder / "predictions.parquet")
     shifted = predictions.select(domain="shifted", split="test")
     records = open_prepared(theirs).records
@@ -84,7 +85,7 @@ def test_train_on_one_set_and_predict_on_another(folders, tmp_path):
     assert len(shifted) == 26
     # The bright patch is the label there too.
     assert shifted.prob[shifted.label == 1].mean() > shifted.prob[shifted.label == 0].mean()
-    assert execute(run, tmp_path / "runs", Engine("cpu")) == folder
+    assert execute(run, tmp_path / "runs", Resources("cpu")) == folder
     assert json.loads((folder / "run.json").read_text())["run"]["shifted"] == str(theirs)
 
 

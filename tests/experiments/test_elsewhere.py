@@ -7,8 +7,9 @@ from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.data.prepared import open_prepared
 from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.predict import predict_elsewhere
-from retinabench.experiments.run import Engine, execute
+from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
 
@@ -26,11 +27,11 @@ def folders(tmp_path_factory):
 def test_the_same_predictions_as_training_with_that_set(folders, tmp_path, method):
     ours, theirs = folders
     words = [*TINY, f"method.name={method}", "task=in_domain"]
-    alone = execute(load_run(None, words, data=str(ours)), tmp_path / "runs", Engine("cpu"))
-    found = read_predictions(predict_elsewhere(alone, theirs, tmp_path / "x.parquet", Engine("cpu")))
+    alone = execute(load_run(None, words, data=str(ours)), tmp_path / "runs", Resources("cpu"))
+    found = read_predictions(predict_elsewhere(alone, theirs, tmp_path / "x.parquet", Resources("cpu")))
     words[-1] = "task=country_shift"
     both = load_run(None, words, data=str(ours), shifted=str(theirs))
-    expected = read_predictions(execute(both, tmp_path / "runs", Engine("cpu")) / "predictions.parquet")
+    expected = read_predictions(execute(both, tmp_path / "runs", Resources("cpu")) / "predictions.parquet")
     for column in ("image_id", "label", "grade", "patient_id", "domain", "split", "probs"):
         assert np.array_equal(getattr(found, column), getattr(expected, column)), column
 
@@ -38,22 +39,22 @@ def test_the_same_predictions_as_training_with_that_set(folders, tmp_path, metho
 def test_it_refuses_what_it_cannot_do(folders, tmp_path):
     ours, theirs = folders
     run = load_run(None, [*TINY, "task=in_domain"], data=str(ours))
-    folder = execute(run, tmp_path / "runs", Engine("cpu"))
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
     with pytest.raises(InputError, match="the same data"):
-        predict_elsewhere(folder, ours, tmp_path / "x.csv", Engine("cpu"))
+        predict_elsewhere(folder, ours, tmp_path / "x.csv", Resources("cpu"))
     only_train = make_prepared(tmp_path / "train", parts=(("in_domain", "train", 20),), seed=2)
     with pytest.raises(InputError, match=r"has no split 'test'\. Prepare it with --split test"):
-        predict_elsewhere(folder, only_train, tmp_path / "x.csv", Engine("cpu"))
+        predict_elsewhere(folder, only_train, tmp_path / "x.csv", Resources("cpu"))
     (folder / "done").unlink()
     with pytest.raises(InputError, match="no finished run"):
-        predict_elsewhere(folder, theirs, tmp_path / "x.csv", Engine("cpu"))
+        predict_elsewhere(folder, theirs, tmp_path / "x.csv", Resources("cpu"))
     assert not (tmp_path / "x.csv").exists()
 
 
 def test_the_verb(folders, tmp_path, capsys):
     ours, theirs = folders
     folder = execute(
-        load_run(None, [*TINY, "task=in_domain"], data=str(ours)), tmp_path / "runs", Engine("cpu")
+        load_run(None, [*TINY, "task=in_domain"], data=str(ours)), tmp_path / "runs", Resources("cpu")
     )
     assert (
         command(["predict", str(folder), "--data", str(theirs), "--out", str(tmp_path / "x.csv"), "-q"]) == 0

@@ -9,7 +9,8 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
 from retinabench.metrics.classification import nll
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
@@ -18,7 +19,7 @@ from support.helpers import TINY, make_prepared
 def test_a_held_out_validation_split_is_called_validation(tmp_path):
     prepared = make_prepared(tmp_path / "data", parts=(("in_domain", "train", 80), ("in_domain", "test", 30)))
     run = load_run(None, [*TINY, "task=in_domain"], data=str(prepared))
-    predictions = read_predictions(execute(run, tmp_path / "runs", Engine("cpu")) / "predictions.parquet")
+    predictions = read_predictions(execute(run, tmp_path / "runs", Resources("cpu")) / "predictions.parquet")
     task = load_task(prepared, "in_domain")
     held = task.records.image_id[task.splits["validation"]]
     assert set(predictions.image_id[predictions.split == "validation"]) == set(held)
@@ -43,8 +44,8 @@ def test_a_missing_split_is_named(tmp_path, parts, task, says):
 
 def test_moving_the_data_moves_no_run(tmp_path):
     runs = [load_run(None, TINY, data=str(make_prepared(tmp_path / name))) for name in ("here", "there")]
-    one = execute(runs[0], tmp_path / "runs", Engine("cpu"))
-    assert execute(runs[1], tmp_path / "runs", Engine("cpu")) == one
+    one = execute(runs[0], tmp_path / "runs", Resources("cpu"))
+    assert execute(runs[1], tmp_path / "runs", Resources("cpu")) == one
 
 
 def test_the_classic_interface_scores_a_task(tmp_path):
@@ -71,7 +72,7 @@ def test_bfloat16_learns_and_predicts_in_full_precision(tmp_path, method):
         [*TINY, f"method={method}", "optimizer.precision=bfloat16"],
         data=str(make_prepared(tmp_path / "data")),
     )
-    test = read_predictions(execute(run, tmp_path / "runs", Engine("cpu")) / "predictions.parquet").select(
+    test = read_predictions(execute(run, tmp_path / "runs", Resources("cpu")) / "predictions.parquet").select(
         split="test"
     )
     assert rb.score(test, bootstrap=0).sets["joint"]["scores"]["auroc"]["value"] > 0.9
@@ -83,7 +84,7 @@ def test_bfloat16_learns_and_predicts_in_full_precision(tmp_path, method):
 def test_the_chosen_epoch_predicts_and_was_judged_on_the_whole_validation_split(tmp_path, select, best):
     words = [*TINY, "optimizer.epochs=5", f"optimizer.select={select}"]
     folder = execute(
-        load_run(None, words, data=str(make_prepared(tmp_path / "data"))), tmp_path, Engine("cpu")
+        load_run(None, words, data=str(make_prepared(tmp_path / "data"))), tmp_path, Resources("cpu")
     )
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     validation = read_predictions(folder / "predictions.parquet").select(

@@ -16,7 +16,8 @@ import retinabench as rb
 from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
 from retinabench.integrations.export import track_runs
 from retinabench.integrations.record import read_record
 from retinabench.integrations.tensorboard import FILE
@@ -29,7 +30,7 @@ def trained(tmp_path_factory):
     """A real run of three epochs."""
     base = tmp_path_factory.mktemp("tracking")
     run = load_run(None, [*TINY, "method=dropout"], data=str(make_prepared(base / "data")))
-    return execute(run, base / "runs", Engine("cpu"))
+    return execute(run, base / "runs", Resources("cpu"))
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import torch
 
 from retinabench.core.atomic_files import write_bytes
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute, is_composed
+from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.run import execute
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.distributed import Ranks, current
@@ -100,7 +101,7 @@ def prepared(tmp_path_factory):
 
 def test_two_processes_are_one_with_the_double_batch(prepared, tmp_path):
     run = load_run(None, [*LENET, "task=in_domain"], data=str(prepared))
-    execute(run, tmp_path / "1", Engine("cpu"))
+    execute(run, tmp_path / "1", Resources("cpu"))
     codes, said = train(2, prepared, tmp_path / "2", LENET)
     assert codes == [0, 0], said
     assert sum(text.count("predictions.parquet") for text in said) == 1  # the first process prints the result
@@ -134,7 +135,7 @@ def by_two(prepared, tmp_path_factory):
 def test_two_processes_train_every_method(by_two, prepared, tmp_path, name):
     """Without batch norm, methods whose noise is not of single images are those of one process, number by number."""
     run = load_run(None, [*LENET, f"method.name={name}", "task=in_domain"], data=str(prepared))
-    one, two = execute(run, tmp_path, Engine("cpu")), by_two[name]
+    one, two = execute(run, tmp_path, Resources("cpu")), by_two[name]
     assert json.loads((two / "run.json").read_text())["processes"] == 2
     states = [load_tensors(folder / "posterior.pt") for folder in (one, two)]
     assert states[0].keys() == states[1].keys()

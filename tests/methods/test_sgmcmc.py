@@ -12,7 +12,8 @@ import torch
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute, load_posterior
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute, load_posterior
 from retinabench.methods.mcmc.sgmcmc import constant_after_burn_in, cyclical
 from retinabench.methods.mcmc.weight_samples import (
     SAMPLES,
@@ -95,7 +96,7 @@ def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, mon
             checkpoint(self, state),
         ),
     )
-    folder = execute(run, tmp_path / "runs", Engine("cpu"))
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
     # 3 epochs of 4 steps, samples after 8, 10 and 12: a sample is there when the step after it begins.
     assert seen == [[], [], ["00000.pt", "00001.pt"]]
     assert not (folder / SAMPLES).exists()
@@ -141,7 +142,7 @@ class StoppedError(Exception):
 def test_every_variant_continues_where_it_was_stopped(tmp_path, monkeypatch, words, epoch):
     """The default settings do in `conformance/test_resume_methods.py`. Samples of a repeated epoch are written again."""
     run = load_run(None, [*TINY, *words], data=str(make_prepared(tmp_path / "data")))
-    whole = execute(run, tmp_path / "whole", Engine("cpu"))
+    whole = execute(run, tmp_path / "whole", Resources("cpu"))
     checkpoint = Checkpoint.save
 
     def stop_before_saving(self, state):
@@ -152,8 +153,8 @@ def test_every_variant_continues_where_it_was_stopped(tmp_path, monkeypatch, wor
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "save", stop_before_saving)
         with pytest.raises(StoppedError):
-            execute(run, tmp_path / "again", Engine("cpu"))
-    again = execute(run, tmp_path / "again", Engine("cpu"))
+            execute(run, tmp_path / "again", Resources("cpu"))
+    again = execute(run, tmp_path / "again", Resources("cpu"))
     for file in ("posterior.pt", "predictions.parquet"):
         assert filecmp.cmp(whole / file, again / file, shallow=False)
 

@@ -8,7 +8,8 @@ from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
 from retinabench.methods.posthoc import temperature
 from retinabench.metrics.classification import nll
 from retinabench.predictions.io import read_predictions
@@ -65,7 +66,7 @@ def made(tmp_path_factory):
 
     def predict(*words):
         run = load_run(None, [*TINY, *words], data=prepared)
-        return read_predictions(execute(run, root / "runs", Engine("cpu")) / "predictions.parquet")
+        return read_predictions(execute(run, root / "runs", Resources("cpu")) / "predictions.parquet")
 
     inner = 'method.member={name = "ensemble", members = 2}'
     return {

@@ -10,7 +10,8 @@ from torch import nn
 from retinabench.core.errors import InputError, WorkError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute, make_batches
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute, make_batches
 from retinabench.methods import map as map_method
 from retinabench.methods.base import precision
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -161,6 +162,6 @@ def test_an_auroc_that_is_undefined_cannot_choose(prepared, monkeypatch):
 
 def test_accumulation_from_the_command_s_words(prepared, tmp_path):
     words = [*LENET, "optimizer.accumulate=4", "optimizer.select=nll"]
-    folder = execute(load_run(None, words, data=prepared), tmp_path, Engine("cpu"))
+    folder = execute(load_run(None, words, data=prepared), tmp_path, Resources("cpu"))
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert len(rows) == 2

@@ -14,7 +14,8 @@ from retinabench.core.errors import WorkError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.engines.jobs import Job, Outcome
-from retinabench.experiments.run import Engine, execute, run_folder
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute, run_folder
 from retinabench.experiments.search.space import Space, space_of
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
@@ -43,7 +44,7 @@ def train(job: Job) -> Outcome:
     """Really train a run."""
     began = time.perf_counter()
     try:
-        folder = execute(job.run, job.out, Engine("cpu"))
+        folder = execute(job.run, job.out, Resources("cpu"))
     except WorkError as error:
         return Outcome(job, "diverged", None, time.perf_counter() - began, 1, str(error))
     return Outcome(job, "done", folder, time.perf_counter() - began, 1)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from retinabench.experiments.engines.jobs import Job, Outcome
-from retinabench.experiments.run import Engine, execute
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
 from retinabench.experiments.study.definition import Study
 
 TINY = {"model": {"name": "resnet18", "width": 4, "stem": "small"},
@@ -60,5 +61,5 @@ class Serial:
             if state is not None:
                 yield Outcome(job, state, None, 0.1, 1, "made to fail")
                 continue
-            folder = execute(job.run, job.out, Engine("cpu"))
+            folder = execute(job.run, job.out, Resources("cpu"))
             yield Outcome(job, "done", folder, time.perf_counter() - began, 1)

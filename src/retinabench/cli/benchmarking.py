@@ -96,12 +96,12 @@ def benchmark(
 
     if plan:
         from retinabench.experiments.engines.local import LocalEngine
-        from retinabench.experiments.run import Engine
+        from retinabench.experiments.execution import Resources
         from retinabench.experiments.study.cost_plan import make_plan
 
         computes = begin() if engine == "local" else None
         places = computes.places if isinstance(computes, LocalEngine) else parallel
-        planned = make_plan(definition, folder, Engine(device), places, max(1, int(cpus)), progress)
+        planned = make_plan(definition, folder, Resources(device), places, max(1, int(cpus)), progress)
         screen.print(console.plan_table(planned))
         for line in console.plan_lines(planned):
             print(line)

@@ -67,14 +67,14 @@ def run(
     quiet: Silent = False,
 ) -> None:
     """Approximate a task's posterior under a counted budget and predict its test points; a killed run continues."""
-    from retinabench.experiments.run import Engine
+    from retinabench.experiments.execution import Resources
     from retinabench.fidelity.submissions.runner import run_entry
     from retinabench.fidelity.targets.targets import target
 
     print(
         run_entry(
             method, target(task), data, budget=budget, seed=seed, out=out, overrides=overrides or (),
-            over_budget=over_budget, engine=Engine(device, 0, progress_of(quiet)),
+            over_budget=over_budget, engine=Resources(device, 0, progress_of(quiet)),
         )
     )  # fmt: skip
 

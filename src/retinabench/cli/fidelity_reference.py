@@ -41,7 +41,7 @@ def reference(
     The chains are in OUT.chains: a killed run goes on where it stopped when the command is repeated, and a longer --keep
     continues them. A reference that misses its thresholds is written and marked; it gives no ranking.
     """
-    from retinabench.experiments.run import Engine
+    from retinabench.experiments.execution import Resources
     from retinabench.fidelity.reference.make_reference import make_reference
     from retinabench.fidelity.reference.reference_file import write_reference
     from retinabench.fidelity.targets.data import load
@@ -60,7 +60,7 @@ def reference(
         step=step,
         seed=seed,
         dtype=dtype,
-        device=str(Engine(device).torch_device()),
+        device=str(Resources(device).torch_device()),
         threads=threads,
         command=shlex.join(["retinabench", *sys.argv[1:]]),
         progress=progress_of(quiet),

@@ -33,14 +33,14 @@ def tune(
     quiet: Silent = False,
 ) -> None:
     """Search the settings that come closest to a development target's reference; a killed search continues."""
-    from retinabench.experiments.run import Engine
+    from retinabench.experiments.execution import Resources
     from retinabench.fidelity.submissions.runner import CPU
     from retinabench.fidelity.submissions.tuning import tune as search
     from retinabench.fidelity.targets.targets import target
 
     found = search(
         method, target(task), data, reference, trials=trials, budget=budget, seed=seed, out=out,
-        engine=Engine(CPU.device, 0, progress_of(quiet)),
+        engine=Resources(CPU.device, 0, progress_of(quiet)),
     )  # fmt: skip
     for number, trial in enumerate(found["trials"]):
         distance = trial["distance"]

@@ -56,7 +56,8 @@ def train(
 ) -> None:
     """Train one run and write its predictions; the same command continues a killed one."""
     from retinabench.experiments.config import load_run
-    from retinabench.experiments.run import Engine, execute
+    from retinabench.experiments.execution import Resources
+    from retinabench.experiments.run import execute
     from retinabench.methods.training.distributed import current
 
     words = list(overrides or ())
@@ -65,7 +66,7 @@ def train(
     run = load_run(
         config, words, data=str(data), shifted=None if shifted is None else str(shifted), task=task, seed=seed
     )
-    folder = execute(run, out, Engine(device, workers, progress_of(quiet)))
+    folder = execute(run, out, Resources(device, workers, progress_of(quiet)))
     if current().leads:  # of several processes that train together, one speaks
         print(folder / "predictions.parquet")
 
@@ -79,7 +80,7 @@ def predict(
     quiet: Silent = False,
 ) -> None:
     """Test a trained run on another data set, without training again."""
+    from retinabench.experiments.execution import Resources
     from retinabench.experiments.predict import predict_elsewhere
-    from retinabench.experiments.run import Engine
 
-    print(predict_elsewhere(folder, data, out, Engine(device, workers, progress_of(quiet))))
+    print(predict_elsewhere(folder, data, out, Resources(device, workers, progress_of(quiet))))

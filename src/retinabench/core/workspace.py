@@ -10,11 +10,12 @@ Everything that trains, samples, prepares or searches works in such a folder, un
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,23 @@ from retinabench.core.atomic_files import claim, explain, sweep, write_bytes, wr
 from retinabench.core.errors import InputError
 
 DONE, LOCK, HOLDER = "done", ".lock", ".lock.json"
+BRIEFLY = 0.5  # seconds for which a lock is tried; `holder` takes it for a moment
+WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that works in a folder: its number, its machine, and the time at which it began.
+
+    Args:
+        process: Process id; 0 if not known.
+        host: Name of the machine.
+        since: Seconds since the epoch.
+    """
+
+    process: int
+    host: str
+    since: float
 
 
 @dataclass(frozen=True)
@@ -100,8 +118,8 @@ class Workspace:
                 something else, or its manifest is damaged.
         """
         sweep(self.folder)
-        if empty and not self.manifest_path.is_file() and self._strangers():
-            raise InputError(f"is not empty and holds no {self.kind}", file=self.folder, hint=hint)
+        if empty:
+            self.check_empty(hint=hint)
         mine = json.loads(json.dumps(manifest, allow_nan=False))
         claim(self.manifest_path, mine)
         begun = self.manifest()
@@ -115,16 +133,32 @@ class Workspace:
             )
         return begun
 
+    def check_empty(self, allowed: Collection[str] = (), hint: str = "Choose another --out.") -> None:
+        """Refuse a folder that has no manifest and holds files of something else; nothing is written.
+
+        Args:
+            allowed: Names that may lie in a folder before its manifest.
+            hint: What a user can do about it.
+
+        Raises:
+            InputError: There are other files.
+        """
+        own = (LOCK, f".{self.file}.")  # the lock, and temporary files of a killed write
+        strangers = (p for p in self.folder.glob("*") if not p.name.startswith(own) and p.name not in allowed)
+        if not self.manifest_path.is_file() and any(strangers):
+            raise InputError(f"is not empty and holds no {self.kind}", file=self.folder, hint=hint)
+
     def update(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest, such as one to which data sets have been added; hold the lock when calling it."""
         write_json(self.manifest_path, manifest)
 
     @contextlib.contextmanager
-    def lock(self, *, wait: bool = False) -> Iterator[None]:
+    def lock(self, *, wait: bool = False, say: Callable[[str], None] = lambda line: None) -> Iterator[None]:
         """Hold the folder while the block runs; on a file system without locks the block runs unguarded.
 
         Args:
             wait: Wait for another process instead of refusing.
+            say: Is told, in one line, that there is another process to wait for.
 
         Raises:
             InputError: Another process holds the folder, or the folder cannot be written.
@@ -132,14 +166,12 @@ class Workspace:
         lock = FileLock(self.folder / LOCK)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=-1 if wait else 0, poll_interval=0.2)
-        except Timeout:
-            raise self._refusal() from None
-        except NotImplementedError:  # no locks on this file system: better unguarded than not at all
-            yield
-            return
+            held = self._acquire(lock, wait, say)
         except OSError as error:
             raise explain(error, self.folder) from error
+        if not held:
+            yield
+            return
         try:
             write_json(
                 self.folder / HOLDER,
@@ -150,18 +182,35 @@ class Workspace:
             (self.folder / HOLDER).unlink(missing_ok=True)
             lock.release()
 
-    def holder(self) -> dict[str, Any] | None:
-        """Return process, host and time of the process that holds the folder, or None if no process does."""
+    def _acquire(self, lock: FileLock, wait: bool, say: Callable[[str], None]) -> bool:
+        """Return whether the lock is held; False on a file system without locks."""
+        try:
+            try:
+                lock.acquire(timeout=BRIEFLY, poll_interval=0.05)
+            except Timeout:
+                if not wait:
+                    raise self._refusal() from None
+                say(f"waiting for another process that works in {self.folder}")
+                lock.acquire(timeout=-1, poll_interval=0.2)
+        except NotImplementedError:
+            return False
+        except OSError as error:
+            if error.errno in WITHOUT_LOCKS:
+                return False
+            raise
+        return True
+
+    def holder(self) -> Holder | None:
+        """Return the process that holds the folder, or None if no process does."""
         if not (self.folder / LOCK).is_file():
             return None
         lock = FileLock(self.folder / LOCK)
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            with contextlib.suppress(OSError, ValueError):
-                content: dict[str, Any] = json.loads((self.folder / HOLDER).read_text())
-                return content
-            return {"process": 0, "host": "", "since": time.time()}
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                return Holder(**json.loads((self.folder / HOLDER).read_text()))
+            return Holder(process=0, host="", since=time.time())  # it has not yet written who it is
         except (NotImplementedError, OSError):
             return None
         lock.release()
@@ -170,17 +219,14 @@ class Workspace:
     def _refusal(self) -> InputError:
         found = self.holder()
         who = ""
-        if found and found["process"]:
-            since = time.strftime("%Y-%m-%d %H:%M", time.localtime(found["since"]))
-            who = f" since {since} (process {found['process']} on {found['host']})"
+        if found and found.process:
+            since = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.since))
+            who = f" since {since} (process {found.process} on {found.host})"
         return InputError(
             f"another {self.kind} command is at work in this folder{who}",
             file=self.folder,
             hint="Wait until it ends, stop it, or choose another --out.",
         )
-
-    def _strangers(self) -> list[Path]:
-        return [path for path in self.folder.glob("*") if not path.name.startswith(f".{self.file}")]
 
 
 def first_difference(

@@ -12,7 +12,8 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import Engine, execute
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.commands import shares
@@ -44,7 +45,9 @@ def run_demo(
 
     def predictions(preset: str, number: int) -> Predictions:
         run = load_run(preset, data=str(out / "data"), task="country_shift", seed=number)
-        return read_predictions(execute(run, out / "runs", Engine(progress=progress)) / "predictions.parquet")
+        return read_predictions(
+            execute(run, out / "runs", Resources(progress=progress)) / "predictions.parquet"
+        )
 
     entries = {
         "MAP": [predictions("demo/map", SEEDS * seed + k) for k in range(SEEDS)],

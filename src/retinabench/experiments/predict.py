@@ -13,21 +13,14 @@ from retinabench.data.merge import open_data
 from retinabench.data.prepared import open_prepared
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
-from retinabench.experiments.run import (
-    Engine,
-    is_composed,
-    load_posterior,
-    make_batches,
-    metadata,
-    predict,
-    run_folder,
-)
+from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.run import load_posterior, make_batches, metadata, predict, run_folder
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 
 
-def predict_elsewhere(folder: Path, data: Path, out: Path, engine: Engine) -> Path:
+def predict_elsewhere(folder: Path, data: Path, out: Path, engine: Resources) -> Path:
     """Write to `out` what the run in `folder` predicts with the prepared folder `data` as its shifted domain.
 
     As if it had been trained with `--shifted DATA`: its validation and test images in domain, the validation and test
@@ -70,7 +63,7 @@ def _with_shifted(run: Run, trained: Task, data: Path) -> Task:
     return Task(run.task, joined, splits, (note,) if unused else ())
 
 
-def _predict(folder: Path, run: Run, trained: Task, task: Task, engine: Engine) -> Predictions:
+def _predict(folder: Path, run: Run, trained: Task, task: Task, engine: Resources) -> Predictions:
     method = METHODS[run.method.name]
     if is_composed(method):
         combined: Predictions = method.combine(

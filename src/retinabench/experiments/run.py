@@ -1,27 +1,16 @@
-"""One Run, from data to predictions: idempotent, resumable, the same bits every time on one machine.
-
-The run's folder is named after its method, seed and hash and holds
-- `run.json`: the run, its identity and where it was computed; written first;
-- `last.pt`, `best.pt`, `metrics.jsonl`, `samples/`: the training so far (`methods/checkpoint.py`, `collected.py`);
-- `posterior.pt`: what the method has learnt;
-- `predictions.parquet`: THE result;
-- `done`: written last.
-"""
+"""Runs on images: the prepared data of a task, its predictions file, and what describes a run."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 
-from retinabench.core.atomic_files import sweep, write_bytes, write_json
 from retinabench.core.errors import DivergedError, InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
@@ -30,82 +19,97 @@ from retinabench.data.loader import Batches
 from retinabench.data.merge import recipe_of
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
+from retinabench.experiments.execution import DEFAULT_RESOURCES, Resources, Training, execute_run
 from retinabench.methods.base import Posterior, precision
 from retinabench.methods.ensembles import ensemble
-from retinabench.methods.mcmc.weight_samples import SAMPLES
 from retinabench.methods.posthoc import temperature
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import MethodConfig
 from retinabench.methods.training import distributed
-from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
+from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.models.build import build_model
 from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 
+FILE = "predictions.parquet"
 PREDICT_BATCH = 128
 PREDICTED = ("validation", "shifted_validation", "test", "shifted_test")
 
 
 @dataclass(frozen=True)
-class Engine:
-    """Where and how a run is computed; nothing here is part of its identity.
+class ImageRuns:
+    """Runs on the images of a task (see `RunTask`); their result is a predictions file."""
 
-    Several processes started by `torchrun` train one run together (`methods/distributed.py`).
+    task: Task
+    decisive: tuple[str, ...] = ("identity",)
+    keeps_posterior: bool = True
+
+    def folder_name(self, run: Run) -> str:
+        """Return the name of a run's folder: readable first, unique by its hash."""
+        return f"{describe(run).replace(' ', '-')}-{run.hash(self.task.data.fingerprint)}"
+
+    def manifest(self, run: Run) -> dict[str, Any]:
+        """Return the content of `run.json`."""
+        fingerprint = self.task.data.fingerprint
+        return {
+            "run": run.model_dump(mode="json"),
+            "fingerprint": fingerprint,
+            "identity": run.identity(fingerprint),
+            "version": __version__,
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "processes": distributed.current().count,
+        }
+
+    def training(self, run: Run, resources: Resources) -> Training[Predictions]:
+        """Return network, batches and prediction of a run."""
+        for note in self.task.notes:
+            resources.progress.say(f"note: {note}")
+        device = resources.torch_device()
+        batches = make_batches(run, self.task, device, resources.workers)
+        return Training(
+            model=build_model(run.model, run.seed).to(device),
+            batches=batches,
+            predict=lambda posterior: predict(run, self.task, posterior, batches, resources.progress),
+            title=f"Training {title(run.method)}, seed {run.seed}",
+        )
+
+    def combine(self, run: Run, members: Sequence[Predictions]) -> Predictions:
+        """Return the predictions of a run that combines others."""
+        combined: Predictions = METHODS[run.method.name].combine(members)
+        about = metadata(run, self.task, members=combined.metadata["members"])
+        return replace(combined, metadata=about)
+
+    def read(self, folder: Path) -> Predictions:
+        """Return the predictions of a finished run."""
+        return read_predictions(folder / FILE)
+
+    def write(self, result: Predictions, run: Run, folder: Path) -> None:
+        """Write the predictions of a run."""
+        write_predictions(result, folder / FILE)
+
+
+def execute(run: Run, out: Path, resources: Resources = DEFAULT_RESOURCES) -> Path:
+    """Compute a run below `out`, continue it, or find it done.
+
+    Args:
+        run: The settings; `run.data` and `run.shifted` name prepared folders.
+        out: Parent of the run's folder.
+        resources: Where to compute.
+
+    Returns:
+        The folder of the finished run, which holds `predictions.parquet`.
+
+    Raises:
+        InputError: The data or settings cannot be used.
+        DivergedError: The training diverged.
     """
-
-    device: str = "auto"
-    workers: int = 0
-    progress: Progress = QUIET
-
-    def torch_device(self) -> torch.device:
-        """Return the device; `auto` takes a GPU where there is one, under `torchrun` each process its own.
-
-        Raises `InputError` where the device is unknown or absent.
-        """
-        name = self.device if self.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
-        if name == "cuda" and distributed.expected():
-            name = distributed.local_device()
-        try:
-            torch.empty(0, device=name)
-            return torch.device(name)
-        except (RuntimeError, AssertionError):
-            raise InputError(
-                f"no device '{self.device}' here", hint="Valid: auto, cpu, cuda, cuda:N."
-            ) from None
-
-
-def execute(run: Run, out: Path, engine: Engine = Engine()) -> Path:
-    """Compute `run` below `out`, or continue it, or find it done; return its folder."""
-    if not distributed.join(engine.torch_device()).leads:
-        engine = replace(engine, progress=QUIET)
-    task = load_task(run.data, run.task, run.shifted)
-    folder = run_folder(run, out, task)
-    if (folder / "done").is_file():
-        engine.progress.say(f"{title(run.method)}, seed {run.seed}: done before")
-        return folder
-    distributed.wait()  # until every process has looked for `done`
-    method = METHODS[run.method.name]
-    if is_composed(method):
-        members = [
-            read_predictions(execute(m, out, engine) / "predictions.parquet") for m in method.member_runs(run)
-        ]
-        _claim(folder, run, task, engine)
-        combined = method.combine(members)
-        about = metadata(run, task, members=combined.metadata["members"])
-        predictions = replace(combined, metadata=about)
-    else:
-        _claim(folder, run, task, engine)
-        predictions = _train_and_predict(run, task, folder, engine)
-    if distributed.current().leads:
-        write_predictions(predictions, folder / "predictions.parquet")
-        write_bytes(folder / "done", b"")
-    distributed.wait()  # until the files are there
-    return folder
+    return execute_run(ImageRuns(load_task(run.data, run.task, run.shifted)), run, out, resources)
 
 
 def run_folder(run: Run, out: Path, task: Task) -> Path:
-    """Return the folder of a run: readable first, unique by its hash."""
-    return out / f"{describe(run).replace(' ', '-')}-{run.hash(task.data.fingerprint)}"
+    """Return the folder of a run below `out`."""
+    return out / ImageRuns(task).folder_name(run)
 
 
 def describe(run: Run) -> str:
@@ -128,11 +132,6 @@ def _phrase(method: MethodConfig, word: Callable[[MethodConfig], str]) -> str:
     return word(method)
 
 
-def is_composed(method: ModuleType) -> bool:
-    """Tell whether a method composes the runs of others instead of training (`methods/base.py`)."""
-    return hasattr(method, "member_runs")
-
-
 def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
     """Return a finished single run and its posterior.
 
@@ -149,45 +148,6 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
     posterior: Posterior = METHODS[run.method.name].build(model, run)
     posterior.restore(state)
     return run, posterior
-
-
-def _claim(folder: Path, run: Run, task: Task, engine: Engine) -> None:
-    if not distributed.current().leads:
-        return
-    sweep(folder)
-    for note in task.notes:
-        engine.progress.say(f"note: {note}")
-    content = {
-        "run": run.model_dump(mode="json"),
-        "fingerprint": task.data.fingerprint,
-        "identity": run.identity(task.data.fingerprint),
-        "version": __version__,
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "processes": distributed.current().count,
-    }
-    write_json(folder / "run.json", content)
-
-
-def _train_and_predict(run: Run, task: Task, folder: Path, engine: Engine) -> Predictions:
-    device = engine.torch_device()
-    batches = make_batches(run, task, device, engine.workers)
-    model = build_model(run.model, run.seed).to(device)
-    method = METHODS[run.method.name]
-    if (folder / "posterior.pt").is_file():
-        posterior = method.build(model, run)
-        posterior.restore(load_tensors(folder / "posterior.pt", mapped=True))
-    else:
-        leads = distributed.current().leads
-        what = f"Training {title(run.method)}, seed {run.seed}"
-        posterior = method.fit(model, batches, run, Checkpoint(folder, engine.progress, what, writes=leads))
-        distributed.wait()  # until every process has read best.pt and the samples
-        if leads:
-            save_tensors(folder / "posterior.pt", posterior.state())
-    if distributed.current().leads:  # posterior.pt holds them now
-        (folder / "best.pt").unlink(missing_ok=True)
-        shutil.rmtree(folder / SAMPLES, ignore_errors=True)
-    return predict(run, task, posterior, batches, engine.progress)
 
 
 def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0) -> Batches:

@@ -15,7 +15,8 @@ import torch
 
 from retinabench.experiments.engines.jobs import Job
 from retinabench.experiments.engines.local import LocalEngine
-from retinabench.experiments.run import Engine, execute
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
 from support.helpers import make_prepared
 from support.sweeps import SLOW, bits, meanwhile, met, small, sweep
 
@@ -71,7 +72,7 @@ def test_a_fault_costs_what_it_strikes(tmp_path, one_thread):
     assert described["threads"] == 1
 
     for run in runs:
-        execute(run, tmp_path / "serial", Engine("cpu"))
+        execute(run, tmp_path / "serial", Resources("cpu"))
     assert bits(out) == bits(tmp_path / "serial")
 
     # The same command again finds all that is final, and tries again only what lacked memory.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.experiments.run import Engine
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.study import benchmark as module
 from retinabench.experiments.study import console, runner
 from retinabench.experiments.study.benchmark import benchmark
@@ -288,7 +288,7 @@ def test_a_plan_names_all_runs_and_writes_nothing(tmp_path):
     definition = study(
         tmp_path, Path("unused"), tasks={"country_shift": {"draw": {"images": 64, "size": 16}}}
     )
-    plan = make_plan(definition, tmp_path / "out", Engine("cpu"), 2, 1)
+    plan = make_plan(definition, tmp_path / "out", Resources("cpu"), 2, 1)
     assert not (tmp_path / "out").exists()
     assert [(line.trials, line.runs, line.done, line.left) for line in plan.lines] == [(2, 2, 0, 4)] * 2
     assert all(0 < line.seconds < 60 for line in plan.lines)
@@ -302,7 +302,7 @@ def test_a_plan_names_all_runs_and_writes_nothing(tmp_path):
 
 def test_a_plan_counts_what_is_done(finished):
     root, definition, engine, _ = finished
-    plan = make_plan(definition, root / "out", Engine("cpu"), None, 1)
+    plan = make_plan(definition, root / "out", Resources("cpu"), None, 1)
     assert sum(line.done for line in plan.lines) == len(engine.computed)
     # Bytes are foretold within a fifth.
     for line in plan.lines:

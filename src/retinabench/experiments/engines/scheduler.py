@@ -20,7 +20,8 @@ from retinabench.data.tasks import Task as DividedData
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import Job, Outcome, State
-from retinabench.experiments.run import is_composed, run_folder
+from retinabench.experiments.execution import is_composed
+from retinabench.experiments.run import run_folder
 from retinabench.methods.registry import METHODS
 
 LOSSES = 20  # nodes lost under one task before it is given up: perhaps it is what ends them

@@ -25,7 +25,8 @@ from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import State
 from retinabench.experiments.engines.scheduler import Attempt, Task
-from retinabench.experiments.run import Engine, execute, run_folder
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute, run_folder
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def execute_order(order: Order) -> None:
             hint="Prepare it once, and give all nodes the same folder.",
         )
     torch.set_num_threads(order.threads)
-    execute(run, order.folder.parent, Engine(order.device, progress=_Said()))
+    execute(run, order.folder.parent, Resources(order.device, progress=_Said()))
 
 
 def attempt(order: Order, work: Callable[[Order], None] = execute_order) -> Attempt:

@@ -13,7 +13,7 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.data.datasets import synthetic
 from retinabench.data.splits import TASKS
 from retinabench.data.tasks import Task
-from retinabench.experiments.run import Engine
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.study.cost_probe import Cost, prediction_bytes, probe
 from retinabench.experiments.study.definition import Drawn, Study
 from retinabench.experiments.study.ensembles import subsets
@@ -68,7 +68,7 @@ class Plan:
 
 
 def make_plan(
-    study: Study, out: Path, engine: Engine, parallel: int | None, threads: int, progress: Progress = QUIET
+    study: Study, out: Path, engine: Resources, parallel: int | None, threads: int, progress: Progress = QUIET
 ) -> Plan:
     """Time one probe per method and size of pictures; nothing is written below `out`.
 

@@ -22,7 +22,8 @@ import torch
 
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
-from retinabench.experiments.run import PREDICTED, Engine, is_composed, make_batches, predict
+from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.run import PREDICTED, make_batches, predict
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint, save_tensors
 from retinabench.models.build import build_model
@@ -61,7 +62,7 @@ def prediction_bytes(sizes: dict[str, int], samples: int) -> int:
     return _predicted(sizes) * (8 * samples + ROW_BYTES)
 
 
-def probe(run: Run, task: Task, engine: Engine, threads: int) -> Cost:
+def probe(run: Run, task: Task, engine: Resources, threads: int) -> Cost:
     """Time a method on pictures of `task`; `threads` as one of several runs at once would have them."""
     while is_composed(METHODS[run.method.name]):
         run = METHODS[run.method.name].member_runs(run)[0]

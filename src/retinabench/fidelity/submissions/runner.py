@@ -26,7 +26,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
-from retinabench.experiments.run import Engine, is_composed
+from retinabench.experiments.execution import Resources, is_composed
 from retinabench.fidelity.submissions.budget import SECONDS, Meter, check_plan, planned
 from retinabench.fidelity.submissions.entries import Entry, entry, entry_run
 from retinabench.fidelity.submissions.gp_baseline import DIRECT, run_direct
@@ -43,7 +43,7 @@ from retinabench.methods.training.likelihood import regression
 
 PREDICT_BATCH = 256
 SAVED_EVERY = 20.0  # seconds between checkpoints
-CPU = Engine("cpu")  # these networks are too small for anything else
+CPU = Resources("cpu")  # these networks are too small for anything else
 KEPT_SAMPLES = 200  # in the submission of a classification
 DRAWS = 1000  # y-samples per test point of a regression
 
@@ -55,7 +55,7 @@ class Sitting:
     target: Target
     data: Data
     out: Path
-    engine: Engine
+    engine: Resources
     limited: bool = True
 
     @property
@@ -83,7 +83,7 @@ def run_entry(
     out: Path = Path("fidelity-runs"),
     overrides: Sequence[str] = (),
     over_budget: str = "refuse",
-    engine: Engine = CPU,
+    engine: Resources = CPU,
 ) -> Path:
     """Train the entry `name` on `target`, predict its test points, and return the submission's path.
 

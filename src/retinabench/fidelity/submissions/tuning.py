@@ -19,7 +19,7 @@ import numpy as np
 
 from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError, WorkError, nearest
-from retinabench.experiments.run import Engine
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.search.space import Space, points, space_of
 from retinabench.fidelity.reference.reference_file import Reference, read_reference
 from retinabench.fidelity.scoring import distances
@@ -59,7 +59,7 @@ def tune(
     budget: float = 1000,
     seed: int = 0,
     out: Path = Path("fidelity-tuning"),
-    engine: Engine = CPU,
+    engine: Resources = CPU,
 ) -> dict[str, Any]:
     """Run the trials of one entry that are not yet done, write and return the record.
 

@@ -79,6 +79,13 @@ def total(value: Tensor) -> Tensor:
     return value
 
 
+def leader_says(flag: bool, device: torch.device) -> bool:
+    """Return the first process's `flag` in every process, which come here together."""
+    if current().count == 1:
+        return flag
+    return bool(total(torch.tensor(float(flag and current().leads), device=device)))
+
+
 def smallest(value: Tensor) -> Tensor:
     """Take the element-wise minimum of `value` over processes, in place, and return it."""
     if current().count > 1:

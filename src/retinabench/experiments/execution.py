@@ -1,0 +1,215 @@
+"""The run engine: one training from its settings to its result; idempotent, resumable, the same bits on one machine.
+
+What is trained is a `RunTask`: prepared images (`experiments/run.py`) or a target of the fidelity benchmark. The folder of
+a run holds
+
+- `run.json`: the run and where it was begun; written first;
+- `last.pt`, `best.pt`, `metrics.jsonl`, `samples/`: the training so far (`methods/training/checkpoint.py`);
+- `posterior.pt`: the trained posterior, where the task keeps it;
+- the result, in the task's own format;
+- `done`: written last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import nn
+
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET, Progress
+from retinabench.core.workspace import Workspace
+from retinabench.data.loader import Batches
+from retinabench.experiments.config import Run
+from retinabench.methods.base import Posterior
+from retinabench.methods.mcmc.weight_samples import SAMPLES
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training import distributed
+from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Where a run is computed and who is told; none of it changes the run's hash.
+
+    Several processes started by `torchrun` train one run together (`methods/training/distributed.py`).
+
+    Args:
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        workers: Processes that read images ahead; 0 reads in this process.
+        progress: Is told how far the work is.
+    """
+
+    device: str = "auto"
+    workers: int = 0
+    progress: Progress = QUIET
+
+    def torch_device(self) -> torch.device:
+        """Return the device; `auto` takes a GPU where there is one, under `torchrun` each process its own.
+
+        Raises:
+            InputError: The device is unknown or absent.
+        """
+        name = self.device if self.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+        if name == "cuda" and distributed.expected():
+            name = distributed.local_device()
+        try:
+            torch.empty(0, device=name)
+            return torch.device(name)
+        except (RuntimeError, AssertionError):
+            raise InputError(
+                f"no device '{self.device}' here", hint="Valid: auto, cpu, cuda, cuda:N."
+            ) from None
+
+
+DEFAULT_RESOURCES = Resources()
+
+
+@dataclass
+class Training(Generic[Result]):
+    """All that one training needs.
+
+    Args:
+        model: The untrained network, on its device.
+        batches: Training and validation data.
+        predict: Returns the result of the run from its trained posterior.
+        title: What is being trained, for the progress bar.
+        counts: Numbers that every checkpoint keeps, such as gradients so far; a resumed training counts on.
+        interval: Least seconds between checkpoints; 0 for one per epoch.
+    """
+
+    model: nn.Module
+    batches: Batches
+    predict: Callable[[Posterior], Result]
+    title: str
+    counts: dict[str, float] = field(default_factory=dict)
+    interval: float = 0.0
+
+
+class RunTask(Protocol[Result]):
+    """What runs are trained on, and what becomes of their predictions."""
+
+    @property
+    def decisive(self) -> tuple[str, ...]:
+        """The keys of the manifest that must agree when a folder is continued."""
+
+    @property
+    def keeps_posterior(self) -> bool:
+        """Whether `posterior.pt` stays in the folder of a finished run."""
+
+    def folder_name(self, run: Run) -> str:
+        """Return the name of a run's folder; it holds a hash of all that decides the result."""
+
+    def manifest(self, run: Run) -> dict[str, Any]:
+        """Return the content of `run.json`."""
+
+    def training(self, run: Run, resources: Resources) -> Training[Result]:
+        """Return what the training of a run needs; not called for a run that combines others."""
+
+    def combine(self, run: Run, members: Sequence[Result]) -> Result:
+        """Return the result of a run that combines others, given theirs."""
+
+    def read(self, folder: Path) -> Result:
+        """Return the result of a finished run."""
+
+    def write(self, result: Result, run: Run, folder: Path) -> None:
+        """Write the result of a run into its folder."""
+
+
+def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources) -> Path:
+    """Compute a run, continue it, or find it done.
+
+    Of several processes that are given the same run one computes it, and the others wait for it. Those that `torchrun`
+    started train together; the first of them locks the folder and writes.
+
+    Args:
+        task: What the run is trained on.
+        run: The settings.
+        out: Parent of the run's folder, and of those of the runs that it combines.
+        resources: Where to compute.
+
+    Returns:
+        The folder of the finished run.
+
+    Raises:
+        InputError: The folder was begun with other settings or data.
+        DivergedError: The training diverged.
+    """
+    device = resources.torch_device()
+    if not (leads := distributed.join(device).leads):
+        resources = replace(resources, progress=QUIET)
+    workspace = Workspace(out / task.folder_name(run), "run", "run.json")
+    if distributed.leader_says(workspace.done, device):
+        resources.progress.say(f"{workspace.folder.name}: done before")
+        return workspace.folder
+    method = METHODS[run.method.name]
+    composed = is_composed(method)
+    members = [execute_run(task, m, out, resources) for m in method.member_runs(run)] if composed else []
+    with contextlib.ExitStack() as stack:
+        if leads:
+            stack.enter_context(workspace.lock(wait=True, say=resources.progress.say))
+        if distributed.leader_says(workspace.done, device):  # by another process, in the meantime
+            return workspace.folder
+        if leads:
+            workspace.begin(
+                task.manifest(run),
+                decisive=lambda manifest: {key: manifest[key] for key in task.decisive},
+                hint="Restore what it was begun with, or choose another --out.",
+            )
+        if composed:
+            result = task.combine(run, [task.read(folder) for folder in members])
+        else:
+            result = _train_and_predict(task, run, workspace.folder, resources)
+        if leads:
+            task.write(result, run, workspace.folder)
+            workspace.finish()
+            if not task.keeps_posterior:
+                _delete_training(workspace.folder)
+        distributed.wait()  # until the files are there
+    return workspace.folder
+
+
+def is_composed(method: ModuleType) -> bool:
+    """Tell whether a method combines the runs of others instead of training (`methods/base.py`)."""
+    return hasattr(method, "member_runs")
+
+
+def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources: Resources) -> Result:
+    method, leads, saved = METHODS[run.method.name], distributed.current().leads, folder / "posterior.pt"
+    training = task.training(run, resources)
+    if saved.is_file():
+        posterior = method.build(training.model, run)
+        posterior.restore(load_tensors(saved, mapped=True))
+        return training.predict(posterior)
+    checkpoint = Checkpoint(
+        folder,
+        resources.progress,
+        training.title,
+        writes=leads,
+        interval=training.interval,
+        counts=training.counts,
+    )
+    posterior = method.fit(training.model, training.batches, run, checkpoint)
+    if task.keeps_posterior:
+        distributed.wait()  # until every process has read best.pt and the samples
+        if leads:
+            save_tensors(saved, posterior.state())
+            (folder / "best.pt").unlink(missing_ok=True)  # posterior.pt holds them now
+            shutil.rmtree(folder / SAMPLES, ignore_errors=True)
+    return training.predict(posterior)
+
+
+def _delete_training(folder: Path) -> None:
+    """Delete everything that only a training that continues would need."""
+    for leftover in folder.rglob("*.pt"):
+        leftover.unlink()
+    shutil.rmtree(folder / SAMPLES, ignore_errors=True)

@@ -1,0 +1,233 @@
+"""A killable folder: who may work in it, what it was begun with, and when it is done."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from retinabench.core.errors import InputError
+from retinabench.core.workspace import HOLDER, LOCK, Workspace, first_difference
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from retinabench.core.workspace import Workspace
+with Workspace(Path(sys.argv[1]), "study").lock():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+RACE = """
+import sys, time
+from pathlib import Path
+from retinabench.core.errors import InputError
+from retinabench.core.workspace import Workspace
+while not Path(sys.argv[2]).exists():
+    pass
+try:
+    with Workspace(Path(sys.argv[1]), "study").lock():
+        print("won", flush=True)
+        time.sleep(2.5)
+except InputError:
+    print("refused")
+"""
+COUNT = """
+import sys
+from pathlib import Path
+from retinabench.core.workspace import Workspace
+folder = Path(sys.argv[1])
+for _ in range(20):
+    with Workspace(folder, "study").lock(wait=True):
+        number = int((folder / "number").read_text())
+        (folder / "number").write_text(str(number + 1))
+"""
+
+
+def start(code, *words):
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    return Workspace(tmp_path / "out", "study", "study.json")
+
+
+@pytest.fixture
+def held(workspace):
+    """Another process that holds the folder."""
+    other = start(HOLD, workspace.folder)
+    assert other.stdout.readline() == "held\n"
+    yield other
+    other.kill()
+    other.communicate()
+
+
+def test_a_second_process_is_refused_in_one_line(workspace, held):
+    found = workspace.holder()
+    assert found.process == held.pid
+    refusal = rf"another study command is at work .*since 2.*process {held.pid} on"
+    with pytest.raises(InputError, match=refusal), workspace.lock():
+        pass
+
+
+def test_a_killed_process_holds_nothing(workspace, held):
+    os.kill(held.pid, signal.SIGKILL)
+    held.wait()
+    assert workspace.holder() is None
+    assert (workspace.folder / HOLDER).is_file()  # what the dead process left says nothing
+    with workspace.lock():
+        assert workspace.holder().process == os.getpid()
+    assert workspace.holder() is None
+
+
+def test_the_lock_ends_with_an_error_of_the_block(workspace):
+    with pytest.raises(ZeroDivisionError), workspace.lock():
+        raise ZeroDivisionError
+    assert workspace.holder() is None
+
+
+def test_of_several_processes_one_gets_the_lock(workspace, tmp_path):
+    racers = [start(RACE, workspace.folder, tmp_path / "go") for _ in range(3)]
+    (tmp_path / "go").touch()
+    assert sorted(racer.communicate()[0].strip() for racer in racers) == ["refused", "refused", "won"]
+
+
+def test_processes_that_wait_work_one_after_the_other(workspace):
+    workspace.folder.mkdir()
+    (workspace.folder / "number").write_text("0")
+    for process in [start(COUNT, workspace.folder) for _ in range(2)]:
+        process.communicate()
+        assert process.returncode == 0
+    assert (workspace.folder / "number").read_text() == "40"
+
+
+def test_who_waits_says_so_once(workspace, held):
+    said = []
+
+    def say(line):
+        said.append(line)
+        held.kill()
+
+    with workspace.lock(wait=True, say=say):
+        assert len(said) == 1
+        assert str(workspace.folder) in said[0]
+
+
+def test_looking_at_a_folder_creates_nothing(workspace):
+    assert workspace.holder() is None
+    assert workspace.manifest() is None
+    assert not workspace.done
+    workspace.check_empty()
+    assert not workspace.folder.exists()
+
+
+def test_a_holder_that_has_not_written_its_name_is_still_a_holder(workspace):
+    with workspace.lock():
+        (workspace.folder / HOLDER).write_text("{")
+        assert workspace.holder().process == 0
+        with (
+            pytest.raises(InputError, match="at work in this folder"),
+            workspace.lock(),
+        ):
+            pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP])
+def test_a_file_system_without_locks_is_used_unguarded(workspace, monkeypatch, number):
+    def refuse(*_, **__):
+        raise OSError(number, "no locks")
+
+    monkeypatch.setattr("retinabench.core.workspace.FileLock.acquire", refuse)
+    with workspace.lock():
+        assert workspace.holder() is None
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"), Workspace(tmp_path / "file", "study").lock():
+        pass
+
+
+def test_the_first_manifest_stays_and_the_same_one_continues(workspace):
+    first = {"settings": {"b": 1, "a": [1, 2]}, "version": "1"}
+    assert workspace.begin(first) == first
+    before = workspace.manifest_path.read_bytes()
+    assert workspace.begin({"version": "1", "settings": {"a": (1, 2), "b": 1}}) == first
+    assert workspace.manifest_path.read_bytes() == before
+
+
+def test_another_manifest_is_refused_with_both_sides(workspace):
+    workspace.begin({"settings": {"learning_rate": 1}, "version": "1"})
+    with pytest.raises(InputError, match=r"another settings\.learning rate: 1 there, 2 here") as refused:
+        workspace.begin({"settings": {"learning_rate": 2}, "version": "1"}, hint="Do something else.")
+    assert "Do something else." in str(refused.value)
+
+
+def test_only_what_is_decisive_must_agree(workspace):
+    workspace.begin({"seed": 1, "version": "1"})
+    begun = workspace.begin({"seed": 1, "version": "2"}, decisive=lambda m: {"seed": m["seed"]})
+    assert begun["version"] == "1"
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", "", "\x00"])
+def test_a_damaged_manifest_is_named(workspace, content):
+    workspace.folder.mkdir()
+    workspace.manifest_path.write_text(content)
+    with pytest.raises(InputError, match=r"study\.json"):
+        workspace.begin({"seed": 1})
+    assert workspace.manifest_path.read_text() == content
+
+
+def test_a_folder_with_other_things_is_refused_untouched(workspace):
+    workspace.folder.mkdir()
+    (workspace.folder / "thesis.tex").write_text("x")
+    with pytest.raises(InputError, match="is not empty and holds no study"):
+        workspace.begin({}, empty=True)
+    assert [path.name for path in workspace.folder.iterdir()] == ["thesis.tex"]
+    workspace.check_empty(allowed=["thesis.tex"])
+
+
+def test_what_a_killed_command_left_counts_as_empty(workspace):
+    workspace.folder.mkdir()
+    for name in (LOCK, HOLDER, ".study.json.1234.part", ".study.json.1234.claim"):
+        (workspace.folder / name).write_text("{")
+    workspace.begin({"seed": 1}, empty=True)
+    assert workspace.manifest() == {"seed": 1}
+
+
+def test_a_manifest_with_a_number_that_json_has_not_is_refused_before_anything_is_written(workspace):
+    with pytest.raises(ValueError, match="JSON"):
+        workspace.begin({"seed": float("nan")})
+    assert not workspace.manifest_path.exists()
+
+
+def test_update_replaces_the_manifest(workspace):
+    workspace.begin({"data": ["a"]})
+    workspace.update({"data": ["a", "b"]})
+    assert json.loads(workspace.manifest_path.read_text()) == {"data": ["a", "b"]}
+
+
+def test_done_is_said_by_an_empty_file(workspace):
+    workspace.begin({})
+    workspace.finish()
+    assert workspace.done
+    assert (workspace.folder / "done").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "difference"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, None),
+        ({"a": {"b": {"c": 1}}}, {"a": {"b": {"c": 2}}}, ("a.b.c", 1, 2)),
+        ({"a": 1}, {}, ("a", 1, None)),
+        ({}, {"a": None}, ("a", None, None)),
+        ({"a": {"b": 1}}, {"a": 1}, ("a", {"b": 1}, 1)),
+    ],
+)
+def test_the_first_difference_of_two_manifests(then, now, difference):
+    assert first_difference(then, now) == difference
