@@ -1,11 +1,17 @@
-"""Questioning a classifier, concept by concept: the concept-centric visual Turing test; NumPy and SciPy, no torch.
+"""Questioning a classifier concept by concept: the concept-centric visual Turing test (NumPy and SciPy; torch only in
+`examinees/network.py` and `lesions.py`)::
+
+    from retinabench.concepts.banks.tables import read_bank
+    from retinabench.concepts.examinees.answers import read_answers
+    from retinabench.concepts.questioning.loop import examine
 
     bank = read_bank("truth.csv")                                  # image_id, one 0/1 column per concept
     found = examine(bank, read_answers("answers.csv", bank), strategy="precision", questions=200,
                     claim="sensitivity of haemorrhage >= 0.85")
+    found["haemorrhage"].sensitivity.value
     found.to_dict()
 
-A *question* is a pair (sample, concept): "is there a haemorrhage in this picture?". A *cell* is a concept and a truth: all
+A *question* is a pair (sample, concept): "is there a haemorrhage in this image?". A *cell* is a concept and a truth: all
 positive samples of haemorrhage are one cell, all negative ones another. An *examinee* is any callable
 `answer(sample_index: int, concept: str) -> float`, P(yes), or a table of such probabilities (`Answers`).
 

@@ -22,12 +22,20 @@ UNKNOWN = -1
 
 
 class Bank:
-    """Samples by concepts with truth.
+    """Samples by concepts with their truth.
 
-    sample_id: (n,) unique text, or None where samples are known by their number (regions of pictures); concepts: c unique
-    names; truth: (n, c) int8 of 0, 1 or -1 (unknown: never asked), an array or a memory map, never copied.
-    Attributes: `samples` n, `cells` (c, 2) int64, the number of samples of each concept whose truth is 0 and 1.
-    Raises `InputError` naming row and column.
+    Attributes:
+        samples: Number of samples n.
+        cells: (c, 2) int64, samples of each concept with truth 0 and 1.
+
+    Args:
+        sample_id: (n,) unique text; None if samples are identified by their number (regions of images).
+        concepts: c unique names.
+        truth: (n, c) int8 of 0, 1 or -1 (unknown: never asked about), an array or a memory map; it is never copied.
+        source: Name of the file, for messages.
+
+    Raises:
+        InputError: The arguments do not fit together or a value is not allowed; the message names row and column.
     """
 
     def __init__(
@@ -68,11 +76,17 @@ class Bank:
             raise InputError("the bank has no question: no truth is known", file=source)
 
     def name(self, sample: int) -> str:
-        """The id of a sample, its number where it has none."""
+        """Return the id of a sample, or its number if it has none."""
         return str(sample) if self._id is None else str(self._id[sample])
 
     def member(self, concept: int, truth: int, rank: int) -> int:
-        """Number of the sample that is the `rank`-th (from 0) of the cell (concept, truth)."""
+        """Return the number of a sample of a cell.
+
+        Args:
+            concept: Index of the concept.
+            truth: 0 or 1.
+            rank: Position in the cell, from 0.
+        """
         before = self._before[:, concept, truth]
         chunk = int(before.searchsorted(rank, side="right")) - 1
         rows = self.truth[chunk * CHUNK : (chunk + 1) * CHUNK, concept]
@@ -80,7 +94,7 @@ class Bank:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of concepts, truth and ids: tells whether a transcript belongs to this bank."""
+        """SHA-256 of concepts, truth and ids, by which a transcript is tied to its bank."""
         digest = hashlib.sha256("\n".join((str(self.samples), *self.concepts)).encode())
         for start in range(0, self.samples, CHUNK):
             digest.update(np.ascontiguousarray(self.truth[start : start + CHUNK]).tobytes())

@@ -22,9 +22,16 @@ Examinee = Callable[[int, str], float]
 
 
 class Answers:
-    """A table of answers: probs (n, c), P(yes) of every sample and concept of a bank, an array or a memory map.
+    """A table of answers to every question of a bank.
 
-    NaN is allowed where the bank's truth is unknown. Raises `InputError` naming row and column of the first bad value.
+    Args:
+        bank: The questions.
+        probs: (n, c), P(yes) of every sample and concept, an array or a memory map; NaN is allowed where the truth is
+            unknown.
+        source: Name of the file, for messages.
+
+    Raises:
+        InputError: The shape does not fit, or a value is not in [0, 1]; the message names row and column.
     """
 
     def __init__(self, bank: Bank, probs: NDArray[np.floating], source: str | None = None) -> None:
@@ -58,7 +65,7 @@ class Answers:
         self.hash = digest.hexdigest()
 
     def __call__(self, sample: int, concept: str) -> float:
-        """P(yes)."""
+        """Return P(yes) for a sample and a concept."""
         return float(self._probs[sample, self._column[concept]])
 
 

@@ -19,9 +19,15 @@ from retinabench.core.random_streams import numpy_generator
 def synthetic(
     bank: Bank, accuracy: NDArray[np.float64], seed: int, sure: tuple[float, float] = (0.5, 1.0)
 ) -> Examinee:
-    """An examinee that is right with probability accuracy (c,), whatever the truth; a yes is P ~ U(sure), a no 1 - that.
+    """Return an examinee with a known accuracy per concept, whatever the truth.
 
-    Each answer is a function of seed, sample and concept: asked twice, or in another order, it is the same.
+    Each answer is a function of seed, sample and concept, so that it does not depend on the order of the questions.
+
+    Args:
+        bank: The questions.
+        accuracy: (c,) probability of a correct answer.
+        seed: Seed of the answers.
+        sure: P(yes) of a "yes" is uniform between these; that of a "no" is one minus such a value.
     """
     column = {name: place for place, name in enumerate(bank.concepts)}
 
@@ -57,7 +63,7 @@ def unbiased(bank: Bank, seed: int) -> Examinee:
 
 
 def overconfident(bank: Bank, seed: int) -> Examinee:
-    """Right in 70 % of all questions, and always sure: P(yes) above 0.99 or below 0.01. It fills few bins."""
+    """Right in 70 % of all questions, with P(yes) above 0.99 or below 0.01, so that few bins are occupied."""
     return synthetic(bank, _commonest(bank, 0.7, 0.7), seed, sure=(0.99, 1.0))
 
 
@@ -67,7 +73,7 @@ def guessing(bank: Bank, seed: int) -> Examinee:
 
 
 def always_yes(bank: Bank, seed: int) -> Examinee:
-    """Sees everything everywhere: P(yes) = 1."""
+    """P(yes) = 1 for every question."""
     return lambda sample, concept: 1.0
 
 
