@@ -1,22 +1,26 @@
-"""A stated claim, such as "sensitivity of haemorrhage >= 0.85", decided as soon as the answers allow, sequentially valid.
+"""Claims such as "sensitivity of haemorrhage >= 0.85", decided by a sequential test as soon as the answers allow.
 
 The claim is about the K right answers among all N samples of its cell: K >= k1 against K <= k0 = k1 - 1. Answers come in random
 order without replacement. For K <= k0 the wealth
 
     M_n = sum_{K > k0} w(K) P(answers | K) / P(answers | K = k0),    P(right next | K) = (K - right so far) / (N - asked so far),
 
-is a non-negative supermartingale with M_0 = 1: each factor's mean is at most 1 under every K <= k0, because the numerator's
-chance of a right answer is at least the denominator's, which is at least the true one. By Ville's inequality it ever reaches
-1 / (1 - confidence) with probability at most 1 - confidence: "holds" may be said the first time it does, whenever one looks and
-for whatever reason one stops. The mirrored wealth, sum over K <= k0 against K = k1, says "fails". Only one of the two can err.
+is a non-negative supermartingale with M_0 = 1: the mean of each factor is at most 1 under every K <= k0, because the numerator's
+probability of a correct answer is at least the denominator's, which is at least the true one. By Ville's inequality it ever
+reaches 1 / (1 - confidence) with probability at most 1 - confidence, so that the decision "holds" is valid the first time it
+does, at any stopping time. The mirrored wealth, the sum over K <= k0 against K = k1, decides "fails". Only one of the two can err.
 
 Other cells may be asked in between, and the answers may decide which cell is next: the order of a cell's samples is drawn
-independently of all else, so the chance of a right answer above is the same given everything asked before, in any cell. What
-must not depend on the answers is the claim itself, nor the choice of the sample in the cell; and K must be a fact, so that
-an examinee has to answer a question alike whenever it is asked.
+independently, so the probability of a correct answer above is the same given everything asked before, in any cell. Neither the
+claim nor the choice of the sample in the cell may depend on the answers, and K must be fixed: an examinee must give the same
+answer whenever a question is asked.
 
-Weights w: uniform over at most 1,000 values of K; any fixed choice is valid. Sources: Ville (1939); Robbins, Ann. Math. Stat.
-41:1397 (1970), mixtures; Waudby-Smith and Ramdas, Confidence sequences for sampling without replacement, NeurIPS 2020.
+The weights w are uniform over at most 1,000 values of K; any fixed choice is valid.
+
+References:
+    Ville, Étude critique de la notion de collectif (1939).
+    Robbins, Annals of Mathematical Statistics 41:1397 (1970), on mixtures.
+    Waudby-Smith and Ramdas, Confidence sequences for sampling without replacement, NeurIPS 2020.
 """
 
 from __future__ import annotations
@@ -46,7 +50,13 @@ class Wealth:
         self.log = np.concatenate([[0.0], np.full(len(others), -math.log(len(others)))])
 
     def update(self, correct: bool, right: int, asked: int) -> float:
-        """Log wealth after one more answer, `right` of `asked` before it."""
+        """Return the log wealth after one more answer.
+
+        Args:
+            correct: Whether the answer is correct.
+            right: Correct answers before it.
+            asked: Answers before it.
+        """
         chance = (self.values - right) / (self.of - asked)
         with np.errstate(divide="ignore"):
             self.log += np.log(np.clip(chance if correct else 1 - chance, 0.0, 1.0))
@@ -61,7 +71,21 @@ class Wealth:
 
 @dataclass
 class Claim:
-    """A claim about one cell of a bank, and how far the answers have decided it."""
+    """A claim about one cell of a bank, and the state of its decision.
+
+    Args:
+        text: The claim as stated.
+        concept: Index of the concept.
+        truth: 1 for a sensitivity, 0 for a specificity.
+        at_least: Whether the claim is ">=" rather than "<=".
+        goal: The claimed rate.
+        confidence: Confidence of the decision.
+        of: Samples of the cell.
+        decided: ``holds``, ``fails`` or ``undecided``.
+        after: Number of the question that decided it.
+        asked: Questions of the cell so far.
+        right: Correct answers so far.
+    """
 
     text: str
     concept: int
@@ -91,7 +115,14 @@ class Claim:
         self._wealth = [Wealth(least - 1, _thin(above), self.of), Wealth(least, _thin(below), self.of)]
 
     def update(self, concept: int, truth: int, correct: bool, after: int) -> None:
-        """Take in the answer to question number `after`."""
+        """Update the decision with an answer.
+
+        Args:
+            concept: Index of the concept of the question.
+            truth: Truth of the question.
+            correct: Whether the answer is correct.
+            after: Number of the question.
+        """
         if (concept, truth) != (self.concept, self.truth):
             return
         if self.decided == "undecided":
@@ -109,7 +140,7 @@ class Claim:
         self.decided, self.after = "holds" if larger == self.at_least else "fails", after
 
     def to_dict(self, bank: Bank) -> dict[str, Any]:
-        """The claim as the examination's JSON shows it."""
+        """Return the JSON content."""
         return {
             "text": self.text,
             "concept": bank.concepts[self.concept],
@@ -130,9 +161,15 @@ def check_confidence(confidence: float) -> None:
 
 
 def parse_claim(text: str, bank: Bank, confidence: float = 0.95) -> Claim:
-    """The claim that a sentence states: `sensitivity|specificity of CONCEPT >=|<= NUMBER[%]`.
+    """Parse a claim of the form `sensitivity|specificity of CONCEPT >=|<= NUMBER[%]`.
 
-    Raises `InputError` for another form, an unknown concept, a number outside 0 … 1, or a cell without samples.
+    Args:
+        text: The claim.
+        bank: The questions.
+        confidence: Confidence of the decision, in (0, 1).
+
+    Raises:
+        InputError: Another form, an unknown concept, a number outside [0, 1], or a cell without samples.
     """
     check_confidence(confidence)
     found = FORM.fullmatch(text)

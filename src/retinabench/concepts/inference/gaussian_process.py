@@ -1,4 +1,4 @@
-"""The performance model of one concept: a Gaussian process over what the answers were, in the light of the truth.
+"""The performance model of one concept: a Gaussian process over the answers, given the truth.
 
 An answer f = P(yes) to a question with truth o lies at a = (o + f) / 2: truth 0 on [0, 0.5], truth 1 on [0.5, 1], so that
 with the cut f = 0.5 the four quarters of [0, 1] are TN, FP, FN, TP. It is counted in one of 100 bins, by (o, f) rather than by a:
@@ -7,11 +7,14 @@ observations of a Gaussian process with mean 0 and kernel
 
     k(a, a') = signal exp(-(a - a')^2 / (2 length^2)) + noise [a = a'],   signal 1, noise 0.025 (variances), length 0.1.
 
-Empty bins are not observations of 0: else no question would ever lower the variance. The variance depends on *which* bins are
-occupied, never on the counts. TN, FP, FN and TP are read from the counts, not from the mean, which smooths over the borders.
+Empty bins are not observations of 0; otherwise no question would ever lower the variance. The variance depends on *which*
+bins are occupied, never on the counts. TN, FP, FN and TP are taken from the counts, not from the mean, which is smooth across
+the borders.
 
-Source: Fountoukidou and Sznitman (MICCAI 2019), section 2; inference: Rasmussen and Williams (2006), algorithm 2.1. The formula
-of a is lost in the published text; this one is reconstructed from the order TN, FP, FN, TP.
+References:
+    Fountoukidou and Sznitman, MICCAI 2019, section 2. The formula of a is missing from the published text; this one is
+    reconstructed from the order TN, FP, FN, TP.
+    Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), algorithm 2.1.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ class Kernel:
     length: float = 0.1
 
     def covariance(self, a: Floats, b: Floats) -> Floats:
-        """(m, n) covariance of the noise-free function at a (m,) and b (n,)."""
+        """Return the (m, n) covariance of the noise-free function at a (m,) and b (n,)."""
         return np.asarray(self.signal * np.exp(-((a[:, None] - b) ** 2) / (2 * self.length**2)))
 
 
@@ -49,21 +52,25 @@ PUBLISHED = Kernel()
 
 
 def bin_of(truth: int, prob: float) -> int:
-    """Bin 0 … 99 of an answer: 50 truth + floor(50 prob), prob = 1 counted with the last; bin // 25 is the outcome."""
+    """Return the bin 0 … 99 of an answer: 50 truth + floor(50 prob), prob = 1 counted with the last; bin // 25 is the outcome."""
     return 50 * truth + min(int(50 * prob), 49)
 
 
 def outcomes(bins: NDArray[np.int64]) -> dict[str, int]:
-    """Counts of TN, FP, FN, TP from the (100,) counts of the bins."""
+    """Return the counts of TN, FP, FN and TP from the (100,) counts of the bins."""
     return dict(zip(OUTCOMES, bins.reshape(4, 25).sum(axis=1).tolist(), strict=True))
 
 
 class Performance:
-    """The process of one concept, updated exactly after every answer.
+    """The Gaussian process of one concept, updated exactly after every answer.
 
-    W = L^-1 k(X, points) grows by one row whenever a new place is occupied, with L the Cholesky factor of K = k(X, X): as X is
-    among the points, the new row of L stands in W already, and nothing is ever computed twice. Then the variance is
+    W = L^-1 k(X, points) grows by one row whenever a new bin is occupied, with L the Cholesky factor of K = k(X, X): as X is
+    among the points, the new row of L is already in W, and nothing is computed twice. Then the variance is
     k(g, g) - sum W(:, g)^2 and the mean W(:, g)^T L^-1 Y, on the grid g. An answer in an occupied bin costs nothing.
+
+    Args:
+        kernel: Hyper-parameters.
+        places: Centres of the bins.
     """
 
     def __init__(self, kernel: Kernel = PUBLISHED, places: Floats = CENTRES) -> None:
@@ -76,7 +83,7 @@ class Performance:
         self._variance = np.full(len(GRID), kernel.signal)
 
     def add(self, place: int) -> bool:
-        """Count one answer at a place; whether the place was new, so that the variance changed."""
+        """Count one answer in a bin; return whether the bin was new, so that the variance changed."""
         self.counts[place] += 1
         if self.counts[place] > 1:
             return False
@@ -104,10 +111,11 @@ class Performance:
         return np.asarray(np.maximum(self._variance, 0.0))
 
     def uncertainty(self, reading: Reading = "std") -> Floats:
-        """(2,) uncertainty of negative and positive samples: 4 times the integral over [0, 0.5] and over [0.5, 1].
+        """Return the uncertainty of negative and positive samples, (2,): 4 times the integral over [0, 0.5] and [0.5, 1].
 
-        reading "std": of the standard deviation, the area of the drawn 95 % band, as the published text says; "variance": of
-        the variance, as the published formula prints. Both begin at 2. Trapezoids on the grid.
+        Args:
+            reading: ``std`` integrates the standard deviation, the area of the drawn 95 % band, as the published text says;
+                ``variance`` the variance, as the published formula says. Both start at 2. Trapezoids on the grid.
         """
         height = self.variance()
         if reading == "std":
@@ -120,7 +128,7 @@ class Performance:
 
 
 def posterior(counts: NDArray[np.int64], kernel: Kernel = PUBLISHED) -> Performance:
-    """The process after the (100,) counts, however they came about."""
+    """Return the process given the (100,) counts of the bins."""
     found = Performance(kernel)
     for place in np.flatnonzero(counts).tolist():
         found.add(place)
@@ -129,7 +137,7 @@ def posterior(counts: NDArray[np.int64], kernel: Kernel = PUBLISHED) -> Performa
 
 
 def log_evidence(counts: NDArray[np.int64], kernel: Kernel) -> float:
-    """Log marginal likelihood of the counts at the centres of the occupied bins."""
+    """Return the log marginal likelihood of the counts at the centres of the occupied bins."""
     places = np.flatnonzero(counts)
     x, y = CENTRES[places], counts[places].astype(np.float64)
     factor = linalg.cholesky(kernel.covariance(x, x) + kernel.noise * np.eye(len(x)), lower=True)
@@ -138,8 +146,9 @@ def log_evidence(counts: NDArray[np.int64], kernel: Kernel) -> float:
 
 
 def fit_kernel(counts: NDArray[np.int64]) -> Kernel:
-    """Kernel that maximises the evidence of the counts (type II maximum likelihood), from three starts; the published one
-    where fewer than three bins are occupied, which fit any length.
+    """Return the kernel that maximises the evidence of the counts (type II maximum likelihood), from three starts.
+
+    With fewer than three occupied bins, which fit any length, the published kernel is returned.
 
     Bounds: signal and noise within 1e-4 … 1e6, length within 0.01 … 1.
     """

@@ -1,4 +1,4 @@
-"""The question whose true answer is hardest to foresee from what was already asked about the same sample.
+"""The question whose true answer is hardest to predict from what was already asked about the same sample.
 
 For a sample s and a concept c, M are the samples of the bank with the same truth as s for every concept already asked about s:
 
@@ -49,13 +49,17 @@ class Unpredictable:
 
     @property
     def groups(self) -> int:
-        """How many groups there are so far."""
+        """Number of groups so far."""
         return self._used
 
     def value(self, truth: ArrayLike, asked: Sequence[int] | NDArray[np.intp]) -> NDArray[np.float64]:
-        """(c,) unpredictability of all concepts for samples of this truth (c,) that were asked about the concepts `asked`.
+        """Return the unpredictability of all concepts, (c,), for samples with a given truth and history.
 
-        Remembered per history: it depends on the asked concepts and their truths alone.
+        Values are cached by history: they depend on the concepts asked about and their truths alone.
+
+        Args:
+            truth: (c,) truth of the samples.
+            asked: Indices of the concepts already asked about.
         """
         truths = np.asarray(truth, np.int8)
         history = np.full(len(truths), 2, np.int8)
@@ -70,7 +74,12 @@ class Unpredictable:
         return self._known[key]
 
     def draw(self, cell: tuple[int, int] | None, random: np.random.Generator) -> tuple[int, int, int]:
-        """The next question (sample, concept, truth), of a cell or of the whole bank."""
+        """Return the next question (sample, concept, truth).
+
+        Args:
+            cell: The cell to draw from; None for the whole bank.
+            random: Generator that breaks ties.
+        """
         live, size = self._size[: self._used] > 0, self._size[: self._used]
         if cell is None:
             best = np.where(live, self._best[: self._used], NEVER)
