@@ -38,8 +38,7 @@ from retinabench.fidelity.targets.batches import PointBatches
 from retinabench.fidelity.targets.data import Data, load
 from retinabench.fidelity.targets.networks import build_network
 from retinabench.fidelity.targets.points import Points
-from retinabench.fidelity.targets.registry import TARGETS
-from retinabench.fidelity.targets.target import Target
+from retinabench.fidelity.targets.targets import Target, target
 from retinabench.methods.ensembles import swag
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -205,7 +204,7 @@ def main() -> None:
     torch.set_num_threads(1)
     print(f"load of the machine: {os.getloadavg()[0]:.2f}; samples per second, ratio ours / theirs")
     for name in ("energy-gap", "fundus"):
-        of = TARGETS[name]
+        of = target(name)
         with regression(of.likelihood == "gaussian"):
             data = drawn_energy(of) if name == "energy-gap" else load(of)
             compare(

@@ -4,7 +4,7 @@ import numpy as np
 
 from retinabench.fidelity.targets import data as fidelity_data
 from retinabench.fidelity.targets.points import Points
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.targets import target
 
 TRAIN, TEST = 40, 24
 
@@ -22,7 +22,7 @@ def regression_target(monkeypatch, shift=0.0):
         )
 
     monkeypatch.setitem(fidelity_data.LOADERS, "tiny", load)
-    return TARGETS["energy-gap"].model_copy(update={"loader": "tiny", "train": TRAIN, "sha256": ""})
+    return target("energy-gap").model_copy(update={"loader": "tiny", "train": TRAIN, "sha256": ""})
 
 
 def classification_target(monkeypatch):
@@ -41,4 +41,4 @@ def classification_target(monkeypatch):
         )
 
     monkeypatch.setitem(fidelity_data.LOADERS, "tiny", load)
-    return TARGETS["fundus"].model_copy(update={"loader": "tiny", "train": TRAIN, "sha256": ""})
+    return target("fundus").model_copy(update={"loader": "tiny", "train": TRAIN, "sha256": ""})

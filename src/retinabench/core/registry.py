@@ -29,7 +29,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     Args:
         group: Name of the entry-point group, such as ``retinabench.methods``.
         kind: What an entry is, in the singular, for messages: ``method``.
-        builtin: Name -> location of the entries of this package.
+        builtin: Name -> location of the entries of this package, or the entry itself.
 
     Example:
         >>> modules = Registry("retinabench.examples", "module", {"json": "json", "dumps": "json:dumps"})
@@ -39,7 +39,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         '[1]'
     """
 
-    def __init__(self, group: str, kind: str, builtin: Mapping[str, str]) -> None:
+    def __init__(self, group: str, kind: str, builtin: Mapping[str, str | Entry]) -> None:
         self.group, self.kind = group, kind
         self._builtin = dict(builtin)
         self._loaded: dict[str, Entry] = {}
@@ -98,7 +98,8 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
     def _load(self, name: str) -> Any:
         if name in self._builtin:
-            return _import(self._builtin[name])
+            entry = self._builtin[name]
+            return _import(entry) if isinstance(entry, str) else entry
         point = self._plugins[name]
         try:
             return point.load()

@@ -137,5 +137,23 @@ def roc_curve(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None
     )
 
 
+def sensitivity_within(w: Weighted, rates: Floats) -> Floats:
+    """Return the highest sensitivity that a threshold reaches within each false-positive rate.
+
+    Args:
+        w: The weighted images.
+        rates: (G,) false-positive rates.
+
+    Returns:
+        (G,) sensitivities on the steps of the ROC curve, without interpolation; NaN where one class is missing.
+    """
+    if not (w.positives and w.negatives):
+        return np.full(len(rates), np.nan)
+    ranking = w.cases.by_prob
+    false = np.concatenate([[0.0], ranking.cumulate(w.negative) / w.negatives])
+    hit = np.concatenate([[0.0], ranking.cumulate(w.positive) / w.positives])
+    return np.asarray(hit[np.searchsorted(false, rates + 1e-12, side="right") - 1])
+
+
 def _ratio(part: float, whole: float) -> float:
     return float(part / whole) if whole > 0 else np.nan

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.inference.bootstrap import check_seed
-from retinabench.metrics.registry import why_undefined as why_undefined
 from retinabench.metrics.sets import describe, image_sets
 from retinabench.metrics.sorted_images import EPS
 from retinabench.metrics.uncertainty import referral_uncertainty

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from retinabench.metrics import calibration
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
 from retinabench.metrics.recalibration import calibration_line_of
-from retinabench.metrics.registry import SCORES, Score, why_undefined
+from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.selective import incremental_precision, referral_curves
 from retinabench.metrics.shift import balanced_weight
 from retinabench.metrics.sorted_images import Cases, Weighted
 from retinabench.predictions.table import Predictions
 
-SETS = ("in_domain", "shifted", "joint", "balanced")
+SET_LABELS = {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint", "balanced": "Balanced"}
+"""The sets by their key in files, with what tables and figures call them; see `docs/scores.md`."""
+SETS = tuple(SET_LABELS)
 REFERRED = (0.0, 0.5, 0.7)
 MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
 CONTROL_CURVES = ("accuracy", "nll", "auroc")
@@ -35,7 +37,7 @@ class ImageSet:
         self.shifted = part.domain == "shifted"
         self.cases = Cases(part.label, part.prob, uncertainty, self.shifted if name == "joint" else None)
         self.cluster = part.image_id if part.patient_id is None else part.patient_id
-        self.scores = [s for s in SCORES.values() if s.sets is None or name in s.sets]
+        self.scores = [s for s in SCORES.values() if s.given_for(name)]
 
     def weigh(self, weight: Floats | None = None) -> Weighted | None:
         """Weigh every image, 1 where None; None for a replicate of the balanced set without one of the domains."""
@@ -58,7 +60,7 @@ class Evaluator:
     AUPRC over referral is slow: replicates see it at a few counts, moved by what those miss on the whole set.
     """
 
-    def __init__(self, images: ImageSet, scores: Sequence[Score], point: Floats | None = None) -> None:
+    def __init__(self, images: ImageSet, scores: Sequence[ScoreSpec], point: Floats | None = None) -> None:
         self.images, self.scores, self.whole = images, scores, images.whole
         self.point = np.array([s(self.whole) for s in scores]) if point is None else point
         coarse = [k for k, s in enumerate(scores) if s.name == "referral_auprc_area"]
@@ -160,11 +162,11 @@ def _calibration(w: Weighted, seed: int) -> dict[str, float | None]:
     return {name: _number(value) for name, value in values.items()}
 
 
-def _area(s: Score) -> bool:
+def _area(s: ScoreSpec) -> bool:
     return s.name.startswith("referral_")
 
 
-def _metric(s: Score) -> str:
+def _metric(s: ScoreSpec) -> str:
     return s.name.removeprefix("referral_").removesuffix("_area")
 
 
@@ -173,7 +175,7 @@ def _number(value: float) -> float | None:
 
 
 def _entry(
-    s: Score,
+    s: ScoreSpec,
     value: float,
     low: float,
     high: float,
@@ -190,7 +192,7 @@ def _entry(
     if _area(s) and referral_curves.ranks_classes(_metric(s)):
         entry["reach"] = _number(curves[_metric(s)].reach)
     if not np.isfinite(value):
-        entry["why"] = why_undefined(s, w)
+        entry["why"] = s.why_undefined(w)
     elif no_interval and not np.isfinite(low):
         entry["why"] = no_interval
     return entry

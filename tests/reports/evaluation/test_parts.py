@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from retinabench.metrics.selective import half_referred
 from retinabench.metrics.selective.referral_curves import referral_curve
 from retinabench.reports.evaluation import evidence as ev
 from retinabench.reports.evaluation.console import console_table
@@ -115,7 +116,7 @@ def test_curves_are_those_of_the_scores(metric):
 def test_numbers_at_half_by_hand():
     case = SetCase.of(predictions("MC dropout", 0, population(400, 200)), "joint")
     assert case is not None
-    found = dict(zip(ev.NUMBERS, ev.numbers(case.cases.weighted()), strict=True))
+    found = dict(zip(half_referred.NAMES, half_referred.numbers(case.cases.weighted()), strict=True))
     kept = np.argsort(case.uncertainty)[:300]
     label, said = case.label[kept], case.prob[kept] > 0.5
     assert found["accuracy_at_50"] == pytest.approx(np.mean(label == said))
@@ -132,7 +133,7 @@ def test_a_method_is_never_better_than_itself():
     study = gather([Entry.of("a", found), Entry.of("b", found)], rules="corrected", bootstrap=20, seed=0)
     gap = study.difference(0, 1, "joint", "auroc")
     assert (gap.value, gap.low, gap.high, gap.sign()) == (0.0, 0.0, 0.0, 0)
-    assert study.best("joint", "auroc", 1) is None
+    assert study.best("joint", "auroc") is None
     assert "These pictures cannot tell a from b" in str([f.text for f in verdict(study).findings])
 
 
@@ -142,8 +143,8 @@ def test_a_clearly_better_method_is_bold():
     noise = np.random.default_rng(0).uniform(size=len(good))
     poor = type(good)(good.image_id, good.label, noise, patient_id=good.patient_id, domain=good.domain)
     study = gather([Entry.of("poor", poor), Entry.of("good", good)], rules="corrected", bootstrap=40, seed=0)
-    assert study.best("joint", "auroc", 1) == 1
-    assert study.best("joint", "nll", -1) == 1
+    assert study.best("joint", "auroc") == 1
+    assert study.best("joint", "nll") == 1
     assert study.leader == 1
 
 

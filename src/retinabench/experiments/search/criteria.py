@@ -17,9 +17,10 @@ import numpy as np
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import classification
 from retinabench.metrics.published import scores
+from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score import RULES
 from retinabench.metrics.selective import referral_curves
-from retinabench.metrics.sets import ImageSet
+from retinabench.metrics.sets import SET_LABELS, ImageSet
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
@@ -36,12 +37,21 @@ class Measured:
 
 @dataclass(frozen=True)
 class Criterion:
-    """A named criterion. function: (validation images, rules) -> value or why not; shifted: needs shifted images."""
+    """A named criterion: a score of a set of the validation images.
+
+    function: (validation images, rules) -> value or why not; shifted: needs shifted images.
+    """
 
     name: str
-    title: str
+    score: str
+    set: str
     function: Callable[[Predictions, str], Measured]
     shifted: bool = False
+
+    @property
+    def title(self) -> str:
+        """What tables and figures call it."""
+        return f"{SCORES[self.score].label}, {SET_LABELS[self.set].lower()} validation"
 
 
 def criterion(name: str, predictions: Predictions, rules: str) -> float:
@@ -103,10 +113,11 @@ def _balanced_joint_accuracy_area(validation: Predictions, rules: str) -> Measur
 CRITERIA: dict[str, Criterion] = {
     one.name: one
     for one in (
-        Criterion("in_domain_auroc", "AUROC, in-domain validation", _in_domain_auroc),
+        Criterion("in_domain_auroc", "auroc", "in_domain", _in_domain_auroc),
         Criterion(
             "balanced_joint_accuracy_area",
-            "area of accuracy over referral, balanced joint validation",
+            "referral_accuracy_area",
+            "balanced",
             _balanced_joint_accuracy_area,
             shifted=True,
         ),

@@ -10,8 +10,9 @@ from rich.table import Table
 
 from retinabench.experiments.study.cost_plan import Plan
 from retinabench.experiments.study.status import KINDS, Status
-from retinabench.experiments.study.summary import RANKED, SET_TITLES, criterion_title, rank_of, value_of
+from retinabench.experiments.study.summary import RANKED, criterion_title, rank_of, value_of
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.sets import SET_LABELS
 
 GIGABYTE = 1e9
 LEADS = (("in_domain", "auroc"), ("shifted", "auroc"), ("balanced", "referral_accuracy_area"))
@@ -112,7 +113,7 @@ def summary_tables(content: dict[str, Any]) -> Iterator[Table]:
         table.add_column("method")
         keys = [key for key in LEADS if any(key[1] in e["scores"].get(key[0], {}) for e in found["entries"])]
         for name, kind in keys:
-            table.add_column(f"{SCORES[kind].title}: {SET_TITLES[name].lower()}", justify="right")
+            table.add_column(f"{SCORES[kind].label}: {SET_LABELS[name].lower()}", justify="right")
         lead = found["ordered_by"] or RANKED[0]
         table.add_column("rank", justify="right")
         for entry in found["entries"]:

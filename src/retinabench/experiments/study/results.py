@@ -140,7 +140,7 @@ def _rank(
 ) -> None:
     """Add `rank` (of the means), and its interval and `first` where there are replicates, to the rows that have a mean."""
     ranked = [k for k, row in enumerate(rows) if row["mean"] is not None]
-    higher = SCORES[key[1]].direction == "higher"
+    higher = SCORES[key[1]].sign > 0
     if not ranked:
         return
     places = ranks(np.array([[rows[k]["mean"] for k in ranked]]), higher)[0]

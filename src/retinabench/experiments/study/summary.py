@@ -17,14 +17,9 @@ from retinabench.experiments.study.prediction_files import Entry
 from retinabench.experiments.study.results import MAIN, Key, in_order, score_entries
 from retinabench.experiments.study.runner import Chosen
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.sets import SET_LABELS
 
 SCHEMA = "retinabench.benchmark/1"
-SET_TITLES = {
-    "in_domain": "In domain",
-    "shifted": "Shifted",
-    "joint": "Both, image by image",
-    "balanced": "Both, with the same mass",
-}
 RANKED: tuple[Key, ...] = (
     ("balanced", "referral_accuracy_area"),
     ("in_domain", "referral_accuracy_area"),
@@ -159,7 +154,7 @@ def _lines(content: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield f"## {table['task']}, {criterion_title(table['criterion'])}"
         for name, kinds in MAIN.items():
-            yield from _table(table["entries"], SET_TITLES[name], [(name, kind) for kind in kinds], value_of)
+            yield from _table(table["entries"], SET_LABELS[name], [(name, kind) for kind in kinds], value_of)
         yield from _table(table["entries"], "Ranks", RANKED, rank_of)
     yield ""
     yield "## What was chosen"
@@ -182,8 +177,7 @@ def _table(
         return
     several = len({name for name, _ in present}) > 1
     heads = [
-        f"{SCORES[kind].title}{', ' + SET_TITLES[name].lower() if several else ''} "
-        f"{'↑' if SCORES[kind].direction == 'higher' else '↓'}"
+        f"{SCORES[kind].label}{', ' + SET_LABELS[name].lower() if several else ''} {SCORES[kind].arrow}"
         for name, kind in present
     ]
     yield ""

@@ -34,7 +34,7 @@ from retinabench.fidelity.submissions.submission import Submission, submission_i
 from retinabench.fidelity.targets.batches import PointBatches
 from retinabench.fidelity.targets.data import Data, load, standardised
 from retinabench.fidelity.targets.networks import build_network
-from retinabench.fidelity.targets.target import Target
+from retinabench.fidelity.targets.targets import Target
 from retinabench.methods.base import Posterior
 from retinabench.methods.mcmc.weight_samples import SAMPLES
 from retinabench.methods.registry import METHODS
@@ -61,7 +61,7 @@ class Sitting:
     @property
     def definition(self) -> str:
         """Of the target, whatever data are found: changed data meet the old folder and are refused."""
-        return self.target.fingerprint(self.target.sha256)
+        return self.target.identity(self.target.sha256)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,7 @@ def _submission(predicted: Predicted, chosen: Entry, run: Run, sitting: Sitting,
     target, values = sitting.target, predicted.values
     meta = {
         "task": target.name,
-        "target": target.fingerprint(sitting.data.sha256),
+        "target": target.identity(sitting.data.sha256),
         "data": sitting.data.sha256,
         "method": chosen.name,
         "title": chosen.title,

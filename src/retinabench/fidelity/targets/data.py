@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.fidelity.targets import cifar10, energy, fundus, idrid, imdb, medmnist
 from retinabench.fidelity.targets.points import Points
-from retinabench.fidelity.targets.target import Target
+from retinabench.fidelity.targets.targets import Target
 
 # (source) -> training points, test points. `source` is the folder or file of the user's data, None for what is shipped.
 LOADERS: dict[str, Callable[[Path | None], tuple[Points, Points]]] = {
@@ -62,8 +62,8 @@ def load(target: Target, source: Path | None = None) -> Data:
     Raises `InputError` where they are absent, of another size, or not those of the target's definition.
     """
     train, test = LOADERS[target.loader](source)
-    stated = target.mean is not None and target.std is not None
-    data = Data(train, test, (target.mean, target.std) if stated else None)  # type: ignore[arg-type]
+    stated = target.mean is not None and target.deviation is not None
+    data = Data(train, test, (target.mean, target.deviation) if stated else None)  # type: ignore[arg-type]
     if len(train) != target.train:
         raise InputError(
             f"holds {len(train)} training points; the target '{target.name}' has {target.train}", file=source

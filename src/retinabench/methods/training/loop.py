@@ -22,11 +22,11 @@ from retinabench.methods.training.losses import cross_entropy, whole_batch
 from retinabench.methods.training.nonfinite import FiniteWatch
 from retinabench.methods.training.schedules import learning_rate
 from retinabench.metrics.classification import auroc, nll
+from retinabench.metrics.registry import SCORES
 from retinabench.models.stochastic import use_generator
 
 Objective = Callable[[Tensor, Tensor, int], dict[str, Tensor]]
 Trained = TypeVar("Trained", bound=NetworkPosterior)
-SIGN = {"auroc": 1, "nll": -1}  # the better, the higher
 
 
 class Stateful(Protocol):
@@ -93,7 +93,9 @@ def train(
             scores = validation_scores(posterior, batches, run, epoch)
             final = epoch + 1 == config.epochs
             criterion = (
-                float(epoch) if config.select == "last" else scores[config.select] * SIGN[config.select]
+                float(epoch)
+                if config.select == "last"
+                else scores[config.select] * SCORES[config.select].sign
             )
             if criterion > best and (final or config.select != "last"):
                 best = criterion

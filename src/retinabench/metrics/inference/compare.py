@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.inference.bootstrap import MAX_UNDEFINED, check_seed, percentile_interval
 from retinabench.metrics.inference.paired import PairedSet, align, check_names, paired_sets
-from retinabench.metrics.registry import Score, why_undefined
+from retinabench.metrics.registry import ScoreSpec
 from retinabench.metrics.score import RULES
 from retinabench.metrics.sets import why_no_interval
 from retinabench.metrics.uncertainty import referral_uncertainty
@@ -146,17 +146,17 @@ def _differences(one: PairedSet, level: float) -> dict[str, Any]:
         }
         undefined = [i for i in (0, 1) if not np.isfinite(one.point[i, k])]
         if undefined:
-            entry["why"] = f"{'ab'[undefined[0]]}: {why_undefined(score, one.whole[undefined[0]])}"
+            entry["why"] = f"{'ab'[undefined[0]]}: {score.why_undefined(one.whole[undefined[0]])}"
         elif len(draws) and not np.isfinite(low[k]):
             entry["why"] = why_no_interval(one.images if one.patients is None else one.patients)
         out[score.name] = entry
     return out
 
 
-def _better(score: Score, difference: float, p: float, alpha: float) -> str | None:
+def _better(score: ScoreSpec, difference: float, p: float, alpha: float) -> str | None:
     if not p < alpha or difference == 0:
         return None
-    return "a" if (difference > 0) == (score.direction == "higher") else "b"
+    return "a" if difference * score.sign > 0 else "b"
 
 
 def _published(

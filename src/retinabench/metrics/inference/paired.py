@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
-from retinabench.metrics.registry import SCORES, Score
+from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.sets import SETS, Evaluator, ImageSet, image_sets
 from retinabench.metrics.sorted_images import Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
@@ -31,7 +31,7 @@ class PairedSet:
     images: int
     patients: int | None
     positives: int
-    scores: tuple[Score, ...]
+    scores: tuple[ScoreSpec, ...]
     point: Floats
     draws: Floats
     whole: tuple[Weighted, ...]
@@ -131,7 +131,7 @@ def check_names(scores: Sequence[str] | None, sets: Sequence[str] | None) -> Non
 
 def _paired_set(
     images: ImageSet,
-    chosen: tuple[Score, ...],
+    chosen: tuple[ScoreSpec, ...],
     evaluators: list[Evaluator],
     patient: NDArray[np.str_] | None,
     bootstrap: int,

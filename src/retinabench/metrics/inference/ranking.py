@@ -14,7 +14,7 @@ from retinabench.core.errors import InputError
 from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.inference.compare import counts, difference_p_value, holm, notes_on, number_or_none
 from retinabench.metrics.inference.paired import align, paired_sets
-from retinabench.metrics.registry import Score
+from retinabench.metrics.registry import ScoreSpec
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
@@ -98,12 +98,12 @@ def ranks(draws: ArrayLike, higher_is_better: bool) -> Floats:
 
 
 def _ranked(
-    names: tuple[str, ...], score: Score, point: Floats, draws: Floats, level: float
+    names: tuple[str, ...], score: ScoreSpec, point: Floats, draws: Floats, level: float
 ) -> dict[str, Any]:
     """draws: (R, M), point: (M,)."""
     if not len(draws):
         draws = np.full((1, len(names)), np.nan)
-    places = ranks(draws, score.direction == "higher")
+    places = ranks(draws, score.sign > 0)
     low, high = percentile_interval(draws, level)
     rank_low, rank_high = percentile_interval(places, level)
     defined = places[np.isfinite(places).all(axis=1)]

@@ -112,6 +112,11 @@ def area_of(w: Weighted, metric: str) -> float:
     return float(value[counts].mean()) if counts.any() else np.nan
 
 
+def value_at(w: Weighted, metric: str, referred: float) -> float:
+    """Return the value of `curve_of` where at least this fraction is referred; see `Curve.at`."""
+    return curve_of(w, metric).at(referred)
+
+
 def ranks_classes(metric: str) -> bool:
     """Whether the metric compares the two classes and needs enough of both."""
     return metric in ("auroc", "auprc")

@@ -10,18 +10,15 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.toolkit.number_format import plain
 
-COLUMNS = {
-    "auroc": "AUROC ↑",
-    "accuracy": "accuracy ↑",
-    "nll": "NLL ↓",
-    "referral_accuracy_area": "referral\narea ↑",
-}
-SETS = {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint"}
+COLUMNS = ("auroc", "accuracy", "nll", "referral_accuracy_area")
+SETS = ("in_domain", "shifted", "joint")
 
 
-def console_table(scores: Sequence[Mapping[str, Any]], columns: Mapping[str, str] = COLUMNS) -> Table:
+def console_table(scores: Sequence[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> Table:
     """Return the table of score dictionaries, as `scores.json` of a report holds them.
 
     scores: `Scores.to_dict()` of each file, with the method's name under `entry` (else the file's metadata names it).
@@ -37,10 +34,10 @@ def console_table(scores: Sequence[Mapping[str, Any]], columns: Mapping[str, str
         caption=caption, caption_justify="left", header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
     )
     table.add_column("", overflow="fold")
-    for label in columns.values():
-        table.add_column(label, justify="right", no_wrap=True)
+    for score in columns:
+        table.add_column(SCORES[score].heading, justify="right", no_wrap=True)
     for key in (key for key in SETS if any(key in found["sets"] for found in scores)):
-        table.add_row(f"[bold]{SETS[key]}[/bold]", *("" for _ in columns))
+        table.add_row(f"[bold]{SET_LABELS[key]}[/bold]", *("" for _ in columns))
         for name, files in groups.items():
             blocks = [found["sets"][key]["scores"] for found in files if key in found["sets"]]
             if blocks:

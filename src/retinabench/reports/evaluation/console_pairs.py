@@ -9,15 +9,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.toolkit.number_format import plain
-
-SETS = {
-    "in_domain": "In-domain",
-    "shifted": "Shifted",
-    "joint": "Joint",
-    "balanced": "Balanced",
-    "validation": "Validation",
-}
 
 
 def comparison_table(found: Mapping[str, Any]) -> Table:
@@ -28,7 +21,7 @@ def comparison_table(found: Mapping[str, Any]) -> Table:
     for title in ("a", "b", "a - b", "p (Holm)", "better"):
         table.add_column(title, justify="right", no_wrap=True)
     for key, one in found["sets"].items():
-        table.add_row(f"[bold]{SETS.get(key, key)}[/bold]", *[""] * 5)
+        table.add_row(f"[bold]{SET_LABELS[key]}[/bold]", *[""] * 5)
         for name, entry in one["scores"].items():
             difference = _estimate(entry, "difference", signed=True)
             p = _number(entry.get("p_holm"))
@@ -47,7 +40,7 @@ def transfer_table(found: Mapping[str, Any]) -> Table:
     for key, one in found["sets"].items():
         alike = one.get("resemblance")
         table.add_row(
-            SETS.get(key, key),
+            "Validation" if key == "validation" else SET_LABELS[key],
             f"{one['images']:,}",
             _estimate(one["referral_rate"], "value"),
             _estimate(one["selective_risk"], "value"),

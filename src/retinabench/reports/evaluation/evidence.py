@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
 from retinabench.metrics.selective.referral_curves import METRICS as REFERRAL
 from retinabench.metrics.selective.referral_curves import MIN_CLASS
@@ -21,17 +22,13 @@ from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
-SETS = {"in_domain": "in-domain", "shifted": "shifted", "joint": "joint"}
+SETS = ("in_domain", "shifted", "joint")
+"""The sets that the report shows; labels are in `metrics.sets`."""
 METRICS = ("accuracy", "auroc", "nll")
 GRID = np.linspace(0, 1, 101)
 BINS = 10
 FEWEST = 0.05
 """Share of the images below which a curve is not drawn on: a handful of images makes it jump."""
-SPECIFICITY = 0.80
-NUMBERS = (
-    "accuracy_at_50", "gain_at_50", "closed_at_50", "perfect_accuracy_at_50", "sensitivity_at_50", "specificity_at_50", "prevalence_at_50", "missed_at_50", "sensitivity_at_specificity_80",
-)  # fmt: skip
-"""What `numbers` returns, in this order; each is explained on the page."""
 
 
 @dataclass(frozen=True)
@@ -107,28 +104,6 @@ class SetCase:
         return np.asarray(np.searchsorted(edges, self.prob, side="left"))
 
 
-def numbers(w: Weighted) -> Floats:
-    """(K,) the numbers named in `NUMBERS`, with half of the images referred."""
-    total, half = len(w.points), len(w.points) // 2
-    if half == 0:
-        return np.full(len(NUMBERS), np.nan)
-    value = {name: float(function(w)[0][half - 1]) for name, function in REFERRAL.items() if name in _NEEDED}
-    accuracy = 1 - w.retained_error[-1] / w.total
-    perfect = min(1.0, accuracy * total / half)
-    gain = value["accuracy"] - accuracy
-    missed = (
-        (1 - value["sensitivity"]) * w.retained_positives[half - 1] if w.retained_positives[half - 1] else 0
-    )
-    return np.array([
-        value["accuracy"], gain, gain / (perfect - accuracy) if perfect > accuracy else np.nan, perfect,
-        value["sensitivity"], value["specificity"], value["prevalence"],
-        missed / w.positives if w.positives else np.nan, float(_roc(w, np.array([1 - SPECIFICITY]))[0]),
-    ])  # fmt: skip
-
-
-_NEEDED = ("accuracy", "sensitivity", "specificity", "prevalence")
-
-
 def referral(w: Weighted, metric: str) -> Floats:
     """(G,) a score of what is retained, over `GRID` of the share referred; NaN where too few images remain."""
     value = np.array(REFERRAL[metric](w)[0])
@@ -137,16 +112,6 @@ def referral(w: Weighted, metric: str) -> Floats:
         few |= np.minimum(w.retained_positives, w.retained_negatives) < MIN_CLASS - 1e-9
     value[few] = np.nan
     return np.asarray(np.interp((1 - GRID) * w.total, w.points, value, left=np.nan))
-
-
-def _roc(w: Weighted, rates: Floats) -> Floats:
-    """(G,) the highest sensitivity that a threshold reaches within each false-positive rate; NaN for one class."""
-    if not (w.positives and w.negatives):
-        return np.full(len(rates), np.nan)
-    ranking = w.cases.by_prob
-    false = np.concatenate([[0.0], ranking.cumulate(w.negative) / w.negatives])
-    hit = np.concatenate([[0.0], ranking.cumulate(w.positive) / w.positives])
-    return np.asarray(hit[np.searchsorted(false, rates + 1e-12, side="right") - 1])
 
 
 def observed(case: SetCase, weight: Floats) -> Floats:
@@ -162,7 +127,7 @@ def figures_of(case: SetCase) -> Callable[[Floats], Floats]:
     def statistic(weight: Floats) -> Floats:
         w = case.cases.weighted(weight)
         curves = [referral(w, metric) for metric in METRICS]
-        return np.concatenate([*curves, _roc(w, GRID), observed(case, weight)])
+        return np.concatenate([*curves, sensitivity_within(w, GRID), observed(case, weight)])
 
     return statistic
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from retinabench.reports.evaluation.evidence import SETS, SetCase
+from retinabench.metrics.sets import SET_LABELS
+from retinabench.reports.evaluation.evidence import SetCase
 from retinabench.reports.evaluation.study import Study
 from retinabench.reports.toolkit.number_format import plain
 
@@ -86,7 +87,7 @@ def _card(case: SetCase, row: int, images: ImageSource | None) -> Card:
         truth,
         f"{'Wrongly said' if wrong else 'Said'} {verdict}, {_probability(float(case.prob[row]))}",
         f"Uncertainty {value}{unit}, {_rank(case, row)}",
-        f"{case.image_id[row]}, {SETS[str(case.domain[row])]}",
+        f"{case.image_id[row]}, {SET_LABELS[str(case.domain[row])].lower()}",
         wrong,
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from retinabench.reports.evaluation.evidence import SETS
+from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.evaluation.study import LEAD, Study
 from retinabench.reports.toolkit.marking import Place, told, value
 from retinabench.reports.toolkit.number_format import join_names, percent
@@ -92,13 +92,13 @@ def _missed(study: Study, sets: list[str]) -> list[Finding]:
     who, count = study.entries[i].name, int(case.label.sum())
     if missed.value == 0:
         text = Markup("Among its surer half {} calls none of the {} referable {} pictures healthy.").format(
-            who, count, SETS[on]
+            who, count, SET_LABELS[on].lower()
         )
         return [Finding("What it is sure of.", text)]
     text = Markup(
         "{} calls {} of the {} referable {} pictures healthy and counts them among its surer half: an expert who is "
         "given the other half never sees them."
-    ).format(who, told(study, i, on, "missed_at_50", style="percent"), count, SETS[on])
+    ).format(who, told(study, i, on, "missed_at_50", style="percent"), count, SET_LABELS[on].lower())
     kept = study.get(i, on, "prevalence_at_50").value
     if kept < case.label.mean():
         text += Markup(

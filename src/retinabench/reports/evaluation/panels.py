@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from retinabench.reports.evaluation.evidence import GRID, SETS, Floats, referral
+from retinabench.metrics.sets import SET_LABELS
+from retinabench.reports.evaluation.evidence import GRID, Floats, referral
 from retinabench.reports.evaluation.figures import (
     NHS,
     Control,
@@ -71,13 +72,13 @@ def roc_panels(study: Study) -> list[Panel]:
         lines = _lines(study, name, "roc")
         if lines:
             said = f"Area under the curve: {_spoken(study, name, 'auroc')}. The NHS standard lies at a false-positive rate of {NHS[0]} and a sensitivity of {NHS[1]}."
-            title = f"ROC curves, {SETS[name]}"
+            title = f"ROC curves, {SET_LABELS[name].lower()}"
             svg = to_svg(roc_panel(lines), f"roc-{name}", title=title, description=said)
-            out.append(Panel(SETS[name].capitalize(), svg))
+            out.append(Panel(SET_LABELS[name], svg))
         else:
             out.append(
                 Panel(
-                    SETS[name].capitalize(),
+                    SET_LABELS[name],
                     Markup(""),
                     "No ROC curve: this set has pictures of one class only.",
                 )
@@ -98,14 +99,14 @@ def referral_panels(study: Study) -> list[tuple[str, list[Panel]]]:
                 text = f"No {label} curve: fewer than ten pictures" + (
                     " of either class." if metric == "auroc" else "."
                 )
-                panels.append(Panel(SETS[name].capitalize(), Markup(""), text))
+                panels.append(Panel(SET_LABELS[name], Markup(""), text))
                 continue
             figure = referral_panel(lines[name], controls[name], label=label, limits=limits)
             svg = to_svg(
-                figure, f"referral-{metric}-{name}", title=f"{label} of the kept pictures against the share referred, {SETS[name]}",
+                figure, f"referral-{metric}-{name}", title=f"{label} of the kept pictures against the share referred, {SET_LABELS[name].lower()}",
                 description=f"With half referred: {_at_half(study, name, metric)}.",
             )  # fmt: skip
-            panels.append(Panel(SETS[name].capitalize(), svg))
+            panels.append(Panel(SET_LABELS[name], svg))
         groups.append(
             ({"accuracy": "Accuracy", "auroc": "AUROC", "nll": "NLL, lower is better"}[metric], panels)
         )
@@ -121,7 +122,7 @@ def lead_panel(study: Study) -> Panel | None:
     limits = _limits("accuracy", {name: lines}, {name: controls})
     svg = to_svg(
         referral_panel(lines, controls, label="accuracy of what is kept", limits=limits), "lead",
-        title=f"Accuracy of the kept pictures against the share referred, {SETS[name]}",
+        title=f"Accuracy of the kept pictures against the share referred, {SET_LABELS[name].lower()}",
         description=f"With half referred: {_at_half(study, name, 'accuracy')}.",
     )  # fmt: skip
     heading = {
@@ -169,15 +170,14 @@ def histogram_panels(study: Study) -> list[Panel]:
         if not found:
             continue
         spreads = [
-            Spread(SETS[name].capitalize(), case.uncertainty, case.correct, case.grade)
-            for name, case in found
+            Spread(SET_LABELS[name], case.uncertainty, case.correct, case.grade) for name, case in found
         ]
         everything = np.concatenate([spread.uncertainty for spread in spreads])
         own = found[0][1].uncertainty_name == "own"
         label = "own uncertainty" if own else "entropy (nats)"
         figure = histogram_panel(spreads, reach=_reach(everything, own), label=label)
         errors = "; ".join(
-            f"{SETS[n]}: {int((~c.correct).sum())} of {len(c)} incorrect, their median uncertainty {_median(c.uncertainty[~c.correct])} against {_median(c.uncertainty[c.correct])} of the correct"
+            f"{SET_LABELS[n].lower()}: {int((~c.correct).sum())} of {len(c)} incorrect, their median uncertainty {_median(c.uncertainty[~c.correct])} against {_median(c.uncertainty[c.correct])} of the correct"
             for n, c in found
         )
         svg = to_svg(
@@ -215,7 +215,7 @@ def reliability_panels(study: Study) -> list[Panel]:
             points.append((color, x, band.y[filled], band.low[filled], band.high[filled]))
             counts.append(np.histogram(case.prob, np.linspace(0, 1, 21))[0].astype(float))
             said.append(
-                f"{SETS[name]}: predicted {case.prob.mean():.2f} on average, observed {case.label.mean():.2f}"
+                f"{SET_LABELS[name].lower()}: predicted {case.prob.mean():.2f} on average, observed {case.label.mean():.2f}"
             )
         if points:
             svg = to_svg(

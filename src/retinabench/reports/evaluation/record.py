@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from retinabench.reports.evaluation import evidence as ev
-from retinabench.reports.evaluation.evidence import Estimate
+from retinabench.metrics.selective import half_referred
+from retinabench.reports.evaluation.evidence import Estimate, estimates
 from retinabench.reports.evaluation.study import DRAWN, Study
 from retinabench.reports.evaluation.tables import control_scores
 
@@ -43,8 +43,8 @@ def _added(study: Study, i: int, file: int) -> dict[str, Any]:
         if (i, name) not in study.draws or file >= len(study.draws[i, name][0]):
             continue
         values, draws = (array[file : file + 1] for array in study.draws[i, name])
-        found = zip(DRAWN, ev.estimates(values, draws), strict=True)
-        added[name] = {key: _plain(estimate) for key, estimate in found if key in ev.NUMBERS}
+        found = zip(DRAWN, estimates(values, draws), strict=True)
+        added[name] = {key: _plain(estimate) for key, estimate in found if key in half_referred.NAMES}
     return added
 
 

@@ -15,6 +15,8 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.selective import half_referred
+from retinabench.metrics.sets import SET_LABELS
 from retinabench.metrics.sorted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evidence as ev
@@ -27,7 +29,7 @@ BASIC = (
     "auroc", "accuracy", "nll", "ece_top_label", "referral_accuracy_area", "failure_auroc",
 )  # fmt: skip
 """Scores whose draws the report needs, for paired differences between methods and for the mean of several seeds."""
-DRAWN = (*ev.NUMBERS, *BASIC)
+DRAWN = (*half_referred.NAMES, *BASIC)
 LEAD = "accuracy_at_50"
 CHANGED = ("auroc", "accuracy", "nll")
 
@@ -95,13 +97,14 @@ class Study:
         draws = draws_a[..., k].mean(axis=0) - draws_b[..., k].mean(axis=0)
         return ev.estimates(gap, draws[None, :, None])[0]
 
-    def best(self, name: str, score: str, direction: int) -> int | None:
+    def best(self, name: str, score: str) -> int | None:
         """Return the entry whose paired interval against every other one excludes 0 in its favour, if any."""
+        sign = SCORES[score].sign
         known = [i for i in range(len(self.entries)) if np.isfinite(self.get(i, name, score).value)]
         if len(known) < 2 or self.rules != "corrected":  # draws follow the corrected rules
             return None
-        top = max(known, key=lambda i: direction * self.get(i, name, score).value)
-        ahead = (self.difference(top, i, name, score).sign() == direction for i in known if i != top)
+        top = max(known, key=lambda i: sign * self.get(i, name, score).value)
+        ahead = (self.difference(top, i, name, score).sign() == sign for i in known if i != top)
         return top if all(ahead) else None
 
     def lead_label(self, other: int) -> str:
@@ -142,7 +145,7 @@ def gather(
         tell(f"scoring {entry.name}", i / len(entries))
         study.files.append([_scores(p, rules, bootstrap, seed) for p in entry.predictions])
         for k, name in enumerate(sets):
-            tell(f"{entry.name}, {ev.SETS[name]}", (i + (k + 1) / (len(sets) + 1)) / len(entries))
+            tell(f"{entry.name}, {SET_LABELS[name].lower()}", (i + (k + 1) / (len(sets) + 1)) / len(entries))
             cases = [case for p in entry.predictions if (case := SetCase.of(p, name)) is not None]
             if cases:
                 study.cases[i, name] = cases
@@ -177,7 +180,7 @@ def _measure(study: Study, i: int, name: str, seed: int) -> None:
     def prepare(case: SetCase) -> Callable[[Floats], Floats]:
         def statistic(weight: Floats) -> Floats:
             w = case.cases.weighted(weight)
-            return np.concatenate([ev.numbers(w), [SCORES[key](w) for key in BASIC]])
+            return np.concatenate([half_referred.numbers(w), [SCORES[key](w) for key in BASIC]])
 
         return statistic
 
@@ -185,7 +188,7 @@ def _measure(study: Study, i: int, name: str, seed: int) -> None:
     study.draws[i, name] = values, draws
     own = dict(zip(DRAWN, ev.estimates(values, draws), strict=True))
     if study.rules != "corrected":  # the scores of other rules come from `score` alone, without intervals
-        own = {key: own[key] for key in ev.NUMBERS}
+        own = {key: own[key] for key in half_referred.NAMES}
     study.estimates.update({(i, name, key): estimate for key, estimate in own.items()})
     blocks = [found["sets"].get(name) for found in study.files[i]]
     blocks = [block for block in blocks if block is not None]

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from markupsafe import Markup
 
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.evaluation.evidence import Estimate
 from retinabench.reports.evaluation.study import LEAD, Study
 from retinabench.reports.toolkit.marking import place, value
@@ -49,17 +51,16 @@ class Sheet:
     rows: list[Row] = field(default_factory=list)
 
 
-SCORES: dict[str, tuple[str, int]] = {
-    "auroc": ("AUROC", 1),
-    "accuracy": ("Accuracy", 1),
-    "nll": ("NLL, nats", -1),
-    "ece_top_label": ("ECE, top label", -1),
-    "accuracy_at_50": ("Accuracy, half referred", 1),
-    "referral_accuracy_area": ("Referral accuracy area", 1),
-    "failure_auroc": ("Error detection AUROC", 1),
-}
-"""Scores of the main table with their header and direction: 1, more is better."""
-ARROWS = {1: "↑", -1: "↓"}
+MAIN = (
+    "auroc",
+    "accuracy",
+    "nll",
+    "ece_top_label",
+    "accuracy_at_50",
+    "referral_accuracy_area",
+    "failure_auroc",
+)
+"""Scores of the main table."""
 
 
 def score_tables(study: Study) -> list[Sheet]:
@@ -67,29 +68,23 @@ def score_tables(study: Study) -> list[Sheet]:
 
     A score that no method has on any set (the published rules know fewer) has no column.
     """
-    shown = {
-        score: direction
-        for score, (_, direction) in SCORES.items()
+    shown = [
+        score
+        for score in MAIN
         if any(np.isfinite(study.get(i, name, score).value) for i, name in study.cases)
-    }
+    ]
     columns = [Column("Method", True)]
-    columns += [Column(f"{SCORES[score][0]}\u00a0{ARROWS[direction]}") for score, direction in shown.items()]
+    columns += [Column(SCORES[score].heading) for score in shown]
     sheets = []
     for name in study.sets:
-        best = {score: study.best(name, score, direction) for score, direction in shown.items()}
+        best = {score: study.best(name, score) for score in shown}
         rows = [
             Row(entry.name, [_score_cell(study, i, name, score, best[score] == i) for score in shown])
             for i, entry in enumerate(study.entries)
             if (i, name) in study.cases
         ]
-        sheets.append(Sheet(_set_title(name), columns, rows + _controls(study, name, list(shown))))
+        sheets.append(Sheet(SET_LABELS[name], columns, rows + _controls(study, name, shown)))
     return sheets
-
-
-def _set_title(name: str) -> str:
-    return {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint: in-domain and shifted together"}[
-        name
-    ]
 
 
 def _score_cell(study: Study, i: int, name: str, score: str, best: bool) -> Cell:
@@ -135,28 +130,28 @@ def control_scores(study: Study, name: str) -> tuple[dict[str, float], dict[str,
     }  # fmt: skip
 
 
-REFERRED = {
-    "accuracy_at_50": "Accuracy",
-    "gain_at_50": "Gain over random",
-    "closed_at_50": "Way to perfect",
-    "sensitivity_at_50": "Sensitivity",
-    "specificity_at_50": "Specificity",
-    "prevalence_at_50": "Referable share",
-    "missed_at_50": "Referable, missed",
-}
+REFERRED = (
+    "accuracy_at_50",
+    "gain_at_50",
+    "closed_at_50",
+    "sensitivity_at_50",
+    "specificity_at_50",
+    "prevalence_at_50",
+    "missed_at_50",
+)
 SHARES = {"closed_at_50", "prevalence_at_50", "missed_at_50"}
 
 
 def referral_tables(study: Study) -> list[Sheet]:
     """Return what the kept half looks like, per set: accuracy alone hides that referral takes the sick away."""
-    columns = [Column("Method", True), *(Column(label) for label in REFERRED.values())]
+    columns = [Column("Method", True), *(Column(SCORES[score].label) for score in REFERRED)]
     sheets = []
     for name in study.sets:
         rows = []
         for i, entry in enumerate(study.entries):
             if (i, name) in study.cases:
                 rows.append(Row(entry.name, [_referred_cell(study, i, name, score) for score in REFERRED]))
-        sheets.append(Sheet(f"{_set_title(name)}: the half that is kept", columns, rows))
+        sheets.append(Sheet(f"{SET_LABELS[name]}: the half that is kept", columns, rows))
     return sheets
 
 
@@ -175,7 +170,10 @@ def _referred_cell(study: Study, i: int, name: str, score: str) -> Cell:
 def nhs_table(study: Study) -> Sheet:
     """Return each method's sensitivity at a specificity of at least 0.80, beside the goal of 0.85."""
     sets = [name for name in study.sets if name != "joint"]
-    columns = [Column("Sensitivity at specificity 0.80", True), *(Column(_set_title(name)) for name in sets)]
+    columns = [
+        Column(SCORES["sensitivity_at_specificity_80"].label, True),
+        *(Column(SET_LABELS[name]) for name in sets),
+    ]
     rows = []
     for i, entry in enumerate(study.entries):
         cells = [_nhs_cell(study, i, name) for name in sets]

@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from retinabench.metrics.registry import SCORES
-from retinabench.reports.evaluation.evidence import SETS
+from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.evaluation.panels import MOST_BANDS
 from retinabench.reports.evaluation.study import MOST_BAND_DRAWS, Study
 from retinabench.reports.evaluation.tables import Cell, Column, Row, Sheet
@@ -17,15 +17,15 @@ from retinabench.reports.toolkit.number_format import percent
 
 TERMS = (
     ("Grades", "0 no retinopathy, 1 mild, 2 moderate, 3 severe, 4 proliferative; referable is 2 and above."),
-    ("AUROC", "The chance that a referable picture gets a higher probability than one that is not; 0.5 is guessing, 1 is perfect."),
-    ("Accuracy", "The share of right answers when P(referable) above 0.5 counts as referable."),
-    ("NLL", "Negative log-likelihood in nats: the mean of −ln P(the right answer). Lower is better; sure and wrong costs most."),
-    ("ECE, top label", "Expected calibration error: how far confidence in the answer is from the share of right answers, over 15 bins of equal width. Above 0 even for a perfect model in finite samples."),
-    ("Accuracy, half referred", "Accuracy on the half of the pictures that the method is most sure of. The other half goes to the expert."),
-    ("Referral accuracy area", "The mean of the accuracy curve over every number of pictures referred."),
-    ("Error detection AUROC", "The chance that a wrong answer is more uncertain than a right one; 0.5 is random referral."),
-    ("Way to perfect", "Gain over random referral divided by the gain of the oracle, at half referred."),
-    ("Referable, missed", "Of all referable pictures, the share that the method calls healthy and does not refer when half may be referred."),
+    (SCORES["auroc"].label, "The chance that a referable picture gets a higher probability than one that is not; 0.5 is guessing, 1 is perfect."),
+    (SCORES["accuracy"].label, "The share of right answers when P(referable) above 0.5 counts as referable."),
+    (SCORES["nll"].label, "Negative log-likelihood in nats: the mean of −ln P(the right answer). Lower is better; sure and wrong costs most."),
+    (SCORES["ece_top_label"].label, "Expected calibration error: how far confidence in the answer is from the share of right answers, over 15 bins of equal width. Above 0 even for a perfect model in finite samples."),
+    (SCORES["accuracy_at_50"].label, "Accuracy on the half of the pictures that the method is most sure of. The other half goes to the expert."),
+    (SCORES["referral_accuracy_area"].label, "The mean of the accuracy curve over every number of pictures referred."),
+    (SCORES["failure_auroc"].label, "The chance that a wrong answer is more uncertain than a right one; 0.5 is random referral."),
+    (SCORES["closed_at_50"].label, "Gain over random referral divided by the gain of the oracle, at half referred."),
+    (SCORES["missed_at_50"].label, "Of all referable pictures, the share that the method calls healthy and does not refer when half may be referred."),
     ("Random referral", "The same answers, referred in random order: its exact expectation, so no luck is involved."),
     ("Oracle referral", "The same answers, referred by their true loss, which only one who knows the labels could do."),
     ("Uncertainty", "What orders the referral: the predictive entropy of the mean probability in nats (at most ln 2 = 0.69), or the file's own score."),
@@ -48,7 +48,7 @@ def context(study: Study, *, pictures: bool) -> dict[str, Any]:
         "histogram_text": _histogram_text(study, own=own),
         "reliability_text": RELIABILITY_TEXT,
         "reliability_legend": [
-            (color, SETS[name])
+            (color, SET_LABELS[name].lower())
             for name, color in (("in_domain", "good"), ("shifted", "bad"))
             if name in study.sets
         ],
@@ -76,7 +76,7 @@ def _standfirst(study: Study) -> str:
     for name in study.sets:
         block = study.files[study.leader][0]["sets"].get(name)
         if block and (name != "joint"):
-            counts.append(f"{block['images']:,} {SETS[name]} pictures")
+            counts.append(f"{block['images']:,} {SET_LABELS[name].lower()} pictures")
     methods = f"{len(study.entries)} methods" if len(study.entries) > 1 else study.entries[0].name
     return f"{methods}, scored on {' and '.join(counts)}; the task is to tell referable diabetic retinopathy (grade 2 and above) from the rest."
 
@@ -100,7 +100,7 @@ def _sets_table(study: Study) -> Sheet:
             f"{patients:,}" if patients else "not given",
             f"{block['positives']:,} ({percent(share)})",
         ]
-        rows.append(Row(SETS[name], [Cell(Markup.escape(text)) for text in texts]))
+        rows.append(Row(SET_LABELS[name], [Cell(Markup.escape(text)) for text in texts]))
     return Sheet("Test pictures", columns, rows)
 
 
@@ -150,9 +150,9 @@ def _notes(study: Study) -> list[str]:
         for name in study.sets:
             for score, one in found[0]["sets"].get(name, {}).get("scores", {}).items():
                 if one.get("why"):
-                    label = f"{SETS[name]}: {one['why']}"
-                    if SCORES[score].title not in undefined.setdefault(label, []):
-                        undefined[label].append(SCORES[score].title)
+                    label = f"{SET_LABELS[name].lower()}: {one['why']}"
+                    if SCORES[score].label not in undefined.setdefault(label, []):
+                        undefined[label].append(SCORES[score].label)
     everyone = len(study.entries)
     notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in where.items()]
     return notes + [f"{'; '.join(scores)}, {label}" for label, scores in undefined.items()]

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.papers import drawing
 from retinabench.reports.papers.collect import STANDARD_BLUR, Collection, Group, Study
 from retinabench.reports.papers.drawing import Drawing, canvas_of, heading, legend, marks
@@ -22,11 +23,11 @@ from retinabench.reports.papers.panels import (
     roc_there,
 )
 from retinabench.reports.papers.retina import JOINTLY
-from retinabench.reports.papers.words import SETS, in_words, needs, slug
+from retinabench.reports.papers.words import in_words, needs, slug
 from retinabench.reports.toolkit.style import HUES, Mark
 
 Floats = NDArray[np.float64]
-NAMES = {**SETS, "rebalanced": "Shifted, grades as in EyePACS"}
+NAMES = {**SET_LABELS, "rebalanced": "Shifted, grades as in EyePACS"}
 BANDS = "Lines: means over runs; bands: ± one standard error over runs (none for a single run). "
 CONTROLS = "Grey: the best method's answers referred at random and in the order of their true loss (oracle)."
 Spec = tuple[str, str]  # what is drawn ("roc" or a metric), and the set
@@ -36,7 +37,7 @@ def drawings(study: Study, collection: Collection) -> tuple[list[Drawing], list[
     """Return the figures of curves of a study, and a line for each that cannot be drawn."""
     made, lacking = [], []
     if study.groups:
-        if any(referral_there(study.groups, name, "accuracy") for name in SETS):
+        if any(referral_there(study.groups, name, "accuracy") for name in SET_LABELS):
             made.append(_main(study, collection))
         else:
             lacking.append(needs("curves", study, "at least ten images"))
@@ -71,7 +72,7 @@ def _by_metric(study: Study, collection: Collection) -> list[Drawing]:
     """Each metric over referral on every set: Figure 14 (accuracy, Country Shift), and its siblings."""
     found = []
     for metric in LABELS:
-        specs: list[Spec] = [(metric, name) for name in SETS]
+        specs: list[Spec] = [(metric, name) for name in SET_LABELS]
         specs = [spec for spec in specs if _possible(study.groups, spec)]
         if specs:
             first = study.task == "country_shift" and study.criterion != JOINTLY and metric == "accuracy"
@@ -152,7 +153,7 @@ def _draw_blurs(study: Study, collection: Collection) -> Figure:
                     referral_line(axes, group, looks[group.blur or STANDARD_BLUR], metric, name, collection)
             drawing.referral_axes(axes, LABELS[metric])
             axes.set_ylim(*limits[place])
-            heading(axes, "", f"{method}, {SETS[name].lower()}")
+            heading(axes, "", f"{method}, {SET_LABELS[name].lower()}")
     legend(figure, [f"blur {blur}" for blur in blurs], list(looks.values()))
     return figure
 

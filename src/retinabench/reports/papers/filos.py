@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics.inference.over_seeds import aggregate
+from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.papers.collect import Collection, Group, Study
 from retinabench.reports.papers.layout import Block, Cell, Row, Table
 from retinabench.reports.papers.retina import has, referral_columns, rows
-from retinabench.reports.papers.words import SETS, in_words, slug
+from retinabench.reports.papers.words import in_words, slug
 
 Floats = NDArray[np.float64]
 BENCHMARKS = {"in_domain": "diabetic_retinopathy_diagnosis", "shifted": "aptos2019"}
@@ -56,7 +57,7 @@ def table(study: Study, collection: Collection) -> Table:
 
 def _block_title(study: Study, name: str) -> str:
     if study.task != "country_shift":
-        return SETS[name]
+        return SET_LABELS[name]
     return {"in_domain": "In-domain (Kaggle in the paper)", "shifted": "Shifted (APTOS 2019 in the paper)"}[
         name
     ]
@@ -100,7 +101,7 @@ def _csv(group: Group, name: str, metric: str, retained: Sequence[float]) -> byt
 
 def at_share(group: Group, name: str, metric: str, referred: float) -> Floats:
     """(runs,) values of a metric where this share is referred."""
-    return np.array([run.get((name, f"{metric}_at_{referred:g}")) for run in group.runs])
+    return np.array([run.get((name, f"{metric}_at_{round(100 * referred)}")) for run in group.runs])
 
 
 def _word(group: Group) -> str:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
+from retinabench.metrics.sets import SET_LABELS
 from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.reports.papers import drawing
 from retinabench.reports.papers.collect import Collection, Group, Study
@@ -21,7 +22,7 @@ from retinabench.reports.papers.drawing import Drawing, canvas_of, heading, lege
 from retinabench.reports.papers.filos import RETAINED, at_share
 from retinabench.reports.papers.panels import nhs_point, roc_panel, roc_there
 from retinabench.reports.papers.retina import has
-from retinabench.reports.papers.words import SETS, in_words, slug
+from retinabench.reports.papers.words import in_words, slug
 from retinabench.reports.toolkit.style import BAD, GOOD, INK, MUTED, PAPER, Mark
 
 Floats = NDArray[np.float64]
@@ -121,7 +122,7 @@ def _draw_retained(study: Study, collection: Collection) -> Figure:
         _retained_axes(axes, "AUC" if metric == "auroc" else "accuracy")
         if np.isfinite(start):
             drawing.control(axes, x, np.full(len(x), start), "random")
-        heading(axes, "abcd"[k], SETS[name])
+        heading(axes, "abcd"[k], SET_LABELS[name])
     legend(figure, [group.name for group in study.groups], looks)
     return figure
 

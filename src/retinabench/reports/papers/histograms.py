@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from retinabench.metrics.sets import SET_LABELS
 from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.reports.papers.collect import Collection, Group, Study
 from retinabench.reports.papers.drawing import Drawing, halo
 from retinabench.reports.papers.retina import JOINTLY
-from retinabench.reports.papers.words import SETS, in_words, needs, slug
+from retinabench.reports.papers.words import in_words, needs, slug
 from retinabench.reports.toolkit.figures import canvas
 from retinabench.reports.toolkit.style import BAD, GOOD, MUTED
 
@@ -67,7 +68,7 @@ def _drawing(study: Study, name: str, pooled: bool, groups: Sequence[Group], par
         "Predictive entropy of right (blue) and wrong (red) answers, each a density of its own; all panels share their axes, "
         "and bars taller than the frame are cut. Corners: images right and wrong. All runs of a method are pooled."
     )
-    title = f"Uncertainty by grade, {SETS[name].lower()}, {'ensembles' if pooled else 'single methods'}, {in_words(study)}"
+    title = f"Uncertainty by grade, {SET_LABELS[name].lower()}, {'ensembles' if pooled else 'single methods'}, {in_words(study)}"
     return Drawing(stem, number, title, caption, partial(_draw, groups, name))
 
 

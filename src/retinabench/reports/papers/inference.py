@@ -26,6 +26,7 @@ from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.inference.compare import holm
 from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.published import figures
+from retinabench.metrics.registry import SCORES
 from retinabench.reports.papers.collect import Group
 from retinabench.reports.papers.layout import Cell
 from retinabench.reports.papers.measure import Key
@@ -34,19 +35,20 @@ Floats = NDArray[np.float64]
 LEVEL = 0.05
 
 
-def column(groups: Sequence[Group], key: Key, direction: str, rules: str) -> list[Cell]:
+def column(groups: Sequence[Group], key: Key, rules: str) -> list[Cell]:
     """One cell per method for a number.
 
     corrected: mean and standard error over runs (ddof 1), or a run's value with its interval; in bold the best mean and
     what it does not beat, unless it beats nothing. published: mean and standard error with ddof 0, runs without a value
     dropped; in bold the best mean.
     """
+    sign = SCORES[key[1]].sign
     if rules == "published":
         cells = [_published_cell(group, key) for group in groups]
-        leading = _leading(cells, direction)
+        leading = _leading(cells, sign)
     else:
         cells = [_cell(group, key) for group in groups]
-        leading = _unbeaten(groups, cells, key, direction)
+        leading = _unbeaten(groups, cells, key, sign)
     return [
         Cell(c.value, c.error, c.low, c.high, c.runs, bold, c.why)
         for c, bold in zip(cells, leading, strict=True)
@@ -76,18 +78,16 @@ def _published_cell(group: Group, key: Key) -> Cell:
     return Cell(mean, error if len(known) > 1 else np.nan, runs=len(known))
 
 
-def _leading(cells: Sequence[Cell], direction: str) -> list[bool]:
-    sign = 1 if direction == "higher" else -1
+def _leading(cells: Sequence[Cell], sign: int) -> list[bool]:
     known = [sign * cell.value for cell in cells if np.isfinite(cell.value)]
     return [len(known) > 1 and np.isfinite(c.value) and sign * c.value == max(known) for c in cells]
 
 
-def _unbeaten(groups: Sequence[Group], cells: Sequence[Cell], key: Key, direction: str) -> list[bool]:
+def _unbeaten(groups: Sequence[Group], cells: Sequence[Cell], key: Key, sign: int) -> list[bool]:
     """Whether each method is the best, or not significantly worse; nobody where the best beats nobody."""
     known = [i for i, cell in enumerate(cells) if np.isfinite(cell.value)]
     if len(known) < 2:
         return [False] * len(cells)
-    sign = 1 if direction == "higher" else -1
     top = max(known, key=lambda i: sign * cells[i].value)
     pairs = list(combinations(known, 2))
     adjusted = holm([difference_p(groups[i], groups[j], key) for i, j in pairs])

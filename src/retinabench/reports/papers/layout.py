@@ -7,23 +7,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from retinabench.metrics.registry import SCORES, ScoreSpec
+
 
 @dataclass(frozen=True)
 class Column:
     """One column of numbers: a score of a set, its header, and how it is written.
 
-    group: what stands above several columns. percent: multiplied by 100, one digit; else three digits. direction: which
-    way is better. task, criterion: where they are not the table's.
+    group: what stands above several columns. percent: multiplied by 100, one digit; else three digits. task, criterion:
+    where they are not the table's.
     """
 
     set: str
     score: str
     group: str
     label: str
-    direction: str = "higher"
     percent: bool = True
     task: str = ""
     criterion: str = ""
+
+    @property
+    def spec(self) -> ScoreSpec:
+        """The score, with its direction."""
+        return SCORES[self.score]
 
 
 @dataclass(frozen=True)

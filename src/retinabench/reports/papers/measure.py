@@ -1,7 +1,7 @@
 """All numbers and curves of one predictions file, computed once; tables and figures only read them.
 
 A number is named by its set and score: ("shifted", "auroc"), ("joint", "referral_nll_area"), ("in_domain",
-"accuracy_at_0.5"). Corrected numbers are functions of weights, so that patients can be left out or drawn again.
+"accuracy_at_50"). Corrected numbers are functions of weights, so that patients can be left out or drawn again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes, cluster_jackknife
-from retinabench.metrics.registry import SCORES, why_undefined
+from retinabench.metrics.registry import REFERRED_PERCENT, SCORES
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import Curve
 from retinabench.metrics.sets import Evaluator, ImageSet, image_sets
@@ -27,7 +27,6 @@ PLAIN = ("nll", "accuracy", "auprc", "auroc", "ece_top_label")
 DETECTION = ("ood_auroc", "ood_auprc")
 METRICS = ("accuracy", "nll", "auroc", "auprc")
 AT = ("accuracy", "auroc")  # the metrics that are also read at single fractions
-REFERRED = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)  # the 2021 tables, and the steps of the 2019 leaderboard
 BLOCKS = 50  # of patients left out: a jackknife error known to 1 / sqrt(2 x 49) = 10 %
 
 
@@ -108,16 +107,16 @@ def _numbers(name: str, w: Weighted, curves: dict[str, Curve], area: float) -> d
     out = {score: SCORES[score](w) for score in (*PLAIN, *(DETECTION if name == "joint" else ()))}
     out |= {f"referral_{metric}_area": curves[metric].area for metric in METRICS if metric != "auprc"}
     out["referral_auprc_area"] = area
-    out |= {f"{metric}_at_{r:g}": curves[metric].at(r) for metric in AT for r in REFERRED}
+    out |= {f"{metric}_at_{p}": curves[metric].at(p / 100) for metric in AT for p in REFERRED_PERCENT}
     return {(name, score): value for score, value in out.items()}
 
 
 def _why(key: Key, images: ImageSet, curves: dict[str, Curve]) -> str:
     metric, at, referred = key[1].partition("_at_")
     if not at:
-        return why_undefined(SCORES[key[1]], images.whole)
+        return SCORES[key[1]].why_undefined(images.whole)
     curve = curves[metric]
-    k = min(int(np.searchsorted(curve.referred, float(referred) - 1e-9)), len(curve.value) - 1)
+    k = min(int(np.searchsorted(curve.referred, int(referred) / 100 - 1e-9)), len(curve.value) - 1)
     held = f"{curve.positives[k]:g} positive and {curve.negatives[k]:g} negative images"
     return f"needs both classes: {f'the set has {held}' if referred == '0' else f'{held} are retained'}"
 
@@ -138,6 +137,6 @@ def _published(job: Job) -> Measured:
                 out.why[name, score] = "the released code gives none: one class only"
         for metric in AT:
             values = whole[name, metric]
-            for r in REFERRED:
-                out.value[name, f"{metric}_at_{r:g}"] = float(values[int(r * (len(values) - 1))])
+            for p in REFERRED_PERCENT:
+                out.value[name, f"{metric}_at_{p}"] = float(values[int(p / 100 * (len(values) - 1))])
     return out

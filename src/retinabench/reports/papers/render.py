@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from retinabench.reports.papers.layout import Block, Cell, Column, Table, number
 
 DASH = "—"
-ARROWS = {"higher": "↑", "lower": "↓"}
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
@@ -26,7 +25,7 @@ def markdown(table: Table) -> str:
     for block in table.blocks:
         if block.title:
             lines += [f"*{escape(block.title)}*", ""]
-        heads = [f"{column.group}: {column.label} {ARROWS[column.direction]}" for column in block.columns]
+        heads = [f"{column.group}: {column.label} {column.spec.arrow}" for column in block.columns]
         lines.append("| Method | " + " | ".join(escape(head) for head in heads) + " |")
         lines.append("|---|" + "---:|" * len(heads))
         for row in block.rows:
@@ -77,7 +76,7 @@ def csv_bytes(table: Table) -> bytes:
                         row.label,
                         column.set,
                         column.score,
-                        column.direction,
+                        column.spec.direction,
                         *numbers,
                         cell.runs,
                         int(cell.best),
@@ -132,7 +131,7 @@ def _latex_head(block: Block, width: int, *, first: bool, same: bool) -> list[st
             " & ".join(["", *(rf"\multicolumn{{{n}}}{{c}}{{{group}}}" for group, _, n in spans)]) + r" \\"
         )
         lines.append("".join(rf"\cmidrule(lr){{{start}-{start + n - 1}}}" for _, start, n in spans))
-        labels = [tex(f"{column.label} {ARROWS[column.direction]}") for column in block.columns]
+        labels = [tex(f"{column.label} {column.spec.arrow}") for column in block.columns]
         lines += [" & ".join(["Method", *labels, *[""] * (width - len(labels))]) + r" \\", r"\midrule"]
     if block.title:
         lines.append(rf"\multicolumn{{{width + 1}}}{{l}}{{\textit{{{tex(block.title)}}}}} \\")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.papers.collect import STANDARD_BLUR, Collection, Group, Study
 from retinabench.reports.papers.inference import column
 from retinabench.reports.papers.layout import Block, Cell, Column, Row, Table
-from retinabench.reports.papers.words import CRITERIA, SETS, in_words, needs, slug, task_words
+from retinabench.reports.papers.words import CRITERIA, in_words, needs, slug, task_words
 
 COUNTRY, SEVERITY, JOINTLY = "country_shift", "severity_shift", "balanced_joint_accuracy_area"
 NUMBERS = {  # (kind, task, tuned on the joint validation set as well)
@@ -23,15 +25,13 @@ NUMBERS = {  # (kind, task, tuned on the joint validation set as well)
     ("blur", SEVERITY, False): 12, ("blur", COUNTRY, False): 13,
 }  # fmt: skip
 DETECTION = 3
-OF_SETS = (("nll", "NLL", "lower", False), ("accuracy", "Accuracy (%)", "higher", True),
-           ("auprc", "AUPRC (%)", "higher", True), ("auroc", "AUROC (%)", "higher", True),
-           ("ece_top_label", "ECE", "lower", False))  # fmt: skip
+OF_SETS = (("nll", "accuracy", "auprc"), ("auroc", "ece_top_label"))
 AREAS = (
-    ("auroc", "AUROC", "higher"),
-    ("accuracy", "Accuracy", "higher"),
-    ("nll", "NLL", "lower"),
-    ("auprc", "AUPRC", "higher"),
+    ("referral_auroc_area", "referral_accuracy_area"),
+    ("referral_nll_area", "referral_auprc_area"),
 )
+PERCENT = ("accuracy", "auroc", "auprc", "ood_auroc", "ood_auprc")
+"""Scores that the paper prints in percent."""
 Built = tuple[list[Table], list[str]]
 
 
@@ -74,7 +74,7 @@ def rows(
     rule: Callable[[int], bool] = lambda k: False,
 ) -> list[Row]:
     """One row per method; the best of every column in bold. rule: before which rows a line is drawn."""
-    cells = [column(groups, (one.set, one.score), one.direction, rules) for one in columns]
+    cells = [column(groups, (one.set, one.score), rules) for one in columns]
     return [Row(group.name, [of_column[k] for of_column in cells], rule(k)) for k, group in enumerate(groups)]
 
 
@@ -86,10 +86,14 @@ def has(groups: Sequence[Group], name: str) -> bool:
 def referral_columns(name: str, shares: Sequence[tuple[float, str]]) -> list[Column]:
     """AUROC and accuracy of a set where these shares are referred: (share, what stands above)."""
     return [
-        Column(name, f"{metric}_at_{share:g}", above, label)
+        Column(name, f"{metric}_at_{round(100 * share)}", above, _label(metric))
         for share, above in shares
-        for metric, label in (("auroc", "AUROC (%)"), ("accuracy", "Accuracy (%)"))
+        for metric in ("auroc", "accuracy")
     ]
+
+
+def _label(score: str) -> str:
+    return f"{SCORES[score].label} (%)" if score in PERCENT else SCORES[score].label
 
 
 SHARES = ((0.0, "No referral"), (0.5, "50 % referred"), (0.7, "70 % referred"))
@@ -122,10 +126,10 @@ def _prediction(study: Study, collection: Collection) -> Table | str:
         return needs("prediction", study, f"no file at the standard blur {STANDARD_BLUR}")
     sets = [name for name in ("in_domain", "shifted", "joint") if has(study.groups, name)]
     blocks = []
-    for part in (OF_SETS[:3], OF_SETS[3:]):
+    for part in OF_SETS:
         columns = [
-            Column(name, score, label, SETS[name], direction, percent)
-            for score, label, direction, percent in part
+            Column(name, score, _label(score), SET_LABELS[name], score in PERCENT)
+            for score in part
             for name in sets
         ]
         blocks.append(Block("", columns, rows(study.groups, columns, collection.rules)))
@@ -138,13 +142,9 @@ def _areas(study: Study, collection: Collection) -> Table | str:
         return needs("areas", study, f"no file at the standard blur {STANDARD_BLUR}")
     sets = [name for name in ("in_domain", "shifted", "joint", "balanced") if has(study.groups, name)]
     blocks = []
-    for part in (AREAS[:2], AREAS[2:]):
+    for part in AREAS:
         columns = [
-            Column(
-                name, f"referral_{metric}_area", f"Area, {label} over referral", SETS[name], direction, False
-            )
-            for metric, label, direction in part
-            for name in sets
+            Column(name, score, _label(score), SET_LABELS[name], False) for score in part for name in sets
         ]
         blocks.append(Block("", columns, rows(study.groups, columns, collection.rules)))
     caption = (
@@ -165,18 +165,18 @@ def _detection(collection: Collection) -> Table | str:
     columns: list[Column] = []
     cells: dict[str, list[Cell]] = {name: [] for name in names}
     for study in primary:
-        for score, label in (("ood_auroc", "AUROC (%)"), ("ood_auprc", "AUPRC (%)")):
+        for score in ("ood_auroc", "ood_auprc"):
             columns.append(
                 Column(
                     "joint",
                     score,
                     in_words(study, not alike),
-                    label,
+                    _label(score),
                     task=study.task,
                     criterion=study.criterion,
                 )
             )
-            of_groups = column(study.groups, ("joint", score), "higher", collection.rules)
+            of_groups = column(study.groups, ("joint", score), collection.rules)
             found = dict(zip((group.name for group in study.groups), of_groups, strict=True))
             for name in names:
                 cells[name].append(found.get(name, Cell(float("nan"), runs=0, why="there is no such file")))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.papers.collect import Collection, Study
 
-SETS = {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint", "balanced": "Balanced"}
 TASKS = {
     "country_shift": "Country Shift",
     "severity_shift": "Severity Shift",
@@ -46,7 +46,7 @@ def slug(study: Study) -> str:
 
 def task_words(task: str, name: str) -> str:
     """Return what a set of a task is called."""
-    return OF_TASK.get((task.removesuffix("_published"), name), SETS[name])
+    return OF_TASK.get((task.removesuffix("_published"), name), SET_LABELS[name])
 
 
 def needs(kind: str, study: Study, what: str) -> str:
