@@ -10,56 +10,68 @@ import typer
 from retinabench.cli.options import Out, Seed, Silent
 from retinabench.cli.output import print_notes, progress_of
 
+Answers = Annotated[
+    Path, typer.Option("--answers", help="P(yes): CSV or Parquet, image_id and a column per concept.")
+]
+Truth = Annotated[Path, typer.Option("--truth", help="0, 1 or empty (unknown): the same columns.")]
+Concepts = Annotated[
+    str | None,
+    typer.Option("--concepts", help="Columns of the truth file, separated by commas; default: all."),
+]
+StrategyName = Annotated[
+    str,
+    typer.Option(
+        "--strategy",
+        help="precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims.",
+    ),
+]
+Questions = Annotated[int | None, typer.Option("--questions", help="Stop after so many; default: all.")]
+Tolerance = Annotated[
+    float | None, typer.Option("--tolerance", help="Stop at this mean uncertainty; it starts at 2.")
+]
+Patience = Annotated[
+    int | None, typer.Option("--patience", help="Stop after so many questions without progress.")
+]
+Claims = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--claim",
+        help="Stop when decided, such as 'sensitivity of haemorrhage >= 0.85'; may be repeated. State it before the "
+        "answers are known.",
+    ),
+]
+Confidence = Annotated[float, typer.Option("--confidence", help="Of each claim's decision.")]
+UncertaintyReading = Annotated[
+    Literal["std", "variance"],
+    typer.Option("--reading", help="Uncertainty: area of the drawn band, or as printed."),
+]
+QuestionRules = Annotated[
+    Literal["corrected", "published"],
+    typer.Option("--rules", help="corrected: skip saturated cells; published: ask them until empty."),
+]
+KernelChoice = Annotated[
+    Literal["published", "fitted"], typer.Option("--kernel", help="Hyper-parameters of the drawn curves.")
+]
+Repetitions = Annotated[
+    int, typer.Option("--repetitions", min=0, help="To compare all strategies; 0: do not.")
+]
+
 
 def examine(
-    answers: Annotated[
-        Path, typer.Option("--answers", help="P(yes): CSV or Parquet, image_id and a column per concept.")
-    ],
-    truth: Annotated[Path, typer.Option("--truth", help="0, 1 or empty (unknown): the same columns.")],
+    answers: Answers,
+    truth: Truth,
     out: Out = Path("examination"),
-    concepts: Annotated[
-        str | None,
-        typer.Option("--concepts", help="Columns of the truth file, separated by commas; default: all."),
-    ] = None,
-    strategy: Annotated[
-        str,
-        typer.Option(
-            "--strategy",
-            help="precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims.",
-        ),
-    ] = "precision",
-    questions: Annotated[
-        int | None, typer.Option("--questions", help="Stop after so many; default: all.")
-    ] = None,
-    tolerance: Annotated[
-        float | None, typer.Option("--tolerance", help="Stop at this mean uncertainty; it begins at 2.")
-    ] = None,
-    patience: Annotated[
-        int | None, typer.Option("--patience", help="Stop after so many questions without progress.")
-    ] = None,
-    claim: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--claim",
-            help="Stop when decided, such as 'sensitivity of haemorrhage >= 0.85'; may be repeated. State it before the "
-            "answers are known.",
-        ),
-    ] = None,
-    confidence: Annotated[float, typer.Option("--confidence", help="Of each claim's decision.")] = 0.95,
-    reading: Annotated[
-        Literal["std", "variance"],
-        typer.Option("--reading", help="Uncertainty: area of the drawn band, or as printed."),
-    ] = "std",
-    rules: Annotated[
-        Literal["corrected", "published"],
-        typer.Option("--rules", help="corrected: skip saturated cells; published: ask them until empty."),
-    ] = "corrected",
-    kernel: Annotated[
-        Literal["published", "fitted"], typer.Option("--kernel", help="Hyper-parameters of the drawn curves.")
-    ] = "published",
-    repetitions: Annotated[
-        int, typer.Option("--repetitions", min=0, help="To compare all strategies; 0: do not.")
-    ] = 10,
+    concepts: Concepts = None,
+    strategy: StrategyName = "precision",
+    questions: Questions = None,
+    tolerance: Tolerance = None,
+    patience: Patience = None,
+    claim: Claims = None,
+    confidence: Confidence = 0.95,
+    reading: UncertaintyReading = "std",
+    rules: QuestionRules = "corrected",
+    kernel: KernelChoice = "published",
+    repetitions: Repetitions = 10,
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
