@@ -13,12 +13,12 @@ import time
 
 import numpy as np
 
+from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.reference.reference_file import Reference
 from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.data import Data
-from retinabench.fidelity.targets.points import Points
 from retinabench.fidelity.targets.targets import target
 
 CLASSES, SAMPLES, CHAINS, REPLICATES = 10, 100, 4, 1000
@@ -44,7 +44,10 @@ def inputs(points: int) -> tuple[Evaluator, Submission]:
     )
     group = np.array(["clean"] * (points // 2) + [f"noise-{1 + k % 5}" for k in range(points - points // 2)])
     grades = random.integers(0, CLASSES, points)
-    data = Data(Points(np.zeros((1, 1)), grades[:1], group[:1]), Points(np.zeros((points, 1)), grades, group))
+    data = Data(
+        ArrayDataset(np.zeros((1, 1)), grades[:1], group[:1]),
+        ArrayDataset(np.zeros((points, 1)), grades, group),
+    )
     submission = softmax(logits + 0.7 * random.normal(size=(SAMPLES, points, CLASSES))).astype(np.float16)
     return Evaluator(chosen, data, reference, REPLICATES), Submission(
         submission.mean(axis=0, dtype=np.float64), submission

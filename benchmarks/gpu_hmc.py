@@ -26,10 +26,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.reference.make_reference import make_reference
 from retinabench.fidelity.targets.data import Data, load
 from retinabench.fidelity.targets.density import Density, Recorded
-from retinabench.fidelity.targets.points import Points
 from retinabench.fidelity.targets.targets import Target, target
 from retinabench.methods.mcmc import hmc
 
@@ -55,7 +55,7 @@ def data_of(chosen: Target, *, toy: bool) -> Data:
     else:
         inputs = random.normal(size=(count, 8))
         truth = inputs.sum(axis=1) + random.normal(size=count)
-    train = Points(inputs, truth, np.full(count, "train"))
+    train = ArrayDataset(inputs, truth, np.full(count, "train"))
     return Data(train, replace(train, group=np.full(count, "in_domain")))
 
 

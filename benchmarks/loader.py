@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from retinabench.data import synthetic
 from retinabench.data.datasets.synthetic import records
-from retinabench.data.loader import Batches
+from retinabench.data.loader import Batches, ImageSource, chunks
 from retinabench.data.prepared import Prepared, write_shard
 from retinabench.experiments.config import load_run
 from retinabench.methods.training.loop import make_optimizer
@@ -88,19 +88,19 @@ def measure(size: int, images: int, rounds: int, folder: Path) -> dict[str, np.n
     """Return images per second (rounds,) of every way of reading."""
     data, files = write_both(folder, size, images)
     rows = np.random.default_rng(0).permutation(images)
-    labels = torch.from_numpy(data.records.label.astype(np.float32))
+    labels = torch.from_numpy(data.label.astype(np.float32))
     run = load_run("demo/map", data=str(folder))
 
     few = rows[: BATCH * (8 if size == 64 else 1)]  # floats of 512 px are no work for a CPU
 
     def batches(augment):
-        return Batches(data, few, few, BATCH, 0, augment, True, CPU)
+        return Batches(ImageSource(data, CPU, few), few, few, BATCH, 0, augment)
 
     pillow = DataLoader(Photographs(files, labels), BATCH, sampler=rows.tolist())
     step = training_step(run)
     batch = next(iter(batches("flip").epoch(0)))
     ways = {
-        "stored, as bytes": lambda: speed(batches("none").stored(rows, BATCH), images),
+        "stored, as bytes": lambda: speed(ImageSource(data, CPU).stored(chunks(rows, BATCH)), images),
         "torch.utils.data + Pillow": lambda: speed(pillow, images),
         "on the CPU: floats, standardised": lambda: speed(batches("none").epoch(0), len(few)),
         "on the CPU: and flip": lambda: speed(batches("flip").epoch(0), len(few)),

@@ -33,11 +33,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import Run, load_run
-from retinabench.fidelity.targets.batches import PointBatches
-from retinabench.fidelity.targets.data import Data, load
+from retinabench.fidelity.targets.data import Data, load, point_batches
 from retinabench.fidelity.targets.networks import build_network
-from retinabench.fidelity.targets.points import Points
 from retinabench.fidelity.targets.targets import Target, target
 from retinabench.methods.ensembles import swag
 from retinabench.methods.registry import METHODS
@@ -52,7 +51,9 @@ def drawn_energy(of: Target) -> Data:
     """Points of the shape of UCI energy, whose own files are the user's to bring."""
     random = np.random.default_rng(0)
     inputs = random.normal(size=(of.train, 8))
-    points = Points(inputs, inputs.sum(axis=1) + random.normal(size=of.train), np.full(of.train, "train"))
+    points = ArrayDataset(
+        inputs, inputs.sum(axis=1) + random.normal(size=of.train), np.full(of.train, "train")
+    )
     return Data(points, replace(points))
 
 
@@ -71,7 +72,7 @@ def settings(of: Target, method: str, epochs: int, *words: str) -> Run:
 
 def ours(of: Target, data: Data, run: Run) -> float:
     """Seconds of a whole fit, written to a folder."""
-    batches = PointBatches(data, run.optimizer.batch_size, 0, CPU)
+    batches = point_batches(data, run.optimizer.batch_size, 0, CPU)
     network = build_network(of, 0)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
@@ -83,7 +84,7 @@ def theirs(of: Target, data: Data, run: Run, kind: str) -> float:
     """Seconds of as many steps of `posteriors`, over the same batches."""
     import posteriors
 
-    batches = PointBatches(data, run.optimizer.batch_size, 0, CPU)
+    batches = point_batches(data, run.optimizer.batch_size, 0, CPU)
     network, images, l2 = build_network(of, 0), len(batches.train), run.optimizer.l2
 
     def log_posterior(weights: dict[str, Tensor], batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -165,7 +166,7 @@ def paired(
 
 def compare(of: Target, data: Data, epochs: int, rounds: int) -> None:
     """Print all comparisons on one target."""
-    steps = epochs * PointBatches(data, 50, 0, CPU).steps
+    steps = epochs * point_batches(data, 50, 0, CPU).steps
     for kind in ("sgld", "sghmc"):
         run = settings(of, kind, epochs)
         try:

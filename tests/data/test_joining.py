@@ -9,7 +9,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.data.merge import open_data
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared import open_prepared, referable
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
@@ -80,7 +80,9 @@ def test_train_on_one_set_and_predict_on_another(folders, tmp_path):
     predictions = read_predictions(folder / "predictions.parquet")
     shifted = predictions.select(domain="shifted", split="test")
     records = open_prepared(theirs).records
-    truth = dict(zip((f"theirs:{i}" for i in records.image_id), records.label.tolist(), strict=True))
+    truth = dict(
+        zip((f"theirs:{i}" for i in records.image_id), referable(records.grade).tolist(), strict=True)
+    )
     assert [truth[name] for name in shifted.image_id] == shifted.label.tolist()
     assert len(shifted) == 26
     # The bright patch is the label there too.

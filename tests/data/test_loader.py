@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from retinabench.data.loader import Batches
+from retinabench.data.loader import Batches, ImageSource
 from retinabench.data.prepared import open_prepared
 from support.helpers import make_prepared
 
@@ -17,7 +17,8 @@ def data(tmp_path_factory):
 
 def batches(data, rows=64, size=16, seed=0, augment="none", workers=0, standardise=False):
     train, validation = np.arange(rows), np.arange(64, 88)
-    return Batches(data, train, validation, size, seed, augment, standardise, torch.device("cpu"), workers)
+    source = ImageSource(data, torch.device("cpu"), train if standardise else None, workers)
+    return Batches(source, train, validation, size, seed, augment)
 
 
 def collect(loader, epoch):
@@ -31,7 +32,7 @@ def test_an_epoch_shows_every_picture_once_as_it_is_stored(data):
     stored = torch.from_numpy(data.images(np.arange(64))).permute(0, 3, 1, 2).float() / 255
     order = [int((stored == image).flatten(1).all(1).nonzero()) for image in images]
     assert sorted(order) == list(range(64))
-    assert torch.equal(labels, torch.from_numpy(data.records.label[order].astype(np.float32)))
+    assert torch.equal(labels, torch.from_numpy(data.label[order].astype(np.float32)))
 
 
 @pytest.mark.parametrize("augment", ["none", "flip", "affine"])
@@ -97,10 +98,10 @@ def test_pictures_stay_in_channels_last_layout(data, augment):
 
 
 def test_stored_pictures_travel_as_bytes(data):
-    pictures, labels = next(batches(data).stored(np.arange(5), 5))
+    pictures, labels = next(batches(data).source.stored([np.arange(5)]))
     assert pictures.dtype == torch.uint8
     assert np.array_equal(pictures.numpy(), data.images(np.arange(5)))
-    assert np.array_equal(labels.numpy(), data.records.label[:5])
+    assert np.array_equal(labels.numpy(), data.label[:5])
 
 
 def test_an_affine_view_does_not_depend_on_how_the_epoch_is_cut_into_batches(data):

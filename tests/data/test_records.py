@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.prepared import Prepared, Records
+from retinabench.data.prepared import Prepared, Records, referable
 
 
 def make_records(n=200, domain="in_domain", split="train", prefix="p", seed=0):
@@ -36,9 +36,10 @@ def test_records_refuse_bad_rows(change):
         Records(**{**columns, **change})
 
 
-def test_referable_is_moderate_or_worse():
-    records = make_records()
-    assert np.array_equal(records.label, records.grade >= 2)
+def test_referable_is_moderate_or_worse_unless_the_task_says_otherwise():
+    assert referable(np.arange(5)).tolist() == [0, 0, 1, 1, 1]
+    assert referable(np.arange(5), 1).tolist() == [0, 1, 1, 1, 1]
+    assert referable(np.arange(5)).dtype == np.int8
 
 
 @pytest.mark.parametrize("cuts", [(4, 8), (1, 7), (5, 5)])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.datasets import retinamnist
+from retinabench.data.datasets import medmnist
 from retinabench.data.ingest.label_matching import Survey
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import find_dataset
@@ -29,21 +29,21 @@ def published(tmp_path, monkeypatch):
     """A file under its published name, with a sum to match."""
     np.savez_compressed(tmp_path / "retinamnist_64.npz", **arrays(64))
     digest = hashlib.md5((tmp_path / "retinamnist_64.npz").read_bytes()).hexdigest()
-    monkeypatch.setitem(retinamnist.MD5, 64, digest)
+    monkeypatch.setitem(medmnist.MD5, 64, digest)
     return tmp_path
 
 
 def test_the_published_file(published):
     survey = Survey()
-    records = retinamnist.records(published, survey=survey)
+    records = medmnist.records(published, survey=survey)
     assert [(records.split == name).sum() for name in ("train", "validation", "test")] == [10, 4, 6]
     assert records.grade[:6].tolist() == [0, 1, 2, 3, 4, 0]
     assert survey == Survey()
     pixels = arrays(64)["val_images"][3]
     assert records.source[13] == "retinamnist_64.npz:val:3"
     for root in (published, published / "retinamnist_64.npz"):
-        assert np.array_equal(retinamnist.read("retinamnist_64.npz:val:3", root, Recipe(64)), pixels)
-    assert retinamnist.read("retinamnist_64.npz:val:3", published, Recipe(32)).shape == (32, 32, 3)
+        assert np.array_equal(medmnist.read("retinamnist_64.npz:val:3", root, Recipe(64)), pixels)
+    assert medmnist.read("retinamnist_64.npz:val:3", published, Recipe(32)).shape == (32, 32, 3)
 
 
 def test_a_file_that_was_replaced_is_read_again(tmp_path):
@@ -53,7 +53,7 @@ def test_a_file_that_was_replaced_is_read_again(tmp_path):
         np.savez_compressed(file, **arrays(seed=seed))
         os.utime(file, ns=(0, 10**18 + seed))  # clocks of some file systems are too coarse for a test
         stamps.append(find_dataset("retinamnist").stamp("ours.npz:test:2", tmp_path))
-        pictures.append(retinamnist.read("ours.npz:test:2", tmp_path, Recipe(28)))
+        pictures.append(medmnist.read("ours.npz:test:2", tmp_path, Recipe(28)))
         assert np.array_equal(pictures[-1], arrays(seed=seed)["test_images"][2])
     assert stamps[0] != stamps[1]
 
@@ -62,24 +62,24 @@ def test_a_damaged_file_is_found_by_its_sum(published):
     file = published / "retinamnist_64.npz"
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(InputError, match=r"has the MD5 .*, published is"):
-        retinamnist.records(published)
+        medmnist.records(published)
 
 
 def test_another_name_is_not_checked_and_it_is_said(published):
     (published / "retinamnist_64.npz").rename(published / "mine.npz")
     survey = Survey()
-    retinamnist.records(published / "mine.npz", survey=survey)
+    medmnist.records(published / "mine.npz", survey=survey)
     assert survey.notes == ["mine.npz is no published name, so its MD5 is not checked"]
     with pytest.raises(InputError, match=r"holds no retinamnist\*.npz. Add --download"):
-        retinamnist.records(published)
+        medmnist.records(published)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"val_labels": None}, "holds no array 'val_labels'"),
-        ({"train_labels": np.full((10, 1), 5)}, "train_labels are not 10 grades"),
-        ({"train_labels": np.zeros((9, 1), int)}, "train_labels are not 10 grades"),
+        ({"train_labels": np.full((10, 1), 5)}, "train_labels are not 10 classes from 0 to 4"),
+        ({"train_labels": np.zeros((9, 1), int)}, "train_labels are not 10 classes from 0 to 4"),
         ({"test_images": np.zeros((6, 28, 28), np.uint8)}, r"test_images is uint8 \(6, 28, 28\)"),
         ({"test_images": np.zeros((6, 28, 28, 3))}, "test_images is float64"),
         ({"test_labels": np.array([{}] * 6, object)}, "no sound .npz .*allow_pickle"),
@@ -89,18 +89,18 @@ def test_bad_arrays_are_named(tmp_path, change, says):
     content = {key: value for key, value in (arrays() | change).items() if value is not None}
     np.savez(tmp_path / "x.npz", **content)
     with pytest.raises(InputError, match=says):
-        retinamnist.records(tmp_path / "x.npz")
+        medmnist.records(tmp_path / "x.npz")
 
 
 def test_no_archive_at_all(tmp_path):
     (tmp_path / "retinamnist_x.npz").write_bytes(b"<html>404</html>")
     with pytest.raises(InputError, match=r"is no \.npz archive"):
-        retinamnist.records(tmp_path)
+        medmnist.records(tmp_path)
 
 
 @pytest.mark.parametrize(("size", "name"), [(16, ""), (28, ""), (29, "_64"), (128, "_128"), (512, "_224")])
 def test_the_download_fits_the_size(size, name):
-    remote = retinamnist.remote(size)
+    remote = medmnist.remote(size)
     assert remote.name == f"retinamnist{name}.npz"
     assert remote.url == f"https://zenodo.org/records/10519652/files/retinamnist{name}.npz?download=1"
-    assert remote.md5 in retinamnist.MD5.values()
+    assert remote.md5 in medmnist.MD5.values()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.scoring.baselines import baselines
 from retinabench.fidelity.scoring.decisions import MISSED, NEEDLESS, costs
@@ -13,7 +14,6 @@ from retinabench.fidelity.scoring.serialise import entry_record, evaluator_recor
 from retinabench.fidelity.scoring.utility import crps
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.data import Data
-from retinabench.fidelity.targets.points import Points
 from retinabench.fidelity.targets.targets import target
 from support.fake_reference import classified, regressed, softmax
 
@@ -25,10 +25,10 @@ N = len(GROUP)
 def data_of(chosen, seed=0):
     random = np.random.default_rng(seed)
     if chosen.likelihood == "gaussian":
-        train = Points(np.zeros((9, 2)), random.normal(size=9), np.full(9, "train"))
-        return Data(train, Points(np.zeros((N, 2)), random.normal(size=N), np.full(N, "gap")))
-    train = Points(np.zeros((9, 2)), np.arange(9) % 5, np.full(9, "train"))
-    return Data(train, Points(np.zeros((N, 2)), random.integers(0, 5, N), GROUP))
+        train = ArrayDataset(np.zeros((9, 2)), random.normal(size=9), np.full(9, "train"))
+        return Data(train, ArrayDataset(np.zeros((N, 2)), random.normal(size=N), np.full(N, "gap")))
+    train = ArrayDataset(np.zeros((9, 2)), np.arange(9) % 5, np.full(9, "train"))
+    return Data(train, ArrayDataset(np.zeros((N, 2)), random.integers(0, 5, N), GROUP))
 
 
 def evaluator_of(chosen, reference, replicates=200, seed=0):
@@ -154,8 +154,8 @@ def test_regression_goes_by_the_kit_s_numbers(shared):
     draws, theirs = (arrays[f"reg_gauss_8x1000__{side}"] for side in ("predictions", "reference"))
     reference = regressed(8)
     object.__setattr__(reference, "chain_draws", np.stack(np.split(theirs, 2, axis=1)))
-    points = Points(np.zeros((8, 2)), np.zeros(8), np.full(8, "gap"))
-    train = Points(np.zeros((9, 2)), np.arange(9.0), np.full(9, "train"))
+    points = ArrayDataset(np.zeros((8, 2)), np.zeros(8), np.full(8, "gap"))
+    train = ArrayDataset(np.zeros((9, 2)), np.arange(9.0), np.full(9, "train"))
     found = Evaluator(ENERGY, Data(train, points), reference, 10).grade(Submission(draws=draws))["all"]
     assert found["w2_kit"].value == pytest.approx(golden["w2_distance"], abs=1e-12)
     assert found["wasserstein"].value == pytest.approx(golden["OWN_mean_w1_by_sorting"], abs=1e-12)
@@ -174,8 +174,8 @@ def test_the_classification_cases_of_the_kit_come_out_of_the_evaluator(shared):
         reference = classified(200, 10)
         object.__setattr__(reference, "chain_probs", np.stack([theirs, theirs]))
         chosen = FUNDUS.model_copy(update={"name": "other", "outputs": 10, "groups": ("clean",)})
-        points = Points(np.zeros((200, 2)), np.zeros(200, np.int64), np.full(200, "clean"))
-        train = Points(np.zeros((9, 2)), np.zeros(9, np.int64), np.full(9, "train"))
+        points = ArrayDataset(np.zeros((200, 2)), np.zeros(200, np.int64), np.full(200, "clean"))
+        train = ArrayDataset(np.zeros((9, 2)), np.zeros(9, np.int64), np.full(9, "train"))
         found = Evaluator(chosen, Data(train, points), reference, 10).grade(Submission(probs))["all"]
         assert found["agreement"].value == golden[case]["agreement"]
         assert found["total_variation"].value == pytest.approx(

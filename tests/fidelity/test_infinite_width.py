@@ -167,9 +167,9 @@ def test_the_target_s_answers_repeat_and_follow_the_data(shared, monkeypatch):
     monkeypatch.setattr(infinite_width, "LARGEST_RHAT", 10)
     full = load(target("energy-gap"), shared("data", "uci", "energy"))
     some = np.arange(0, 512, 8)
-    train = type(full.train)(full.train.inputs[some], full.train.targets[some], full.train.group[some])
+    train = type(full.train)(full.train.inputs[some], full.train.targets[some], full.train.groups[some])
     test = type(full.train)(
-        full.train.inputs[some + 1], full.train.targets[some + 1], full.train.group[some + 1]
+        full.train.inputs[some + 1], full.train.targets[some + 1], full.train.groups[some + 1]
     )
     data = Data(train, test)
     first, again, other = (infinite_width.sample(target("energy-gap"), data, 50, seed) for seed in (0, 0, 1))

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from retinabench.core.errors import InputError
+from retinabench.data.loader import Batches
 from retinabench.fidelity.submissions import gp_baseline, infinite_width, runner
 from retinabench.fidelity.submissions.entries import entry, entry_run
 from retinabench.fidelity.submissions.runner import run_entry, y_draws
 from retinabench.fidelity.submissions.submission import read_submission
-from retinabench.fidelity.targets.batches import PointBatches
-from retinabench.fidelity.targets.data import labels, load
+from retinabench.fidelity.targets.data import labels, load, point_batches
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.networks import build_network
 from retinabench.methods import map as map_method
@@ -58,7 +58,7 @@ def test_the_loss_is_the_negative_log_posterior_over_n(monkeypatch):
     network = build_network(target, 0)
     before = torch.cat([p.detach().flatten() for p in network.parameters()])
     with regression(floor=target.floor):
-        map_method.fit(network, PointBatches(data, TRAIN, 0, torch.device("cpu")), run, Checkpoint())
+        map_method.fit(network, point_batches(data, TRAIN, 0, torch.device("cpu")), run, Checkpoint())
     step = before - torch.cat([p.detach().flatten() for p in network.parameters()])
     _, gradient = Density.of(target, data)(before[None])
     expected = -(gradient[0] - before / target.prior_variance) / TRAIN
@@ -69,7 +69,7 @@ def test_a_killed_run_goes_on_to_the_same_answers_and_the_same_count(monkeypatch
     target = regression_target(monkeypatch)
     whole = submission_of(run_entry("swag", target, budget=8, out=tmp_path / "whole"), target)
     monkeypatch.setattr(runner, "SAVED_EVERY", 0.0)
-    epoch = PointBatches.epoch
+    epoch = Batches.epoch
 
     def killed(self, number, *more):
         if number == 5:
@@ -77,7 +77,7 @@ def test_a_killed_run_goes_on_to_the_same_answers_and_the_same_count(monkeypatch
         return epoch(self, number, *more)
 
     with monkeypatch.context() as during:
-        during.setattr(PointBatches, "epoch", killed)
+        during.setattr(Batches, "epoch", killed)
         with pytest.raises(KeyboardInterrupt):
             run_entry("swag", target, budget=8, out=tmp_path / "killed")
     again = submission_of(run_entry("swag", target, budget=8, out=tmp_path / "killed"), target)

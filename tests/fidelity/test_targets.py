@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.targets import cifar10, fundus, imdb
+from retinabench.data.datasets import cifar10, imdb
+from retinabench.fidelity.targets import fundus
 from retinabench.fidelity.targets.data import Data, labels, load, standardised
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.networks import build_network
@@ -50,9 +51,9 @@ def test_shipped_retinas_are_those_of_the_definition():
     data = load(target("fundus"))
     assert data.sha256 == target("fundus").sha256
     assert np.bincount(data.train.targets).tolist() == [100] * 5
-    kinds = {group.split("-")[0] for group in data.test.group}
+    kinds = {group.split("-")[0] for group in data.test.groups}
     assert kinds == set(target("fundus").groups)
-    cells, pictures = np.unique(data.test.group, return_counts=True)
+    cells, pictures = np.unique(data.test.groups, return_counts=True)
     assert dict(zip(cells, pictures, strict=True))["corrupted-noise-5"] == 25
     assert len(cells) == 2 + 4 * 5
     inputs, _ = standardised(data)
@@ -109,7 +110,7 @@ def test_other_data_are_refused(tmp_path):
     with pytest.raises(InputError, match="is not the data of the target 'energy-gap'"):
         load(target("energy-gap"), tmp_path)
     (tmp_path / "gap" / "index_test_0.txt").write_text("700\n768\n")
-    with pytest.raises(InputError, match="names rows outside 0 to 767"):
+    with pytest.raises(InputError, match="must hold whole numbers from 0 to 767"):
         load(target("energy-gap"), tmp_path)
     (tmp_path / "data.txt").write_text("a b c\n")
     with pytest.raises(InputError, match="is no table of numbers"):
@@ -153,7 +154,7 @@ def write_cifar(folder, per_file=6):
     batches.mkdir()
     corrupted.mkdir()
     for name in (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin"):
-        rows = GENERATOR.integers(0, 256, (per_file, 1 + cifar10.PICTURE), dtype=np.uint8)
+        rows = GENERATOR.integers(0, 256, (per_file, 1 + cifar10.PIXELS), dtype=np.uint8)
         rows[:, 0] %= 10
         rows.tofile(batches / name)
     for kind, _ in cifar10.CORRUPTED:
@@ -175,7 +176,7 @@ def test_cifar_is_read_from_its_binary_version_with_the_stated_strengths(tmp_pat
     assert data.train.targets[6] == raw[0, 0]
     assert len(data.test) == 5 * 6
     for kind, strength in cifar10.CORRUPTED:
-        rows = data.test.group == f"corrupted-{kind}-{strength}"
+        rows = data.test.groups == f"corrupted-{kind}-{strength}"
         assert (data.test.inputs[rows] == strength).all()
         assert (data.test.targets[rows] == data.test.targets[:6]).all()
     inputs, _ = standardised(data)
@@ -301,7 +302,7 @@ def test_density_sums_over_parts_of_the_points(monkeypatch):
     task = target("fundus")
     data = load(task)
     few = Data(
-        type(data.train)(data.train.inputs[:50], data.train.targets[:50], data.train.group[:50]), data.test
+        type(data.train)(data.train.inputs[:50], data.train.targets[:50], data.train.groups[:50]), data.test
     )
     weights = 0.1 * torch.randn(
         1, task.parameters, generator=torch.Generator().manual_seed(0), dtype=torch.float64

@@ -68,7 +68,7 @@ def test_the_drawn_score_has_the_fisher_information_as_covariance():
         for _ in range(800):
             anchors.draw_score(model, batches, run, generator)
             scores.append(anchors.score.double().numpy())
-    x = batches.inputs.double().numpy()
+    x = batches.source.inputs.double().numpy()
     fisher, found = x.T @ x / NOISE**2, np.stack(scores)
     diagonal = fisher.diagonal()
     assert (abs(found.mean(axis=0)) < 4 * np.sqrt(diagonal / 800)).all()

@@ -1,6 +1,6 @@
 """What each method believes where the truth is known: a conjugate Gaussian regression, and logistic regression in 2-d.
 
-Every method trains as it does in the exam: `fit` on `PointBatches`, l2 = 1 / (2 N s²) on everything, so that the loss is
+Every method trains as it does in the exam: `fit` on `point_batches`, l2 = 1 / (2 N s²) on everything, so that the loss is
 -log posterior / N. Exact ones must reach the posterior, approximate ones their own fixed point, found here by closed form
 or quadrature. All seeds are those of the runs (0), all batches whole.
 """
@@ -15,10 +15,9 @@ from scipy.special import expit
 from torch import nn
 from torch.nn.functional import softplus
 
+from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import load_run
-from retinabench.fidelity.targets.batches import PointBatches
-from retinabench.fidelity.targets.data import Data
-from retinabench.fidelity.targets.points import Points
+from retinabench.fidelity.targets.data import Data, point_batches
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc import hmc
@@ -60,9 +59,12 @@ class Problem:
     """Standardised inputs (N, D) and labels (N,), as the methods see them, and how to train on them."""
 
     def __init__(self, inputs, targets, network):
-        points = Points(inputs, targets, np.full(len(targets), "train"))
-        self.batches = PointBatches(Data(points, points), len(targets), 0, torch.device("cpu"))
-        self.x, self.y = self.batches.inputs.double().numpy(), self.batches.labels.double().numpy()
+        points = ArrayDataset(inputs, targets, np.full(len(targets), "train"))
+        self.batches = point_batches(Data(points, points), len(targets), 0, torch.device("cpu"))
+        self.x, self.y = (
+            self.batches.source.inputs.double().numpy(),
+            self.batches.source.labels.double().numpy(),
+        )
         self.network, self.gaussian = network, targets.dtype.kind == "f"
 
     def run(self, *words, seed=0):
@@ -298,4 +300,4 @@ def test_an_independent_gaussian_predicts_nearer_to_the_truth_than_the_mode(logi
 def test_the_mode_s_posterior_has_no_width(logistic):
     posterior = logistic.fit("method.name=map", "optimizer.epochs=1")
     assert isinstance(posterior, PointPosterior)
-    assert len(posterior.predict(logistic.batches.inputs, 7, torch.Generator())) == 1
+    assert len(posterior.predict(logistic.batches.source.inputs, 7, torch.Generator())) == 1

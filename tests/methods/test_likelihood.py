@@ -10,10 +10,9 @@ from torch import nn
 from torch.nn.functional import softplus
 
 from retinabench.core.errors import InputError
+from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import load_run
-from retinabench.fidelity.targets.batches import PointBatches
-from retinabench.fidelity.targets.data import Data
-from retinabench.fidelity.targets.points import Points
+from retinabench.fidelity.targets.data import Data, point_batches
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -97,8 +96,8 @@ def batches():
     line = inputs[:, 0] * 2 + random.normal(size=60) * (0.1 + 0.2 * np.abs(inputs[:, 1]))
     found = {}
     for kind, targets in (("classes", classes), ("line", line)):
-        points = Points(inputs, targets, np.full(60, "train"))
-        found[kind] = PointBatches(Data(points, points), 20, 0, torch.device("cpu"))
+        points = ArrayDataset(inputs, targets, np.full(60, "train"))
+        found[kind] = point_batches(Data(points, points), 20, 0, torch.device("cpu"))
     return found
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from retinabench.data.dataset import ArrayDataset
+from retinabench.data.loader import Batches
 from retinabench.experiments.config import load_run
-from retinabench.fidelity.targets.batches import PointBatches
-from retinabench.fidelity.targets.data import Data
-from retinabench.fidelity.targets.points import Points
+from retinabench.fidelity.targets.data import Data, point_batches
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import regression
@@ -32,7 +32,7 @@ class LinearGaussian(nn.Module):
         return torch.stack([self.fc(x)[:, 0], raw], dim=1)
 
 
-class ManySteps(PointBatches):
+class ManySteps(Batches):
     """The points `REPEATS` times per epoch: an epoch of one step would be mostly bookkeeping."""
 
     REPEATS = 20
@@ -49,13 +49,13 @@ class ManySteps(PointBatches):
 def make_data() -> Data:
     random = np.random.default_rng(0)
     x = random.normal(size=(POINTS, FEATURES)) @ np.array([[1.0, 0.3], [0.0, 1.0]])
-    points = Points(x, x @ [0.5, -1.0] + random.normal(size=POINTS), np.full(POINTS, "train"))
+    points = ArrayDataset(x, x @ [0.5, -1.0] + random.normal(size=POINTS), np.full(POINTS, "train"))
     return Data(points, points)
 
 
-def truth(batches: PointBatches) -> tuple[np.ndarray, np.ndarray]:
+def truth(batches: Batches) -> tuple[np.ndarray, np.ndarray]:
     """Return mean (D,) and covariance (D, D) of the posterior."""
-    x, y = batches.inputs.double().numpy(), batches.labels.double().numpy()
+    x, y = batches.source.inputs.double().numpy(), batches.source.labels.double().numpy()
     covariance = np.linalg.inv(x.T @ x / NOISE**2 + np.eye(FEATURES) / PRIOR**2)
     return covariance @ x.T @ y / NOISE**2, covariance
 
@@ -73,7 +73,9 @@ def make_run(method: str, *words: str, batch_size: int = POINTS, epochs: int = 1
 
 def fitted(run, checkpoint: Checkpoint | None = None):
     """Fit the run's method; return its posterior and the batches."""
-    batches = ManySteps(make_data(), run.optimizer.batch_size, run.seed, torch.device("cpu"))
+    batches = ManySteps(
+        **vars(point_batches(make_data(), run.optimizer.batch_size, run.seed, torch.device("cpu")))
+    )
     with regression():
         posterior = METHODS[run.method.name].fit(
             LinearGaussian(), batches, run, checkpoint or Checkpoint(interval=1e9)

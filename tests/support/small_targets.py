@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.targets.data import Data
-from retinabench.fidelity.targets.points import Points
 
 
 def small_data(task, points, seed=0):
@@ -18,5 +18,5 @@ def small_data(task, points, seed=0):
         else:
             inputs = random.integers(0, 255, (count, 28, 28, 3), dtype=np.uint8)
             truth = random.integers(0, 5, count)
-        parts.append(Points(inputs, truth, np.full(count, group)))
+        parts.append(ArrayDataset(inputs, truth, np.full(count, group)))
     return Data(*parts)

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.targets import data as fidelity_data
-from retinabench.fidelity.targets.points import Points
 from retinabench.fidelity.targets.targets import target
 
 TRAIN, TEST = 40, 24
+SPLITS = {"train": np.arange(TRAIN), "test": np.arange(TRAIN, TRAIN + TEST)}
 
 
 def regression_target(monkeypatch, shift=0.0):
@@ -17,9 +18,7 @@ def regression_target(monkeypatch, shift=0.0):
         inputs = random.normal(size=(TRAIN + TEST, 8))
         y = inputs[:, 0] + 0.1 * random.normal(size=len(inputs)) + shift
         group = np.array(["train"] * TRAIN + ["gap"] * TEST)
-        return Points(inputs[:TRAIN], y[:TRAIN], group[:TRAIN]), Points(
-            inputs[TRAIN:], y[TRAIN:], group[TRAIN:]
-        )
+        return ArrayDataset(inputs, y, group, SPLITS)
 
     monkeypatch.setitem(fidelity_data.LOADERS, "tiny", load)
     return target("energy-gap").model_copy(update={"loader": "tiny", "train": TRAIN, "sha256": ""})
@@ -35,10 +34,7 @@ def classification_target(monkeypatch):
         for k, g in enumerate(grade):
             pictures[k, 5 * g : 5 * g + 5] += 120
         kinds = ["in_domain"] * 8 + ["shifted"] * 6 + [f"corrupted-noise-{1 + k % 2}" for k in range(10)]
-        return (
-            Points(pictures[:TRAIN], grade[:TRAIN].astype(np.int64), np.full(TRAIN, "train")),
-            Points(pictures[TRAIN:], grade[TRAIN:].astype(np.int64), np.array(kinds)),
-        )
+        return ArrayDataset(pictures, grade.astype(np.int64), np.array(["train"] * TRAIN + kinds), SPLITS)
 
     monkeypatch.setitem(fidelity_data.LOADERS, "tiny", load)
     return target("fundus").model_copy(update={"loader": "tiny", "train": TRAIN, "sha256": ""})

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.concepts.banks import idrid_lesions, lesion_images
-from retinabench.concepts.banks.lesion_images import LesionImages, Samples
+from retinabench.concepts.banks import lesion_images
+from retinabench.concepts.banks.lesion_images import Samples
 from retinabench.concepts.examine import ExamineOptions, examine_files
 from retinabench.concepts.examinees.network import answer, train_network
 from retinabench.core.atomic_files import write_bytes, write_json
@@ -29,6 +29,8 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
+from retinabench.data.datasets import idrid_lesions
+from retinabench.data.lesion_images import LesionImages
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.metrics.classification import auroc

@@ -1,126 +1,230 @@
-"""Batches: rows of a prepared data set as tensors, in an order that depends on seed and epoch alone."""
+"""Batches: rows of a data set as tensors, in an order that depends on seed and epoch alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
 
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.augment import Augment, augmentation, unchanged
+from retinabench.data.dataset import Rows
 from retinabench.data.prepared import Prepared
 
-STATISTICS_PICTURES = 512
+STATISTICS_IMAGES = 512
+
+
+class Source(Protocol):
+    """Inputs and targets that can be loaded onto a device, batch by batch."""
+
+    @property
+    def device(self) -> torch.device: ...  # noqa: D102 - where `load` puts the tensors
+
+    @property
+    def targets(self) -> NDArray[Any]: ...  # noqa: D102 - (N,) targets of all rows, as `load` yields them
+
+    def load(
+        self, chunks: Sequence[Rows], stored_view: Augment = unchanged
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield inputs (B, ...) and targets (B,) of each chunk of rows.
+
+        Args:
+            chunks: Rows of each batch.
+            stored_view: Applied to the inputs as they are stored, before they become floating point.
+        """
 
 
 @dataclass(frozen=True, eq=False)
-class Batches:
-    """The training and validation rows of a task, in batches on a device.
+class ArraySource:
+    """Inputs (N, ...), as networks take them, and targets (N,), both on the device already."""
 
-    Pictures travel as uint8 and become float32 (B, 3, H, W) on the device: in [0, 1], or with `standardise` each channel
-    less its mean and divided by its deviation over training pictures. Labels are float32 (B,). augment: none, flip or
-    affine (`data/augment.py`). `workers` processes read ahead where the disk is slow (0: none).
+    inputs: Tensor
+    labels: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the inputs."""
+        return self.inputs.device
+
+    @property
+    def targets(self) -> NDArray[Any]:
+        """(N,) targets, on the host."""
+        return np.asarray(self.labels.cpu())
+
+    def load(
+        self, chunks: Sequence[Rows], stored_view: Augment = unchanged
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield inputs (B, ...) and targets (B,) of each chunk of rows."""
+        for rows in chunks:
+            index = torch.from_numpy(rows).to(self.device)
+            yield stored_view(self.inputs[index]), self.labels[index]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSource:
+    """Images and labels of a prepared folder.
+
+    Images travel as uint8 and become float32 (B, 3, H, W) on the device, in [0, 1] or with standardised channels.
+    Labels are float32 (B,).
+
+    Args:
+        data: The prepared folder.
+        device: Where the batches go.
+        standardise_over: Rows whose images give mean and std of the channels, or None for values in [0, 1].
+        workers: Processes that read ahead, for slow disks (0: none).
     """
 
     data: Prepared
-    train: NDArray[np.intp]
-    validation: NDArray[np.intp]
-    batch_size: int
-    seed: int
-    augment: str
-    standardise: bool
     device: torch.device
+    standardise_over: Rows | None = None
     workers: int = 0
 
-    @property
-    def steps(self) -> int:
-        """Batches per epoch; the last, smaller one counts."""
-        return len(chunks(self.train, self.batch_size))
+    @cached_property
+    def targets(self) -> NDArray[np.float32]:
+        """(N,) labels, by the cut of the task."""
+        return self.data.label.astype(np.float32)
 
     @cached_property
-    def statistics(self) -> tuple[Tensor, ...]:
-        """Mean and deviation (1, 3, 1, 1) of the channels in [0, 1], over evenly spaced training pictures."""
-        rows = self.train[:: -(-len(self.train) // STATISTICS_PICTURES)]
+    def statistics(self) -> tuple[Tensor, Tensor] | None:
+        """Mean and std (1, 3, 1, 1) of the channels in [0, 1], over evenly spaced images."""
+        if self.standardise_over is None:
+            return None
+        rows = self.standardise_over[:: -(-len(self.standardise_over) // STATISTICS_IMAGES)]
         counts = np.zeros((3, 256))  # a histogram is exact and needs no copy in floating point
         for chunk in chunks(rows, 32):
-            pictures = self.data.images(chunk)
-            counts += [np.bincount(pictures[..., channel].ravel(), minlength=256) for channel in range(3)]
+            images = self.data.images(chunk)
+            counts += [np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(3)]
         share, value = counts / counts.sum(axis=1, keepdims=True), np.arange(256) / 255
         mean = share @ value
-        deviation = np.sqrt(share @ value**2 - mean**2).clip(min=1e-6)
-        return tuple(
-            torch.tensor(v, dtype=torch.float32, device=self.device).reshape(1, 3, 1, 1)
-            for v in (mean, deviation)
-        )
+        std = np.sqrt(share @ value**2 - mean**2).clip(min=1e-6)
+        on_device = [
+            torch.tensor(v, dtype=torch.float32, device=self.device).reshape(1, 3, 1, 1) for v in (mean, std)
+        ]
+        return on_device[0], on_device[1]
 
-    def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the shuffled batches of one epoch: pictures (B, 3, H, W), labels (B,).
-
-        The process `rank` of `ranks` gets its share of every batch, and draws views of its own.
-        """
-        rows = numpy_generator(self.seed, "order", number).permutation(self.train)
-        shares = [np.array_split(chunk, ranks)[rank] for chunk in chunks(rows, self.batch_size)]
-        pictures = sum(len(share) for share in shares)
-        mirror, view = augmentation(self.augment, pictures, self.device, self.seed, number, rank)
-        for images, labels in self._load(shares, mirror):
-            yield view(images), labels
-
-    def held_out(self, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the validation batches in order."""
-        return self._load(chunks(self.validation, batch_size))
-
-    def rows(self, rows: NDArray[np.intp], batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield any rows in order."""
-        return self._load(chunks(rows, batch_size))
-
-    def stored(self, rows: NDArray[np.intp], batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield any rows in order as they are stored, in host memory: uint8 pictures (B, H, W, 3), labels (B,)."""
-        return self._read(chunks(rows, batch_size))
-
-    def _read(self, chunks: list[NDArray[np.intp]]) -> Iterator[tuple[Tensor, Tensor]]:
+    def stored(self, chunks: Sequence[Rows]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield chunks of rows as they are stored, in host memory: uint8 images (B, H, W, 3), labels (B,)."""
         loader: DataLoader[tuple[Tensor, Tensor]] = DataLoader(
-            _Pictures(self.data),
+            _StoredImages(self.data),
             batch_size=None,
             sampler=chunks,
             num_workers=self.workers,
-            # The loader would otherwise draw its workers' seed from the global generator.
+            # The loader would otherwise seed its workers from the global generator.
             generator=torch.Generator(),
             multiprocessing_context="spawn" if self.workers else None,
             pin_memory=self.device.type == "cuda",
         )
         yield from loader
 
-    def _load(
-        self, chunks: list[NDArray[np.intp]], mirror: Augment = unchanged
+    def load(
+        self, chunks: Sequence[Rows], stored_view: Augment = unchanged
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        for pictures, labels in self._read(chunks):
-            pictures = pictures.to(self.device, non_blocking=True)
-            # The permuted pictures are in channels-last layout as they are, the faster one on both kinds of device.
-            images = mirror(pictures.permute(0, 3, 1, 2)).to(torch.float32).div_(255)
-            if self.standardise:
-                mean, deviation = self.statistics
-                images = images.sub_(mean).div_(deviation)
+        """Yield images (B, 3, H, W) and labels (B,) of each chunk of rows."""
+        for stored, labels in self.stored(chunks):
+            stored = stored.to(self.device, non_blocking=True)
+            # The permuted images are in channels-last layout already, the faster one on both kinds of device.
+            images = stored_view(stored.permute(0, 3, 1, 2)).to(torch.float32).div_(255)
+            if self.statistics is not None:
+                mean, std = self.statistics
+                images = images.sub_(mean).div_(std)
             yield images, labels.to(self.device, non_blocking=True)
 
 
 @dataclass(frozen=True, eq=False)
-class _Pictures(Dataset[tuple[Tensor, Tensor]]):
-    """A map from a chunk of rows to uint8 pictures (B, H, W, 3) and float labels (B,)."""
+class _StoredImages(TorchDataset[tuple[Tensor, Tensor]]):
+    """A map from a chunk of rows to uint8 images (B, H, W, 3) and float labels (B,)."""
 
     data: Prepared
 
-    def __getitem__(self, rows: NDArray[np.intp]) -> tuple[Tensor, Tensor]:
+    def __getitem__(self, rows: Rows) -> tuple[Tensor, Tensor]:
         labels = self.data.label[rows].astype(np.float32)
         return torch.from_numpy(self.data.images(rows)), torch.from_numpy(labels)
 
 
-def chunks(rows: NDArray[np.intp], size: int) -> list[NDArray[np.intp]]:
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Training and validation rows of a source, in batches on its device: what the training loop reads.
+
+    Args:
+        source: Where the batches are loaded from.
+        train: Rows to train on.
+        validation: Rows that are held out; may be empty.
+        batch_size: Rows per batch.
+        seed: Seed of the order and of the augmentation.
+        augment: ``none``, ``flip`` or ``affine``, see `retinabench.data.augment`.
+    """
+
+    source: Source
+    train: Rows
+    validation: Rows
+    batch_size: int
+    seed: int
+    augment: str = "none"
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the batches."""
+        return self.source.device
+
+    @property
+    def steps(self) -> int:
+        """Batches per epoch; the last, smaller one counts."""
+        return len(chunks(self.train, self.batch_size))
+
+    def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the shuffled batches of one epoch: inputs (B, ...), targets (B,).
+
+        Args:
+            number: Number of the epoch, on which order and augmentation depend.
+            rank: Number of this process, which gets its share of every batch and its own augmentation.
+            ranks: Number of processes.
+        """
+        rows = numpy_generator(self.seed, "order", number).permutation(self.train)
+        shares = [np.array_split(chunk, ranks)[rank] for chunk in chunks(rows, self.batch_size)]
+        images = sum(len(share) for share in shares)
+        stored_view, view = augmentation(self.augment, images, self.device, self.seed, number, rank)
+        for inputs, targets in self.source.load(shares, stored_view):
+            yield view(inputs), targets
+
+    def held_out(self, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the validation batches in order."""
+        return self.rows(self.validation, batch_size)
+
+    def rows(self, rows: Rows, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield any rows in order."""
+        return self.source.load(chunks(rows, batch_size) if len(rows) else [])
+
+    def targets(self, rows: Rows) -> Tensor:
+        """Return the targets (len(rows),) of the given rows, on the device."""
+        return torch.from_numpy(self.source.targets[rows]).to(self.device)
+
+
+def array_batches(
+    inputs: NDArray[Any], targets: NDArray[Any], batch_size: int, seed: int, device: torch.device
+) -> Batches:
+    """Return the batches of arrays of which all rows train and none is held out.
+
+    Args:
+        inputs: (N, ...) as the network takes them.
+        targets: (N,) as the likelihood takes them.
+        batch_size: Rows per batch.
+        seed: Seed of the order.
+        device: Where the arrays are put.
+    """
+    rows = np.arange(len(targets))
+    source = ArraySource(torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device))
+    return Batches(source, rows, rows[:0], batch_size, seed)
+
+
+def chunks(rows: Rows, size: int) -> list[Rows]:
     """Cut rows into batches; a single one left over joins its neighbour, since batch norm needs two."""
     cuts = list(range(size, len(rows), size))
     if cuts and len(rows) - cuts[-1] == 1:

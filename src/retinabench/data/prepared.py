@@ -27,10 +27,20 @@ from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError
+from retinabench.data.dataset import Rows
 from retinabench.data.ingest.ingest_log import to_parquet
 
 FORMAT = 2  # of the folder and of every picture's content: raise it when either changes
 SPLITS = ("train", "validation", "test")
+MODERATE = 2  # the lowest grade that is referable unless a task says otherwise
+
+
+def referable(grade: NDArray[np.integer], lowest: int = MODERATE) -> NDArray[np.int8]:
+    """Return labels (N,) of grades (N,): 1 where the grade is at least `lowest`, else 0.
+
+    This is the only definition of a label; `lowest` is the `referable_from` of the task.
+    """
+    return (grade >= lowest).astype(np.int8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +81,6 @@ class Records:
     def __len__(self) -> int:
         return len(self.image_id)
 
-    @property
-    def label(self) -> NDArray[np.int8]:
-        """(N,) 1 = referable: grade >= 2, moderate retinopathy or worse."""
-        return (self.grade >= 2).astype(np.int8)
-
     def take(self, rows: NDArray[np.intp] | Sequence[int]) -> Records:
         """Return the given rows, in the given order."""
         return replace(self, **{column.name: getattr(self, column.name)[rows] for column in fields(self)})
@@ -114,7 +119,7 @@ class Prepared:
     records: Records
     shards: tuple[NDArray[np.uint8], ...]
     graded: bool = True
-    referable_from: int = 2
+    referable_from: int = MODERATE
     shifted: Path | None = None
 
     def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[Path, Path | None, int]]:
@@ -123,8 +128,15 @@ class Prepared:
 
     @property
     def label(self) -> NDArray[np.int8]:
-        """(N,) 1 = referable: a grade of at least `referable_from`."""
-        return (self.records.grade >= self.referable_from).astype(np.int8)
+        """(N,) 1 = referable, by the cut of the task."""
+        return referable(self.records.grade, self.referable_from)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, rows: Rows) -> NDArray[np.uint8]:
+        """Return images (len(rows), size, size, 3) in the given order, as `Inputs` of a data set."""
+        return self.images(rows)
 
     def images(self, rows: NDArray[np.intp] | Sequence[int]) -> NDArray[np.uint8]:
         """Return pictures (len(rows), size, size, 3) in the given order."""

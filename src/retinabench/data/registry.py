@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.data.datasets import aptos, eyepacs, folder, idrid, messidor, retinamnist, synthetic
+from retinabench.data.datasets import aptos, eyepacs, folder, idrid, medmnist, messidor, synthetic
 from retinabench.data.ingest.archives import shared_files
 from retinabench.data.ingest.download import Remote
 from retinabench.data.prepared import Records
@@ -50,11 +50,11 @@ DATASETS: dict[str, Dataset] = {
     "idrid": Dataset(idrid.records, idrid.STEPS),
     "messidor": Dataset(messidor.records, messidor.STEPS),
     "retinamnist": Dataset(
-        retinamnist.records,
-        retinamnist.STEPS,
-        read=retinamnist.read,
-        remote=retinamnist.remote,
-        stamp=retinamnist.stamp_of,
+        medmnist.records,
+        medmnist.STEPS,
+        read=medmnist.read,
+        remote=medmnist.remote,
+        stamp=medmnist.stamp_of,
     ),
     "folder": Dataset(folder.records, folder.STEPS),
 }

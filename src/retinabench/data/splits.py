@@ -9,13 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.data.prepared import Records
+from retinabench.data.dataset import Rows, Splits
+from retinabench.data.prepared import MODERATE, Records
 
-Rows = NDArray[np.intp]
-Splits = dict[str, Rows]
 HOLD_OUT = 0.2  # of the training patients, where a data set has no validation or test split of its own
 
 
@@ -29,7 +27,7 @@ class Division:
     """
 
     divide: Callable[[Records], Splits]
-    referable_from: int = 2
+    referable_from: int = MODERATE
     by_grade: bool = False
     repairs: Callable[[Records], Splits] | None = None
     published: tuple[int, int, int, int, int] | None = None

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.data.dataset import Rows, Splits
 from retinabench.data.merge import open_data
 from retinabench.data.prepared import Prepared, Records
-from retinabench.data.splits import TASKS, Division, Rows, Splits
+from retinabench.data.splits import TASKS, Division
 
 SPLITS = ("train", "validation", "shifted_validation", "test", "shifted_test")
 
@@ -61,6 +62,34 @@ class Task:
     def records(self) -> Records:
         """All rows of the data set."""
         return self.data.records
+
+    @property
+    def inputs(self) -> Prepared:
+        """The images by row, (N, size, size, 3) uint8."""
+        return self.data
+
+    @property
+    def targets(self) -> NDArray[np.int8]:
+        """(N,) labels: 1 = referable in this task."""
+        return self.data.label
+
+    @property
+    def groups(self) -> NDArray[np.str_]:
+        """(N,) domains."""
+        return self.records.domain
+
+    @property
+    def image_id(self) -> NDArray[np.str_]:
+        """(N,) names of the images."""
+        return self.records.image_id
+
+    @property
+    def patient_id(self) -> NDArray[np.str_]:
+        """(N,) names of the patients."""
+        return self.records.patient_id
+
+    def __len__(self) -> int:
+        return len(self.records)
 
     def __getitem__(self, names: str | tuple[str, ...]) -> Part:
         """Return one split or several; raises `InputError` for one that the task does not have."""

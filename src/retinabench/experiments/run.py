@@ -15,7 +15,7 @@ from retinabench.core.errors import DivergedError, InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.version import __version__
-from retinabench.data.loader import Batches
+from retinabench.data.loader import Batches, ImageSource
 from retinabench.data.merge import recipe_of
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
@@ -152,16 +152,15 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
 
 def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0) -> Batches:
     """Return the batches of a run: its task's rows with its own settings."""
+    train = task.splits["train"]
+    standardised = run.model.inputs == "standardised"
     return Batches(
-        data=task.data,
-        train=task.splits["train"],
+        source=ImageSource(task.data, device, train if standardised else None, workers),
+        train=train,
         validation=task.splits["validation"],
         batch_size=run.optimizer.batch_size,
         seed=run.seed,
         augment=run.optimizer.augment,
-        standardise=run.model.inputs == "standardised",
-        device=device,
-        workers=workers,
     )
 
 

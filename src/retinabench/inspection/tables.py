@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.data.prepared import SPLITS, Records
+from retinabench.data.prepared import SPLITS, Records, referable
 from retinabench.inspection.classes import Classes
 from retinabench.inspection.files import Files
 
@@ -68,7 +68,9 @@ def split_rows(records: Records, classes: Classes) -> Iterator[SplitRow]:
         mine = names == name
         counts = np.bincount(classes.of_row[mine], minlength=len(classes.names)).tolist()
         patients = len(np.unique(records.patient_id[mine]))
-        yield SplitRow(name, int(mine.sum()), patients, tuple(counts), float(records.label[mine].mean()))
+        yield SplitRow(
+            name, int(mine.sum()), patients, tuple(counts), float(referable(records.grade[mine]).mean())
+        )
 
 
 def camera_rows(records: Records, files: Files | None) -> Iterator[CameraRow]:
@@ -79,7 +81,7 @@ def camera_rows(records: Records, files: Files | None) -> Iterator[CameraRow]:
     for domain in np.unique(records.domain):
         mine = (records.domain == domain) & (sizes > 0).all(axis=1)
         found, which, counts = np.unique(sizes[mine], axis=0, return_inverse=True, return_counts=True)
-        label, weight = records.label[mine], files.bytes[mine]
+        label, weight = referable(records.grade[mine]), files.bytes[mine]
         for k in np.argsort(-counts, kind="stable"):
             these = which.ravel() == k
             yield CameraRow(

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.concepts.banks import idrid_lesions, lesion_images
+from retinabench.concepts.banks import lesion_images
 from retinabench.core.errors import InputError
+from retinabench.data.datasets import idrid_lesions
 
 
 def test_the_143_images_of_the_published_experiment(shared):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from retinabench.concepts.banks import lesion_images, regions
-from retinabench.concepts.banks.lesion_images import LesionImages
 from retinabench.concepts.questioning.loop import examine
+from retinabench.data.lesion_images import LesionImages
 
 
 def images_of(masks: np.ndarray) -> LesionImages:

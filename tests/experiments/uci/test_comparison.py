@@ -10,11 +10,11 @@ import pytest
 
 from experiments.uci.test_sets import write_set
 from retinabench.cli.main import run
+from retinabench.data.datasets.uci import SETS
 from retinabench.experiments.uci import comparison, dropout, tables, variational
 from retinabench.experiments.uci.comparison import METHODS, compare_methods, results
 from retinabench.experiments.uci.figure import draw_figure
 from retinabench.experiments.uci.published import GRID_SEARCH, PUBLISHED
-from retinabench.experiments.uci.sets import SETS
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
+from retinabench.data.datasets.uci import SETS, available, draw_splits, read
 from retinabench.experiments.uci.folds import final_fold, make_fold, tuning_fold
-from retinabench.experiments.uci.sets import SETS, available, draw_splits, load_set
 
 
 def write_set(folder, points=40, seed=0):
@@ -26,10 +26,10 @@ def write_set(folder, points=40, seed=0):
 @pytest.mark.parametrize("place", ["yacht", "UCI_Datasets/yacht/data", "yacht/data"])
 def test_features_target_and_drawn_splits(tmp_path, place):
     table = write_set(tmp_path / place)
-    data = load_set(tmp_path, "yacht")
+    data = read(tmp_path, "yacht")
     assert available(tmp_path) == ["yacht"]
     np.testing.assert_array_equal(data.inputs, table[:, [0, 2, 3]])
-    np.testing.assert_array_equal(data.target, table[:, 1])
+    np.testing.assert_array_equal(data.targets, table[:, 1])
     assert data.train.shape == (20, 36)
     assert data.test.shape == (20, 4)
     for train, test in zip(data.train, data.test, strict=True):
@@ -50,14 +50,14 @@ def test_split_files_go_before_the_recipe(tmp_path):
     for k in range(20):
         np.savetxt(tmp_path / "yacht" / f"index_train_{k}.txt", np.arange(30), fmt="%d")
         np.savetxt(tmp_path / "yacht" / f"index_test_{k}.txt", np.arange(30, 40), fmt="%d")
-    data = load_set(tmp_path, "yacht")
+    data = read(tmp_path, "yacht")
     np.testing.assert_array_equal(data.test, np.tile(np.arange(30, 40), (20, 1)))
     np.savetxt(tmp_path / "yacht" / "index_test_3.txt", np.arange(29, 39), fmt="%d")
     with pytest.raises(InputError, match=r"index_test_3\.txt: names rows that also train"):
-        load_set(tmp_path, "yacht")
+        read(tmp_path, "yacht")
     np.savetxt(tmp_path / "yacht" / "index_test_3.txt", np.arange(31, 40), fmt="%d")
     with pytest.raises(InputError, match=r"index_test_3\.txt: is not as long"):
-        load_set(tmp_path, "yacht")
+        read(tmp_path, "yacht")
 
 
 def spoil(folder, name, text):
@@ -83,41 +83,41 @@ def test_damage_is_named(tmp_path, name, text, says):
     write_set(tmp_path / "wine")
     spoil(tmp_path / "wine", name, text)
     with pytest.raises(InputError) as found:
-        load_set(tmp_path, "wine")
+        read(tmp_path, "wine")
     assert says in str(found.value)
 
 
 def test_absent_sets_are_named(tmp_path):
     with pytest.raises(InputError, match="Did you mean 'yacht'"):
-        load_set(tmp_path, "yatch")
+        read(tmp_path, "yatch")
     with pytest.raises(InputError, match=r"holds no UCI set 'boston'.*bostonHousing/data\.txt"):
-        load_set(tmp_path, "boston")
+        read(tmp_path, "boston")
 
 
 def test_standardisation_sees_training_rows_only(tmp_path):
     write_set(tmp_path / "yacht")
-    data = load_set(tmp_path, "yacht")
+    data = read(tmp_path, "yacht")
     fold = final_fold(data)
     np.testing.assert_allclose(fold.inputs.mean(dim=1), 0, atol=1e-6)
     np.testing.assert_allclose(fold.inputs.std(dim=1, correction=0), 1, atol=1e-6)
     np.testing.assert_allclose(fold.targets.mean(dim=1), 0, atol=1e-6)
     # Test rows moved far away change nothing but themselves.
-    inputs, target = data.inputs.copy(), data.target.copy()
+    inputs, target = data.inputs.copy(), data.targets.copy()
     inputs[data.test[0]], target[data.test[0]] = 1e3, -1e6
-    moved = final_fold(replace(data, inputs=inputs, target=target))
+    moved = final_fold(replace(data, inputs=inputs, targets=target))
     assert moved.inputs[0].equal(fold.inputs[0])
     assert moved.targets[0].equal(fold.targets[0])
     assert moved.centre[0] == fold.centre[0]
     assert not moved.held_inputs[0].equal(fold.held_inputs[0])
-    np.testing.assert_array_equal(fold.held_target, data.target[data.test])
+    np.testing.assert_array_equal(fold.held_target, data.targets[data.test])
 
 
 def test_tuning_never_sees_a_test_row(tmp_path):
     write_set(tmp_path / "yacht")
-    data = load_set(tmp_path, "yacht")
-    inputs, target = data.inputs.copy(), data.target.copy()
+    data = read(tmp_path, "yacht")
+    inputs, target = data.inputs.copy(), data.targets.copy()
     inputs[data.test[0]], target[data.test[0]] = np.nan, np.nan
-    fold, blind = tuning_fold(data), tuning_fold(replace(data, inputs=inputs, target=target))
+    fold, blind = tuning_fold(data), tuning_fold(replace(data, inputs=inputs, targets=target))
     for name in ("inputs", "targets", "held_inputs"):
         assert getattr(fold, name)[0].equal(getattr(blind, name)[0])
     assert fold.inputs.shape[1] == 28
@@ -126,7 +126,7 @@ def test_tuning_never_sees_a_test_row(tmp_path):
 
 def test_a_constant_column_becomes_zero(tmp_path):
     write_set(tmp_path / "naval")
-    data = load_set(tmp_path, "naval")
+    data = read(tmp_path, "naval")
     inputs = data.inputs.copy()
     inputs[:, 1] = 0.1  # its mean over rows is not exactly 0.1
     fold = make_fold(replace(data, inputs=inputs), data.train, data.test)
@@ -136,10 +136,10 @@ def test_a_constant_column_becomes_zero(tmp_path):
 
 def test_own_units_undo_the_standardisation(tmp_path):
     write_set(tmp_path / "yacht")
-    data = load_set(tmp_path, "yacht")
+    data = read(tmp_path, "yacht")
     fold = final_fold(data)
     back = fold.own_units(fold.targets[None])[0]
-    np.testing.assert_allclose(back, data.target[data.train], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(back, data.targets[data.train], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +150,6 @@ def test_own_units_undo_the_standardisation(tmp_path):
     ],
 )  # fmt: skip
 def test_the_real_sets_have_their_known_sizes(shared, name, points, features):
-    data = load_set(shared("data", "uci"), name)
+    data = read(shared("data", "uci"), name)
     assert data.inputs.shape == (points, features)
     assert len(data.train) == SETS[name].splits == (5 if name == "protein" else 20)

@@ -12,12 +12,12 @@ from scipy import stats
 from torch.distributions import Normal, kl_divergence
 
 from retinabench.core.random_streams import torch_generator
+from retinabench.data.datasets.uci import Regression, draw_splits
 from retinabench.experiments.uci import dropout, ensemble, variational
 from retinabench.experiments.uci.comparison import METHODS
 from retinabench.experiments.uci.folds import final_fold
 from retinabench.experiments.uci.likelihood import measure
 from retinabench.experiments.uci.networks import forward, initial, streams
-from retinabench.experiments.uci.sets import Regression, draw_splits
 
 NOISE = 0.5
 
@@ -54,7 +54,7 @@ def test_test_targets_change_neither_choice_nor_prediction(name, monkeypatch):
     monkeypatch.setattr(dropout, "SAMPLES", 5)
     monkeypatch.setattr(variational, "SAMPLES", 5)
     data = only(make_data(), 0)
-    target = data.target.copy()
+    target = data.targets.copy()
     target[data.test[0]] = np.nan
     seen, blind = (METHODS[name].compute(one, 5, 2, 0) for one in (data, replace(data, target=target)))
     np.testing.assert_array_equal(seen[0], blind[0])
@@ -68,9 +68,9 @@ def test_a_method_learns_function_and_noise(name):
     data = make_data(points=600, splits=2)
     means, variances, _ = METHODS[name].compute(data, 30, 150, 0)
     for k, rows in enumerate(data.test):
-        found = measure(data.target[rows], means[:, k], variances[:, k])
+        found = measure(data.targets[rows], means[:, k], variances[:, k])
         x = data.inputs[rows]
-        truth = stats.norm.logpdf(data.target[rows], 3 + 4 * np.sin(x[:, 0]) + 2 * x[:, 1], NOISE).mean()
+        truth = stats.norm.logpdf(data.targets[rows], 3 + 4 * np.sin(x[:, 0]) + 2 * x[:, 1], NOISE).mean()
         # 60 test points; a fit without the noise has an RMSE of 0, one without the function 3.5.
         assert 0.35 < found["rmse"] < 0.7
         assert truth - 0.3 < found["log_likelihood"] < truth + 0.1

@@ -5,7 +5,7 @@ Images and masks are made when they are asked for, so that a collection may be l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.progress import Advance
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data import synthetic
+from retinabench.data.lesion_images import LesionImages
 
 DRAWN: dict[str, tuple[str, ...]] = {
     "microaneurysm": ("microaneurysm",),
@@ -33,30 +34,6 @@ DRAWN: dict[str, tuple[str, ...]] = {
 
 HELD_OUT = 0.3
 """Share of the images that are asked about rather than trained on: 43 of the 143 of the published experiment."""
-
-
-@dataclass(frozen=True, eq=False)
-class LesionImages:
-    """N images and the truth of C concepts about each.
-
-    Args:
-        sample_id: (N,) text.
-        concepts: C names.
-        truth: (N, C), whether the concept is present in the image.
-        patient_id: (N,), so that no patient is both trained on and asked about.
-        image: ``image(row, size)`` -> (size, size, 3) uint8, with the field of view filling the square.
-        masks: ``masks(row)`` -> (C, H, W) bool on the same square, at a resolution of the source.
-    """
-
-    sample_id: NDArray[np.str_]
-    concepts: tuple[str, ...]
-    truth: NDArray[np.bool_]
-    patient_id: NDArray[np.str_]
-    image: Callable[[int, int], NDArray[np.uint8]]
-    masks: Callable[[int], NDArray[np.bool_]]
-
-    def __len__(self) -> int:
-        return len(self.sample_id)
 
 
 def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_size: int = 256) -> LesionImages:

@@ -17,7 +17,7 @@ from retinabench.core.atomic_files import atomic_write
 from retinabench.core.progress import QUIET, Progress
 
 if TYPE_CHECKING:
-    from retinabench.concepts.banks.lesion_images import LesionImages
+    from retinabench.data.lesion_images import LesionImages
 
 
 def region_ids(sample_id: str, grid: int) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -13,11 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from retinabench.concepts.banks.lesion_images import LesionImages
 from retinabench.concepts.banks.regions import region_images
 from retinabench.concepts.examinees.answers import Examinee
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.data.augment import flip
+from retinabench.data.lesion_images import LesionImages
+from retinabench.data.loader import Batches, array_batches
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -28,44 +28,17 @@ from retinabench.models.settings import ModelConfig
 PREDICT_AT_ONCE = 64
 
 
-@dataclass(frozen=True, eq=False)
-class ConceptBatches:
-    """Training images in memory as batches of the training loop; there is no validation split.
+class ConceptBatches(Batches):
+    """Batches of images in memory with labels (B, C), all of which train.
 
     Images are mirrored and turned by quarters at random: with the two mirrors, all eight symmetries of the square. An epoch
     is cut into equal parts rather than full batches, since batch norm cannot work on a last batch of one image.
-
-    Args:
-        images: (N, size, size, 3), uint8.
-        truth: (N, C), whether each concept is present.
-        batch_size: Largest number of images per step.
-        seed: Seed of the order and the symmetries.
     """
-
-    images: NDArray[np.uint8]
-    truth: NDArray[np.bool_]
-    batch_size: int
-    seed: int
-
-    @property
-    def device(self) -> torch.device:
-        """Where the batches are."""
-        return torch.device("cpu")
-
-    @property
-    def train(self) -> NDArray[np.intp]:
-        """Rows that are trained on, (N,)."""
-        return np.arange(len(self.images))
-
-    @property
-    def validation(self) -> NDArray[np.intp]:
-        """Rows held out: none, (0,)."""
-        return np.arange(0)
 
     @property
     def steps(self) -> int:
         """Batches per epoch."""
-        return math.ceil(len(self.images) / self.batch_size)
+        return math.ceil(len(self.train) / self.batch_size)
 
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the batches of one epoch: images (B, 3, H, W) in [0, 1] and labels (B, C), float32.
@@ -75,12 +48,11 @@ class ConceptBatches:
             rank: This process.
             ranks: Processes that train together, each on its share of every batch.
         """
-        order = numpy_generator(self.seed, "order", number).permutation(len(self.images))
+        order = numpy_generator(self.seed, "order", number).permutation(len(self.train))
         noise = torch_generator("cpu", self.seed, "augment", number)
-        for rows in np.array_split(order, self.steps):
-            images = _turn(flip(_tensor(self.images[rows]), noise), noise)
-            own = np.array_split(np.arange(len(rows)), ranks)[rank]
-            labels = torch.from_numpy(self.truth[rows].astype(np.float32))
+        for stored, labels in self.source.load(np.array_split(order, self.steps)):
+            images = _turn(flip(_tensor(stored.numpy()), noise), noise)
+            own = np.array_split(np.arange(len(labels)), ranks)[rank]
             yield images[own] if ranks > 1 else images, labels[own] if ranks > 1 else labels
 
 
@@ -115,7 +87,9 @@ def train_network(
     def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
         return {"cross_entropy": binary_cross_entropy_with_logits(network(images), labels)}
 
-    batches = ConceptBatches(images, truth, optimizer.batch_size, seed)
+    cpu = torch.device("cpu")
+    arrays = array_batches(images, truth.astype(np.float32), optimizer.batch_size, seed, cpu)
+    batches = ConceptBatches(**vars(arrays))
     return train(PointPosterior(network), batches, run, checkpoint, objective=objective).model.eval()
 
 

@@ -28,10 +28,12 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from retinabench.core.errors import InputError
+from retinabench.data.dataset import ArrayDataset, concatenate
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
 from retinabench.data.ingest.labels import grade_of, ids_of, read_table, word_of
-from retinabench.data.prepared import Records
+from retinabench.data.prepared import Records, open_prepared
+from retinabench.data.preprocessing.pooling import BLOCK, SIZE, extremes
 
 OFFICIAL = {
     "train": ("a. Training Set", "a. IDRiD_Disease Grading_Training Labels.csv"),
@@ -42,6 +44,7 @@ STEPS = (
     "(2) Download 'B. Disease Grading.zip'; it need not be unpacked. (3) retinabench prepare idrid --source "
     "THE_ZIP_OR_FOLDER --out data/idrid"
 )
+POOLED_HINT = "Name by --data what `retinabench prepare idrid --source … --size 224 --out …` made."
 
 Row = tuple[str, str, int, str]  # name, split, grade, file
 
@@ -64,6 +67,36 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
         for image, file in zip(found.image_id.tolist(), found.source.tolist(), strict=True)
     ]
     return placed(replace(found, patient_id=np.array(patients)), split)
+
+
+def read_pooled(folder: Path | None) -> ArrayDataset:
+    """Read a prepared folder of IDRiD at 224 px and pool its images to 28 px (`preprocessing.pooling`).
+
+    Targets are grades; the splits are the official ones, ``train`` and ``test`` (group ``in_domain``).
+
+    Raises:
+        InputError: The folder is absent, or is not IDRiD at 224 px.
+    """
+    if folder is None:
+        raise InputError("the data of 'idrid' do not come with the package", hint=POOLED_HINT)
+    prepared = open_prepared(folder)
+    side = BLOCK * SIZE
+    if prepared.name != "idrid" or prepared.size != side:
+        raise InputError(f"is not IDRiD at {side} px", file=folder, hint=POOLED_HINT)
+    records, parts = prepared.records, {}
+    for split, group in (("train", "train"), ("test", "in_domain")):
+        rows = np.flatnonzero(records.split == split)
+        if not len(rows):
+            raise InputError(f"holds no images of the split '{split}'", file=folder, hint=POOLED_HINT)
+        rows = rows[np.argsort(records.image_id[rows])]
+        parts[split] = ArrayDataset(
+            np.stack([extremes(prepared.images([row])[0]) for row in rows.tolist()]),
+            records.grade[rows].astype(np.int64),
+            np.full(len(rows), group),
+            image_id=records.image_id[rows],
+            patient_id=records.patient_id[rows],
+        )
+    return concatenate(parts)
 
 
 def _compact(files: Files) -> Iterator[Row]:

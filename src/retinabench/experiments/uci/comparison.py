@@ -20,10 +20,10 @@ from retinabench.core.atomic_files import claim, write_json
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.version import __version__
+from retinabench.data.datasets.uci import SETS, Regression, available, known_set, read
 from retinabench.experiments.uci import dropout, ensemble, variational
 from retinabench.experiments.uci.figure import write_figure
 from retinabench.experiments.uci.likelihood import measure
-from retinabench.experiments.uci.sets import SETS, Regression, available, known_set, load_set
 from retinabench.experiments.uci.tables import write_tables
 
 # A method is a module with TITLE, VERSION (raised with every change of a number), TRAININGS and `compute`.
@@ -45,7 +45,7 @@ def compare_methods(
     if not names:
         hint = "Expected folders such as energy/data.txt or UCI_Datasets/energy/data/data.txt."
         raise InputError("holds none of the UCI sets", file=source, hint=hint)
-    loaded = [load_set(source, name) for name in names]  # all are checked before the long work begins
+    loaded = [read(source, name) for name in names]  # all are checked before the long work begins
     settings = {
         "schema": SCHEMA,
         "epochs": epochs,
@@ -89,7 +89,7 @@ def _compute(data: Regression, name: str, out: Path, epochs: int, seed: int, pro
     ) as tell:
         means, variances, chosen = method.compute(data, SETS[data.name].hidden, epochs, seed, tell)
     splits = [
-        measure(data.target[rows], means[:, k], variances[:, k]) | chosen[k]
+        measure(data.targets[rows], means[:, k], variances[:, k]) | chosen[k]
         for k, rows in enumerate(data.test)
     ]
     if not all(math.isfinite(value) for split in splits for value in split.values()):
@@ -102,7 +102,7 @@ def _compute(data: Regression, name: str, out: Path, epochs: int, seed: int, pro
         "method": name,
         "title": method.TITLE,
         "data": data.fingerprint,
-        "points": len(data.target),
+        "points": len(data.targets),
         "splits": splits,
         "seconds": round(time.perf_counter() - began, 1),
         "version": __version__,

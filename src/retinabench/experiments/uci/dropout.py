@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from retinabench.core.progress import Advance
+from retinabench.data.datasets.uci import Floats, Regression
 from retinabench.experiments.uci.folds import Fold, final_fold, tuning_fold
 from retinabench.experiments.uci.networks import Parameters, draw, initial, streams, train
-from retinabench.experiments.uci.sets import Floats, Regression
 
 TITLE = "MC dropout"
 VERSION = 1

@@ -16,9 +16,9 @@ from torch.nn.functional import softplus
 
 from retinabench.core.progress import Advance
 from retinabench.core.random_streams import torch_generator
+from retinabench.data.datasets.uci import Floats, Regression
 from retinabench.experiments.uci.folds import Fold, final_fold
 from retinabench.experiments.uci.networks import Parameters, forward, initial, train
-from retinabench.experiments.uci.sets import Floats, Regression
 
 TITLE = "Deep ensemble"
 VERSION = 1

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from retinabench.core.atomic_files import write_bytes
+from retinabench.data.datasets.uci import SETS
 from retinabench.experiments.uci.published import PUBLISHED
-from retinabench.experiments.uci.sets import SETS
 from retinabench.experiments.uci.tables import Results, mean_and_error
 from retinabench.reports.toolkit.figures import canvas, figure_style
 from retinabench.reports.toolkit.style import FAINT, INK, MUTED, PAPER, mark

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retinabench.experiments.uci.sets import Floats, Regression, Rows
+from retinabench.data.datasets.uci import Floats, Regression, Rows
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Fold:
 
 def make_fold(data: Regression, train: Rows, held: Rows) -> Fold:
     """Standardise the rows of K splits: `train` (K, n) and `held` (K, m). A constant column stays as it is, centred."""
-    inputs, target = data.inputs[train], data.target[train]
+    inputs, target = data.inputs[train], data.targets[train]
     middle, spread = inputs.mean(axis=1, keepdims=True), inputs.std(axis=1, keepdims=True)
     # A constant's mean is rounded, hence its deviation is not exactly 0.
     spread[spread <= 1e-12 * np.abs(middle)] = 1
@@ -47,7 +47,7 @@ def make_fold(data: Regression, train: Rows, held: Rows) -> Fold:
         inputs=_single((inputs - middle) / spread),
         targets=_single((target - centre[:, None]) / scale[:, None]),
         held_inputs=_single((data.inputs[held] - middle) / spread),
-        held_target=data.target[held],
+        held_target=data.targets[held],
         centre=centre,
         scale=scale,
     )

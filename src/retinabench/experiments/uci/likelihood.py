@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp
 
-from retinabench.experiments.uci.sets import Floats
+from retinabench.data.datasets.uci import Floats
 
 
 def gaussian_log_density(target: Floats, mean: Floats, variance: Floats) -> Floats:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from retinabench.core.atomic_files import write_bytes
+from retinabench.data.datasets.uci import SETS
 from retinabench.experiments.uci.published import GRID_SEARCH, PUBLISHED, Printed
-from retinabench.experiments.uci.sets import SETS
 
 MEASURES = {
     "log_likelihood": "Log-likelihood, nats per point (higher is better)",

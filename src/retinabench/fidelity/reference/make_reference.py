@@ -106,7 +106,7 @@ def make_reference(
         "rhat_below": {limit: convergence.share_below(found.rhat, float(limit)) for limit in ("1.01", "1.05", "1.1")},
         "weight_rhat": convergence.summary(rank_rhat(weights)),
         "weight_split_rhat": convergence.summary(split_rhat(weights)),
-        "ceiling": ceiling(arrays, data.test.group),
+        "ceiling": ceiling(arrays, data.test.groups),
         "gradients": len(kept.history) * steps * chains,
         "dtype": dtype,
         "threads": threads,

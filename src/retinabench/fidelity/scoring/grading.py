@@ -48,7 +48,7 @@ class Evaluator:
     resampling: Resampling = field(init=False)
 
     def __post_init__(self) -> None:
-        drawn = Resampling.of(self.target, self.data.test.group, self.replicates, self.seed)
+        drawn = Resampling.of(self.target, self.data.test.groups, self.replicates, self.seed)
         object.__setattr__(self, "resampling", drawn)
 
     def grade(self, submission: Submission) -> Estimates:

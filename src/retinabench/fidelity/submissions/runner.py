@@ -31,8 +31,7 @@ from retinabench.fidelity.submissions.budget import SECONDS, Meter, check_plan, 
 from retinabench.fidelity.submissions.entries import Entry, entry, entry_run
 from retinabench.fidelity.submissions.gp_baseline import DIRECT, run_direct
 from retinabench.fidelity.submissions.submission import Submission, submission_in, write_submission
-from retinabench.fidelity.targets.batches import PointBatches
-from retinabench.fidelity.targets.data import Data, load, standardised
+from retinabench.fidelity.targets.data import Data, load, point_batches, standardised
 from retinabench.fidelity.targets.networks import build_network
 from retinabench.fidelity.targets.targets import Target
 from retinabench.methods.base import Posterior
@@ -149,7 +148,7 @@ def _predicted(run: Run, sitting: Sitting, folder: Path) -> Predicted:
 
 def _fit_and_predict(run: Run, sitting: Sitting, folder: Path) -> Predicted:
     device = sitting.engine.torch_device()
-    batches = PointBatches(sitting.data, run.optimizer.batch_size, run.seed, device)
+    batches = point_batches(sitting.data, run.optimizer.batch_size, run.seed, device)
     meter = Meter(len(sitting.data.train), planned(run) if sitting.limited else None)
     network = meter.watch(build_network(sitting.target, run.seed).to(device))
     title = f"{run.method.name}, {sitting.target.name}, seed {run.seed}"

@@ -10,24 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.targets import cifar10, energy, fundus, idrid, imdb, medmnist
-from retinabench.fidelity.targets.points import Points
+from retinabench.data.dataset import ArrayDataset
+from retinabench.data.datasets import cifar10, idrid, imdb, medmnist, uci
+from retinabench.data.loader import Batches, array_batches
+from retinabench.fidelity.targets import fundus
 from retinabench.fidelity.targets.targets import Target
 
-# (source) -> training points, test points. `source` is the folder or file of the user's data, None for what is shipped.
-LOADERS: dict[str, Callable[[Path | None], tuple[Points, Points]]] = {
+# (source) -> data set with the splits train and test; source: folder or file of the user, None for what is shipped.
+LOADERS: dict[str, Callable[[Path | None], ArrayDataset]] = {
     "fundus": fundus.load,
     "fundus-small": partial(fundus.load, name="fundus-small"),
-    "energy-gap": energy.load,
-    "energy-gap-wall": partial(energy.load, split=2),
-    "idrid": idrid.load,
-    "dermamnist": medmnist.load_dermamnist,
-    "retinamnist": medmnist.load_retinamnist,
-    "cifar10": cifar10.load,
-    "imdb": imdb.load,
+    "energy-gap": uci.read_gap,
+    "energy-gap-wall": partial(uci.read_gap, split=2),
+    "idrid": idrid.read_pooled,
+    "dermamnist": medmnist.read_dermamnist,
+    "retinamnist": medmnist.read_retinamnist,
+    "cifar10": cifar10.read,
+    "imdb": imdb.read,
 }
 
 
@@ -41,8 +44,8 @@ class Data:
     scaling: mean and deviation of the channels of pictures in [0, 1], None for those of the training points.
     """
 
-    train: Points
-    test: Points
+    train: ArrayDataset
+    test: ArrayDataset
     scaling: Scaling | None = None
 
     @cached_property
@@ -50,7 +53,7 @@ class Data:
         """Of dtype, shape and bytes of all arrays as they are stored, before any standardising."""
         digest = hashlib.sha256()
         for points in (self.train, self.test):
-            for array in (points.inputs, points.targets, points.group.astype("S")):
+            for array in (points.inputs, points.targets, np.array(points.groups.tolist(), "S")):
                 digest.update(f"{array.dtype.str}{array.shape}".encode())
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
@@ -61,7 +64,8 @@ def load(target: Target, source: Path | None = None) -> Data:
 
     Raises `InputError` where they are absent, of another size, or not those of the target's definition.
     """
-    train, test = LOADERS[target.loader](source)
+    found = LOADERS[target.loader](source)
+    train, test = found.part("train"), found.part("test")
     stated = target.mean is not None and target.deviation is not None
     data = Data(train, test, (target.mean, target.deviation) if stated else None)  # type: ignore[arg-type]
     if len(train) != target.train:
@@ -109,3 +113,8 @@ def standardised(data: Data) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     if train.dtype == np.uint8:
         scaled = [np.ascontiguousarray(inputs.transpose(0, 3, 1, 2)) for inputs in scaled]
     return scaled[0], scaled[1]
+
+
+def point_batches(data: Data, batch_size: int, seed: int, device: torch.device) -> Batches:
+    """Return the batches of all training points of a target; none is held out: a posterior is that of all its data."""
+    return array_batches(standardised(data)[0], labels(data)[0], batch_size, seed, device)

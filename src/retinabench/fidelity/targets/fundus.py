@@ -28,9 +28,9 @@ from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data import synthetic
+from retinabench.data.dataset import ArrayDataset, concatenate
+from retinabench.data.preprocessing.pooling import BLOCK, SIZE, extremes
 from retinabench.fidelity.targets.corruptions import CORRUPTIONS, STRENGTHS
-from retinabench.fidelity.targets.points import Points
-from retinabench.fidelity.targets.pooling import BLOCK, SIZE, extremes
 
 GRADES = 5
 
@@ -47,19 +47,21 @@ class Study(NamedTuple):
 STUDIES = {"fundus": Study(2026, 500, 250, 25), "fundus-small": Study(2027, 100, 100, 0)}
 
 
-def load(source: Path | None, name: str = "fundus") -> tuple[Points, Points]:
-    """Return the shipped points. Raises `InputError` where a source is given."""
+def load(source: Path | None, name: str = "fundus") -> ArrayDataset:
+    """Return the shipped points, with the splits ``train`` and ``test``. Raises `InputError` where a source is given."""
     if source is not None:
         raise InputError(f"the data of '{name}' come with the package", hint="Leave --data out.")
     file = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{name}-data.npz")
     with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-        return tuple(  # type: ignore[return-value]
-            Points(arrays[f"{part}_inputs"], arrays[f"{part}_targets"], arrays[f"{part}_group"])
-            for part in ("train", "test")
+        return concatenate(
+            {
+                part: ArrayDataset(*(arrays[f"{part}_{name}"] for name in ("inputs", "targets", "group")))
+                for part in ("train", "test")
+            }
         )
 
 
-def draw(study: Study) -> tuple[Points, Points]:
+def draw(study: Study) -> tuple[ArrayDataset, ArrayDataset]:
     """Draw the points anew: minutes on one core, and on another processor perhaps a grey level off."""
     seed, size = study.seed, study.test
     train, of_train = chosen(study, "in_domain", study.train, start=0)
@@ -83,12 +85,12 @@ def draw(study: Study) -> tuple[Points, Points]:
     groups = ["in_domain"] * size + ["shifted"] * size
     groups += [f"corrupted-{kind}-{strength}" for _, kind, strength, _ in spoilt]
     return (
-        Points(
+        ArrayDataset(
             np.stack(own[: study.train]),
             np.array(_grades(seed, "in_domain", train), np.int64),
             np.full(study.train, "train"),
         ),
-        Points(
+        ArrayDataset(
             np.stack([*own[study.train :], *foreign, *corrupted]),
             np.array(grades, np.int64),
             np.array(groups),
@@ -135,11 +137,11 @@ def _corrupted(case: tuple[int, str, int, int]) -> NDArray[np.uint8]:
     return extremes(CORRUPTIONS[kind](_drawn(seed, "in_domain", index), strength, generator))
 
 
-def _arrays(train: Points, test: Points) -> Iterator[tuple[str, NDArray[np.generic]]]:
+def _arrays(train: ArrayDataset, test: ArrayDataset) -> Iterator[tuple[str, NDArray[np.generic]]]:
     for part, points in (("train", train), ("test", test)):
         yield f"{part}_inputs", points.inputs
         yield f"{part}_targets", points.targets
-        yield f"{part}_group", points.group
+        yield f"{part}_group", points.groups
 
 
 if __name__ == "__main__":

@@ -164,8 +164,7 @@ def _validation_precision(
 def _weighted(batches: Batches, run: TrainingRun) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the training pictures in batches, each with the weights (B,) of its images in the likelihood."""
     if run.optimizer.reweight == "minibatch":
-        labels = batches.data.records.label[batches.train].astype("float32")
-        weights = class_weights(torch.from_numpy(labels).to(batches.device))
+        weights = class_weights(batches.targets(batches.train))
     else:
         weights = torch.ones(len(batches.train), device=batches.device)
     start = 0

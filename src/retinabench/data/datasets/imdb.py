@@ -1,11 +1,17 @@
-"""IMDB reviews (Maas et al. 2011): positive or negative, from the published texts (`aclImdb/{train,test}/{pos,neg}/*.txt`).
+"""IMDB film reviews: positive or negative.
 
-The last 100 words of each review, as numbers: 0 fills up at the front, 1 is any word that is not among the 19,998 most
-frequent of the training reviews, in lower case and without punctuation. 20,000 of the 25,000 training reviews, in an
-order fixed by their names, are the data, as many as in Izmailov et al. 2021; their order and numbering came from a
-pickle (`imdb.npz`), which is not read here, so that posteriors agree in kind and not in value.
+| | |
+|---|---|
+| input | the last 100 words of a review, as numbers |
+| target | 0 negative, 1 positive |
+| splits | 20,000 of the 25,000 training reviews, in an order fixed by their names; 25,000 to test on |
+| citation | Maas et al. 2011; https://ai.stanford.edu/~amaas/data/sentiment/ |
+| how to get it | see `HINT` |
 
-https://ai.stanford.edu/~amaas/data/sentiment/
+Read from the published texts (`aclImdb/{train,test}/{pos,neg}/*.txt`), in lower case and without punctuation. Number 0
+fills up at the front, 1 is any word that is not among the 19,998 most frequent of the training reviews. As many training
+reviews as in Izmailov et al. 2021; their order and numbering came from a pickle (`imdb.npz`), which is not read here, so
+that posteriors agree in kind and not in value.
 """
 
 from __future__ import annotations
@@ -20,26 +26,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.targets.points import Points
+from retinabench.data.dataset import ArrayDataset, concatenate
 
 LENGTH, TRAIN, WORDS = 100, 20_000, 20_000
 FILL, OTHER, FIRST = 0, 1, 2
 WORD = re.compile(r"[a-z0-9']+")
-CURE = (
+HINT = (
     "Unpack aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/ and name aclImdb by --data."
 )
 
 
-def load(source: Path | None) -> tuple[Points, Points]:
-    """Read the reviews below `source`. Raises `InputError` where they are absent."""
+def read(source: Path | None) -> ArrayDataset:
+    """Read the reviews below `source`, with the splits ``train`` and ``test``.
+
+    Raises:
+        InputError: The reviews are absent.
+    """
     if source is None:
-        raise InputError("the data of 'imdb' do not come with the package", hint=CURE)
+        raise InputError("the data of 'imdb' do not come with the package", hint=HINT)
     train = _reviews(source, "train")[:TRAIN]
     counts = Counter(word for words, _ in train for word in words)
-    # Words of equal frequency stand in the order of the alphabet, so that every machine numbers them alike.
+    # Words of equal frequency are in alphabetical order, so that every machine numbers them alike.
     ranked = sorted(counts, key=lambda word: (-counts[word], word))[: WORDS - FIRST]
     number = {word: FIRST + rank for rank, word in enumerate(ranked)}
-    return _points(train, number, "train"), _points(_reviews(source, "test"), number, "clean")
+    return concatenate(
+        {
+            "train": _encoded(train, number, "train"),
+            "test": _encoded(_reviews(source, "test"), number, "clean"),
+        }
+    )
 
 
 def tokens(words: Iterable[str], number: dict[str, int]) -> NDArray[np.int64]:
@@ -56,7 +71,7 @@ def _reviews(source: Path, split: str) -> list[tuple[list[str], int]]:
         for file in (source / split / kind).glob("*.txt")
     ]
     if not files:
-        raise InputError("holds no reviews", file=source / split, hint=CURE)
+        raise InputError("holds no reviews", file=source / split, hint=HINT)
     files.sort(key=lambda pair: hashlib.sha256(f"{pair[1]}/{pair[0].name}".encode()).digest())
     return [
         (WORD.findall(file.read_text(encoding="utf-8").replace("<br />", " ").lower()), label)
@@ -64,7 +79,7 @@ def _reviews(source: Path, split: str) -> list[tuple[list[str], int]]:
     ]
 
 
-def _points(reviews: list[tuple[list[str], int]], number: dict[str, int], group: str) -> Points:
+def _encoded(reviews: list[tuple[list[str], int]], number: dict[str, int], group: str) -> ArrayDataset:
     inputs = np.stack([tokens(words, number) for words, _ in reviews])
     classes = np.array([label for _, label in reviews], np.int64)
-    return Points(inputs, classes, np.full(len(reviews), group))
+    return ArrayDataset(inputs, classes, np.full(len(reviews), group))

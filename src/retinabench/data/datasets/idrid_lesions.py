@@ -32,9 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from retinabench.concepts.banks.lesion_images import LesionImages
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import idrid
+from retinabench.data.lesion_images import LesionImages
 from retinabench.data.preprocessing.field_of_view import field_of_view
 
 KINDS = {

@@ -1,14 +1,14 @@
-"""RetinaMNIST: small fundus pictures with five grades, for quick experiments on real retinas.
+"""RetinaMNIST: small fundus images with five grades, for quick experiments on real retinas.
 
 | | |
 |---|---|
-| input | 1,600 colour pictures, cropped to the centre, 28, 64, 128 or 224 pixels: one `.npz` each |
+| input | 1,600 colour images, cropped to the centre, 28, 64, 128 or 224 pixels: one `.npz` each |
 | label | retinopathy grade 0-4 |
 | population | the DeepDRiD challenge: screening in Shanghai, China |
-| camera | not stated per picture; cropping and resizing were done by the publishers |
+| camera | not stated per image; cropping and resizing were done by the publishers |
 | splits | train 1,080 (486/128/206/194/66), validation 120 (54/12/28/20/6), test 400 (174/46/92/68/20) |
-| patients | not published; DeepDRiD took several pictures of an eye, so pictures of one patient are surely among them and \
-may stand on both sides of the train and validation split |
+| patients | not published; DeepDRiD took several images of an eye, so one patient has several images, which may be \
+on both sides of the train and validation split |
 | licence | CC BY 4.0 |
 | citation | Yang et al. 2023, MedMNIST v2, Scientific Data 10:41; Liu et al. 2022, DeepDRiD, Patterns 3:100512 |
 | how to get it | `retinabench prepare retinamnist --download --source DIR --out DIR`, or by hand from \
@@ -16,6 +16,10 @@ https://zenodo.org/records/10519652 |
 
 The arrays are read with NumPy alone, `train_images` (N, S, S, 3) uint8 and `train_labels` (N, 1) and so on, never a
 pickle. The name of the file tells which published MD5 it must have.
+
+DermaMNIST (7,007 training and 2,005 test images, 7 classes) comes in the same format. It is the MedMNIST task of the
+approximate-inference competition of 2021, which scored the first 2,000 test images in an order that is not published;
+all are read here.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from retinabench.core.errors import InputError
+from retinabench.data.dataset import ArrayDataset, concatenate
 from retinabench.data.ingest.archives import stamp
 from retinabench.data.ingest.download import Remote
 from retinabench.data.ingest.label_matching import Survey, make_records, placed
@@ -52,12 +57,12 @@ STEPS = (
 
 
 def file_name(size: int) -> str:
-    """Return the published name of the file of that picture size."""
+    """Return the published name of the file of that image size."""
     return "retinamnist.npz" if size == 28 else f"retinamnist_{size}.npz"
 
 
 def remote(size: int) -> Remote:
-    """Return the smallest published file whose pictures are not smaller than `size`."""
+    """Return the smallest published file whose images are not smaller than `size`."""
     side = next((side for side in MD5 if side >= size), max(MD5))
     name = file_name(side)
     return Remote(f"https://zenodo.org/records/10519652/files/{name}?download=1", name, MD5[side])
@@ -82,17 +87,17 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
 
 
 def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
-    """Return one picture (size, size, 3), by `<file>:<split>:<number>`."""
+    """Return one image (size, size, 3), by `<file>:<split>:<number>`."""
     file, short, number = _place(source, root)
     pixels = read_array(file, f"{short}_images")[int(number)]
-    # As a lossless file it goes the way of all photographs, so that every recipe holds for it.
+    # Encoded without loss, so that every recipe is applied in the same way as to other files.
     sink = io.BytesIO()
     Image.fromarray(pixels).save(sink, "PNG", compress_level=0)
     return picture(sink.getvalue(), recipe, source)
 
 
 def stamp_of(source: str, root: Path | None) -> str:
-    """Return the stamp of the file that holds the picture `source`."""
+    """Return the stamp of the file that holds the image `source`."""
     return stamp(_place(source, root)[0])
 
 
@@ -117,30 +122,55 @@ def _file(source: Path) -> Path:
     return found[0]
 
 
+def read_retinamnist(source: Path | None) -> ArrayDataset:
+    """Read `retinamnist.npz` (28 px): that file, or the folder that holds it."""
+    return _read_small(source, "retinamnist.npz", classes=5)
+
+
+def read_dermamnist(source: Path | None) -> ArrayDataset:
+    """Read `dermamnist.npz` (28 px): that file, or the folder that holds it."""
+    return _read_small(source, "dermamnist.npz", classes=7)
+
+
+def _read_small(source: Path | None, name: str, classes: int) -> ArrayDataset:
+    """Return the published splits ``train`` and ``test`` (group ``clean``) of the images of 28 px."""
+    hint = f"Download {name} from https://zenodo.org/records/10519652 and name it by --data."
+    if source is None:
+        raise InputError(f"the data of '{name.removesuffix('.npz')}' do not come with the package", hint=hint)
+    file = source / name if source.is_dir() else source
+    parts = {}
+    for split, group in (("train", "train"), ("test", "clean")):
+        images, labels = _split_arrays(file, split, classes, side=28)
+        parts[split] = ArrayDataset(images, labels.astype(np.int64), np.full(len(images), group))
+    return concatenate(parts)
+
+
 def _part(file: Path, short: str, split: str) -> Records:
-    images, grades = read_array(file, f"{short}_images"), read_array(file, f"{short}_labels")
-    n = len(images)
-    if (
-        images.ndim != 4
-        or images.shape[1] != images.shape[2]
-        or images.shape[3] != 3
-        or images.dtype != np.uint8
-    ):
-        raise InputError(
-            f"{short}_images is {images.dtype} {images.shape}, not uint8 (N, S, S, 3)", file=file
-        )
-    if (
-        grades.size != n
-        or not np.issubdtype(grades.dtype, np.integer)
-        or not np.isin(grades, np.arange(5)).all()
-    ):
-        raise InputError(f"{short}_labels are not {n:,} grades from 0 to 4", file=file)
+    _, grades = _split_arrays(file, short, classes=5)
+    n = len(grades)
     return make_records(
         (f"{split}-{k:04d}" for k in range(n)),
-        grades.reshape(-1).tolist(),
+        grades.tolist(),
         source=(f"{file.name}:{short}:{k}" for k in range(n)),
         split=split,
     )
+
+
+def _split_arrays(
+    file: Path, short: str, classes: int, side: int | None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.integer]]:
+    """Return images (N, S, S, 3) and classes (N,) of a split, checked; S is `side` where that is given."""
+    images, labels = read_array(file, f"{short}_images"), read_array(file, f"{short}_labels")
+    square = images.ndim == 4 and images.shape[1:] == (side or images.shape[2], images.shape[1], 3)
+    if not square or images.dtype != np.uint8:
+        shown = "S, S" if side is None else f"{side}, {side}"
+        raise InputError(
+            f"{short}_images is {images.dtype} {images.shape}, not uint8 (N, {shown}, 3)", file=file
+        )
+    integers = np.issubdtype(labels.dtype, np.integer)
+    if labels.size != len(images) or not integers or not np.isin(labels, np.arange(classes)).all():
+        raise InputError(f"{short}_labels are not {len(images):,} classes from 0 to {classes - 1}", file=file)
+    return images, labels.reshape(-1)
 
 
 def read_array(file: Path, key: str) -> NDArray[np.uint8]:

@@ -1,15 +1,26 @@
-"""The nine UCI regression sets of Hernández-Lobato & Adams 2015, in the folder layout in which they are passed around.
+"""The nine UCI regression sets of Hernández-Lobato and Adams 2015, and the split of `energy` with a gap.
 
-A set is a folder `NAME` or `NAME/data`, perhaps below `UCI_Datasets`, with `data.txt` (one row per point, columns
+| | |
+|---|---|
+| input | real features |
+| target | one real number |
+| splits | 20 random ones (5 of `protein`), nine tenths of the rows train; of `energy` also the gap splits |
+| citation | Hernández-Lobato and Adams 2015, ICML; Foong et al. 2019 (gap splits); Tsanas and Xifara 2012 (energy) |
+
+A set is a folder `NAME` or `NAME/data`, perhaps below `UCI_Datasets`, with `data.txt` (one row per item, columns
 separated by blanks), `index_features.txt` and `index_target.txt` (column numbers from 0). The random splits are those
-of `index_train_0.txt`, `index_test_0.txt`, … where these files are there; else they are drawn by the recipe that made
+of `index_train_0.txt`, `index_test_0.txt`, … if these files exist; otherwise they are drawn by the recipe that made
 them: NumPy's legacy generator with seed 1 draws one permutation per split, and the first round(0.9 N) rows train.
+
+A gap split (`energy/gap/index_{train,test}_{0,2}.txt`) holds out the middle third of the rows by one feature: 512 rows
+train, 256 test.
 """
 
 from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.data.dataset import ArrayDataset, concatenate
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 LEGACY_SEED = 1
+ENERGY_FEATURES = 8
+ENERGY_HINT = "Name the folder 'energy' of the UCI collection, with data.txt and gap/, by --data."
 
 
 @dataclass(frozen=True)
@@ -46,23 +60,46 @@ SETS: dict[str, Protocol] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Regression:
-    """One set: inputs (N, D), target (N,) in its own units, and per split the rows that train and those that test.
+    """One set with its random splits; a `retinabench.data.dataset.Dataset`.
 
-    train: (K, n); test: (K, m): all splits of a set are of one size. fingerprint: 12 digits of all of it.
+    Args:
+        name: A name of `SETS`.
+        inputs: (N, D) features.
+        targets: (N,) in their own units.
+        train: (K, n) rows that train in each split.
+        test: (K, m) rows that test in each split.
+        fingerprint: 12 digits of the SHA-256 of all of it.
     """
 
     name: str
     inputs: Floats
-    target: Floats
+    targets: Floats
     train: Rows
     test: Rows
     fingerprint: str
 
+    image_id = None
+    patient_id = None
+
+    @property
+    def groups(self) -> NDArray[np.str_]:
+        """(N,) the name of the set."""
+        return np.full(len(self), self.name)
+
+    @property
+    def splits(self) -> Mapping[str, Rows]:
+        """The rows of every split: ``train-0``, ``test-0``, …"""
+        parts = (("train", self.train), ("test", self.test))
+        return {f"{part}-{k}": rows for part, table in parts for k, rows in enumerate(table)}
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
 
 def known_set(name: str) -> Protocol:
-    """Return the protocol of a set; raises `InputError` with the nearest name."""
+    """Return the protocol of a set, or raise `InputError` with the nearest name."""
     if name not in SETS:
         raise InputError(f"unknown UCI set '{name}'", hint=nearest(name, SETS))
     return SETS[name]
@@ -73,10 +110,11 @@ def available(source: Path) -> list[str]:
     return [name for name in SETS if _folder(source, name) is not None]
 
 
-def load_set(source: Path, name: str) -> Regression:
+def read(source: Path, name: str) -> Regression:
     """Read one set from below `source`.
 
-    Raises `InputError` that names file, row and hint where something is missing, is no number or does not fit.
+    Raises:
+        InputError: Something is missing, is not a number, or does not fit; file, row and hint are named.
     """
     protocol = known_set(name)
     folder = _folder(source, name)
@@ -102,12 +140,38 @@ def load_set(source: Path, name: str) -> Regression:
     return Regression(name, data[:, features], data[:, target[0]], train, test, digest.hexdigest()[:12])
 
 
-def draw_splits(points: int, count: int) -> tuple[Rows, Rows]:
-    """Draw the published random splits: (count, n) training and (count, m) test rows, n = round(0.9 points)."""
+def read_gap(source: Path | None, split: int = 0) -> ArrayDataset:
+    """Read a gap split of `energy` from its own folder, with the splits ``train`` and ``test`` (group ``gap``).
+
+    Args:
+        source: The folder `energy`, with `data.txt` and `gap/`.
+        split: Feature by which the gap is cut: 0 relative compactness, 2 wall area.
+
+    Raises:
+        InputError: A file is missing or is no table of numbers.
+    """
+    if source is None:
+        raise InputError("the data of 'energy' do not come with the package", hint=ENERGY_HINT)
+    table = _read_table(source / "data.txt", ENERGY_HINT)
+    if table.shape[1] <= ENERGY_FEATURES:
+        raise InputError(
+            f"has shape {table.shape}; 8 features and the target are wanted", file=source / "data.txt"
+        )
+    parts = {}
+    for part, group in (("train", "train"), ("test", "gap")):
+        rows = _read_columns(source / "gap" / f"index_{part}_{split}.txt", len(table), ENERGY_HINT)
+        parts[part] = ArrayDataset(
+            table[rows, :ENERGY_FEATURES], table[rows, ENERGY_FEATURES], np.full(len(rows), group)
+        )
+    return concatenate(parts)
+
+
+def draw_splits(items: int, count: int) -> tuple[Rows, Rows]:
+    """Draw the published random splits: (count, n) training and (count, m) test rows, n = round(0.9 items)."""
     # The published files came from this very generator; a newer one would draw other splits.
     random = np.random.RandomState(LEGACY_SEED)
-    orders = np.stack([random.choice(points, points, replace=False) for _ in range(count)]).astype(np.int64)
-    end = round(points * 9 / 10)
+    orders = np.stack([random.choice(items, items, replace=False) for _ in range(count)]).astype(np.int64)
+    end = round(items * 9 / 10)
     return orders[:, :end], orders[:, end:]
 
 
@@ -120,11 +184,11 @@ def _folder(source: Path, name: str) -> Path | None:
     return None
 
 
-def _splits(folder: Path, points: int, count: int) -> tuple[Rows, Rows]:
+def _splits(folder: Path, items: int, count: int) -> tuple[Rows, Rows]:
     if not (folder / "index_train_0.txt").is_file():
-        return draw_splits(points, count)
+        return draw_splits(items, count)
     train, test = (
-        [_read_columns(folder / f"index_{part}_{k}.txt", points) for k in range(count)]
+        [_read_columns(folder / f"index_{part}_{k}.txt", items) for k in range(count)]
         for part in ("train", "test")
     )
     for k, (fitted, held) in enumerate(zip(train, test, strict=True)):
@@ -136,19 +200,19 @@ def _splits(folder: Path, points: int, count: int) -> tuple[Rows, Rows]:
     return np.stack(train), np.stack(test)
 
 
-def _read_table(file: Path) -> Floats:
+def _read_table(file: Path, hint: str = "Take the whole folder of the set.") -> Floats:
     """Read numbers separated by blanks: (N, columns)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # an empty file is told below
         try:
             table = np.loadtxt(file, ndmin=2)
         except FileNotFoundError:
-            raise InputError("does not exist", file=file, hint="Take the whole folder of the set.") from None
+            raise InputError("does not exist", file=file, hint=hint) from None
         except (ValueError, UnicodeDecodeError) as error:
-            hint = "Expected numbers separated by blanks, the same count in every row."
-            raise InputError(f"is no table of numbers: {error}", file=file, hint=hint) from None
+            expected = "Expected numbers separated by blanks, the same count in every row."
+            raise InputError(f"is no table of numbers: {error}", file=file, hint=expected) from None
     if not table.size:
-        raise InputError("is empty", file=file, hint="Take the whole folder of the set.")
+        raise InputError("is empty", file=file, hint=hint)
     bad = np.argwhere(~np.isfinite(table))
     if len(bad):
         row, column = bad[0]
@@ -158,11 +222,11 @@ def _read_table(file: Path) -> Floats:
     return np.asarray(table, np.float64)
 
 
-def _read_columns(file: Path, limit: int) -> Rows:
+def _read_columns(file: Path, limit: int, hint: str = "Take the whole folder of the set.") -> Rows:
     """Read whole numbers from 0 to below `limit`, all different."""
-    values = _read_table(file).ravel()
+    values = _read_table(file, hint).ravel()
     if (values != np.floor(values)).any() or values.min() < 0 or values.max() >= limit:
         raise InputError(f"must hold whole numbers from 0 to {limit - 1}", file=file, hint="See data.txt.")
     if len(np.unique(values)) != len(values):
-        raise InputError("names a number twice", file=file, hint="Every number stands once.")
+        raise InputError("names a number twice", file=file, hint="Keep every number once.")
     return values.astype(np.int64)
