@@ -1,12 +1,13 @@
 """The figures of an examination: functions from plain arrays to a matplotlib figure, one small panel each.
 
-The axis a = (truth + P(yes)) / 2 is labelled by what it means: P(yes) from 0 to 1 where the concept is absent, then again where
-it is present. The border between the halves is a wrong answer given with certainty, on both sides.
+The axis a = (truth + P(yes)) / 2 is labelled by P(yes): from 0 to 1 where the concept is absent, then again where it is
+present. Both sides of the border between the halves are wrong answers with high confidence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from retinabench.core.errors import printable
-from retinabench.reports.evaluation.figures import WIDTH, Floats, Line, thin
-from retinabench.reports.toolkit.figures import canvas
+from retinabench.reports.toolkit.figures import WIDTH, Floats, Line, canvas, draw_lines, light_grid, math_free
+from retinabench.reports.toolkit.number_format import Quantity
 from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, HUES, INK, MUTED, PAPER
+
+
+@dataclass(frozen=True)
+class RateMark:
+    """A rate in its colour; an undefined value draws its interval alone."""
+
+    color: str
+    quantity: Quantity
+
 
 REGIONS = (("TN", GOOD), ("FP", BAD), ("FN", BAD), ("TP", GOOD))
 HEIGHT = 270
@@ -25,12 +35,17 @@ HEIGHT = 270
 def performance_panel(
     bins: Floats, grid: Floats, mean: Floats, sd: Floats, *, limits: tuple[float, float] | None = None
 ) -> Figure:
-    """Draw the process of one concept over its four regions: mean, 95 % band (2 sd), and the counts that it has seen.
+    """Draw the Gaussian process of one concept over its four regions: mean, band of 2 sd, and the observed counts.
 
-    bins: (100,) answers; grid, mean, sd: (101,). limits: of the axis of counts; default: what these data need.
+    Args:
+        bins: Number of answers by bin, (100,).
+        grid: Where the process is known, (101,).
+        mean: Its mean, (101,).
+        sd: Its standard deviation, (101,).
+        limits: Ends of the axis of counts; None for what these data need.
     """
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    low, top = limits or reach(bins, mean, sd)
+    low, top = limits or limits_of(bins, mean, sd)
     for number, (name, color) in enumerate(REGIONS):
         axes.axvspan(number / 4, (number + 1) / 4, color=color, alpha=0.07, linewidth=0)
         place = axes.get_xaxis_transform()
@@ -60,64 +75,61 @@ def performance_panel(
     return figure
 
 
-def reach(bins: Floats, mean: Floats, sd: Floats) -> tuple[float, float]:
-    """Return how far down and up the counts, the mean and its band reach; 0 and 1 are always shown."""
+def limits_of(bins: Floats, mean: Floats, sd: Floats) -> tuple[float, float]:
+    """Return the range of the counts, the mean and its band; 0 and 1 are always included."""
     return min(float((mean - 2 * sd).min()), 0.0), max(float(bins.max()), float((mean + 2 * sd).max()), 1.0)
 
 
 def progress_panel(lines: Sequence[Line]) -> Figure:
-    """Draw the mean uncertainty of a strategy against the number of questions, with the band over its repetitions."""
+    """Draw the mean uncertainty of each strategy against the number of questions, with the band over repetitions."""
     figure, [[axes]] = canvas(WIDTH, 1.15 * HEIGHT)
-    for line in lines:
-        x, y, low, high = thin(line.x, line.y, line.low, line.high)
-        assert x is not None
-        assert y is not None
-        if low is not None and high is not None:
-            axes.fill_between(x, low, high, color=line.mark.color, alpha=0.12, linewidth=0)
-        axes.plot(x, y, color=line.mark.color, linestyle=line.mark.linestyle, zorder=3)
+    draw_lines(axes, lines, alpha=0.12)
     lowest, highest = min(line.y.min() for line in lines), max(line.y.max() for line in lines)
     margin = 0.06 * (highest - lowest) + 0.01
     axes.set(xlim=(0, None), ylim=(lowest - margin, highest + margin))
     axes.set(xlabel="questions", ylabel="uncertainty, mean over concepts")
     axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.grid(axis="y", color=FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
+    light_grid(axes, "y")
     return figure
 
 
-def interval_panel(rows: Sequence[tuple[str, Sequence[tuple[str, float | None, float, float]]]]) -> Figure:
+def interval_panel(rows: Sequence[tuple[str, Sequence[RateMark]]]) -> Figure:
     """Draw sensitivity and specificity of every concept as dots with their intervals.
 
-    rows: per concept its name, and for sensitivity and specificity a colour, the value (None: not asked), low and high.
+    Args:
+        rows: Per concept its name and two rates; the interval of a rate without a value is dotted.
     """
     figure, [[axes]] = canvas(WIDTH, 56 + 40 * len(rows))
     for number, (_, rates) in enumerate(rows):
-        for offset, (color, value, low, high) in zip((-0.15, 0.15), rates, strict=True):
-            known = value is not None
+        for offset, rate in zip((-0.15, 0.15), rates, strict=True):
+            known, place = rate.quantity.defined, number + offset
             axes.plot(
-                [low, high], [number + offset] * 2, color=color, linewidth=2, alpha=1 if known else 0.35,
-                linestyle="-" if known else (0, (1, 2)),
+                [rate.quantity.low, rate.quantity.high], [place, place], color=rate.color, linewidth=2,
+                alpha=1 if known else 0.35, linestyle="-" if known else (0, (1, 2)),
             )  # fmt: skip
-            if value is not None:
+            if known:
                 axes.plot(
-                    [value], [number + offset], marker="o", color=color, markersize=5.5, markeredgecolor=PAPER
+                    [rate.quantity.value],
+                    [place],
+                    "o",
+                    color=rate.color,
+                    markersize=5.5,
+                    markeredgecolor=PAPER,
                 )
     axes.axvline(0.5, color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
     axes.set(xlim=(-0.01, 1.01), ylim=(len(rows) - 0.5, -0.5), xlabel="share of right answers")
     axes.set_yticks(range(len(rows)), [_short(name) for name, _ in rows], color=INK)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.grid(axis="x", color=FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
+    light_grid(axes, "x")
     return figure
 
 
 def _short(name: str) -> str:
-    # A dollar sign would open mathematics in matplotlib.
-    return printable(name, limit=18).replace("$", r"\$")
+    return math_free(printable(name, limit=18))
 
 
-def arrays(concept: dict[str, Any]) -> tuple[Floats, Floats, Floats, Floats]:
+def arrays(concept: Mapping[str, Any]) -> tuple[Floats, Floats, Floats, Floats]:
     """Return bins (100,), grid, mean and sd (101,) of a concept of an examination."""
     process = concept["gp"]
     bins, grid, mean, sd = (

@@ -1,4 +1,4 @@
-"""Concepts that come together: no question of a bank can tell which of two a model sees if every sample has both or neither."""
+"""Concepts that occur together: if every sample has both or neither, no question can tell which of them a model recognises."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from retinabench.concepts.banks.bank import CHUNK, Bank
 
 MOSTLY = 0.8
-"""Share of the samples with either of two concepts that have both, from which on they are said to come together."""
+"""Share of the samples with either of two concepts that have both, from which on they are said to occur together."""
 
 
 class Pair(TypedDict):

@@ -1,99 +1,108 @@
-"""`write_report`: an examination in, one self-contained page out.
+"""The page of an examination: `Examination.to_dict()` in, one self-contained HTML page out.
 
-`found` is what `Examination.to_dict()` returns, `comparison` what `compare_strategies` does, with what `snapshot` returns
-under `state` where the strategies shall be shown on their way.
+The sentences are in `templates/examination.html.j2`; `findings.py` computes what they state.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from retinabench.concepts.inference.gaussian_process import GRID, posterior
-from retinabench.concepts.report import figures, texts, words
-from retinabench.concepts.report.rates import ranking, rates
-from retinabench.core import atomic_files
-from retinabench.reports.evaluation.figures import Line
-from retinabench.reports.evaluation.page import fill
-from retinabench.reports.evaluation.panels import Panel
-from retinabench.reports.evaluation.tables import Cell, Column, Row, Sheet
-from retinabench.reports.toolkit.figures import to_svg
-from retinabench.reports.toolkit.number_format import percent, plain
-from retinabench.reports.toolkit.style import HUES, Mark, mark
+from retinabench.concepts.questioning.examination import ANSWER_DRIVEN
+from retinabench.concepts.report import figures
+from retinabench.concepts.report.findings import (
+    GOALS,
+    entangled,
+    left_open,
+    met_goals,
+    missed_goals,
+    ranking,
+    rates,
+    recognised,
+    scarce_samples,
+    strategy_order,
+)
+from retinabench.core.atomic_files import write_bytes
+from retinabench.reports.toolkit import pages
+from retinabench.reports.toolkit.figures import Line, to_svg
+from retinabench.reports.toolkit.number_format import COUNT, PERCENT, TWO_DIGITS, percent, plain
+from retinabench.reports.toolkit.style import HUES, LegendEntry, Mark, Panel, mark
+from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
-TITLE = "Which concepts does the model grasp?"
+TITLE = "Which concepts does the model recognise?"
+CONTENTS = (
+    ("verdict", "Results"), ("claims", "Claims"), ("concepts", "Concepts"), ("performance", "Answers"),
+    ("strategies", "Strategies"), ("state", "Snapshot"), ("reading", "Definitions"), ("repeat", "Reproduction"),
+)  # fmt: skip
 
 
-def write_report(found: dict[str, Any], comparison: dict[str, Any] | None, out: Path) -> Path:
+def write_report(found: Mapping[str, Any], comparison: Mapping[str, Any] | None, out: Path) -> Path:
     """Write `index.html` into the folder `out` and return its path; the same arguments give the same bytes."""
-    atomic_files.write_bytes(out / "index.html", render(found, comparison).encode())
+    write_bytes(out / "index.html", render(found, comparison).encode())
     return out / "index.html"
 
 
-def render(found: dict[str, Any], comparison: dict[str, Any] | None = None) -> str:
-    """Return the page. It needs no network and runs no script."""
+def render(found: Mapping[str, Any], comparison: Mapping[str, Any] | None = None) -> str:
+    """Return the page of an examination.
+
+    Args:
+        found: What `Examination.to_dict()` returns; `bank` may hold `together`, see `overlap.py`.
+        comparison: What `compare_strategies` returns, with that of `snapshot` under `state`; None leaves it out.
+    """
     state = (comparison or {}).get("state")
-    context = {
+    bank = found["bank"]
+    context: dict[str, Any] = {
         "title": TITLE,
-        "standfirst": texts.standfirst(found),
-        "answer": words.answer(found),
-        "findings": [
-            ("What the model lacks", words.model_findings(found)),
-            ("What the data set lacks", words.data_findings(found)),
-            ("What was not asked", words.open_findings(found)),
-        ],
-        "caution": texts.caution(found),
+        "found": found,
+        "comparison": comparison,
+        "questions": sum(bank["positives"].values()) + sum(bank["negatives"].values()),
+        "goals": GOALS,
+        "recognition": recognised(found),
+        "missed": missed_goals(found),
+        "met": met_goals(found),
+        "scarce": scarce_samples(found),
+        "entangled": entangled(found),
+        "open": left_open(found),
+        "answer_driven": found["stopped"] in ANSWER_DRIVEN,
+        "order": strategy_order(found, comparison) if comparison else None,
         "rates_figure": _rates_figure(found),
         "claims_table": _claims_table(found) if found["claims"] else None,
-        "companion_text": texts.COMPANION,
         "companion_table": _companion_table(found),
         "counts_table": _counts_table(found),
         "performance_figures": _performance_figures(found),
         "progress_figure": _progress_figure(comparison) if comparison else None,
-        "strategies": [{"name": name, "swatch": sign.swatch} for name, sign in _marks(comparison)],
-        "strategies_text": texts.progress(found, comparison) if comparison else "",
+        "strategies": [LegendEntry(name, sign) for name, sign in _marks(comparison)],
         "strategies_table": _strategies_table(comparison) if comparison else None,
         "state_figures": _state_figures(state) if state else None,
         "state_questions": state["questions"] if state else 0,
-        "state_text": texts.STATE,
-        "terms": texts.TERMS,
-        "facts": texts.facts(found),
     }
     shown = {
         "claims": context["claims_table"],
         "strategies": context["progress_figure"],
         "state": context["state_figures"],
     }
-    contents = [(anchor, label) for anchor, label in texts.CONTENTS if shown.get(anchor, True)]
-    return fill("examination.html.j2", {**context, "contents": contents})
+    contents = [(anchor, label) for anchor, label in CONTENTS if shown.get(anchor, True)]
+    return pages.render(
+        "examination.html.j2", {**context, "contents": contents}, package="retinabench.concepts.report"
+    )
 
 
 def _rates_figure(found: Mapping[str, Any]) -> Panel:
     """Sensitivity and specificity of every concept, with the intervals for new samples."""
-    rows, said = [], []
+    rows: list[tuple[str, list[figures.RateMark]]] = []
+    said = []
     for pair in rates(found):
-        rows.append(
-            (
-                pair[0].concept,
-                [
-                    (color, rate.value if rate.asked else None, *rate.interval)
-                    for color, rate in zip(HUES, pair, strict=False)
-                ],
-            )
-        )
+        marks = [figures.RateMark(color, rate.quantity) for color, rate in zip(HUES, pair, strict=False)]
+        rows.append((pair[0].concept, marks))
         said.append(f"{pair[0].concept}: " + ", ".join(f"{r.measure} {percent(r.value)}" for r in pair))
-    with warnings.catch_warnings():
-        # The text stays text, and the reader's fonts may have what matplotlib's has not.
-        warnings.filterwarnings("ignore", "Glyph")
-        svg = to_svg(
-            figures.interval_panel(rows), "rates",
-            title="Sensitivity and specificity by concept", description="; ".join(said),
-        )  # fmt: skip
+    svg = to_svg(
+        figures.interval_panel(rows), "rates",
+        title="Sensitivity and specificity by concept", description="; ".join(said),
+    )  # fmt: skip
     return Panel("Right answers, with 95 % intervals for new samples", svg)
 
 
@@ -134,7 +143,7 @@ def _progress_figure(comparison: Mapping[str, Any]) -> Panel:
 
 
 def _state_figures(state: Mapping[str, Any]) -> list[tuple[str, list[Panel]]]:
-    """One row per concept, one panel per strategy, all panels of a concept on one scale."""
+    """Return a panel per strategy for each concept, all panels of a concept on one scale."""
     groups = []
     for i, concept in enumerate(state["concepts"]):
         drawn = {}
@@ -142,7 +151,7 @@ def _state_figures(state: Mapping[str, Any]) -> list[tuple[str, list[Panel]]]:
             counts = np.asarray(bins[concept], np.int64)
             process = posterior(counts)
             drawn[name] = (counts.astype(np.float64), GRID, process.mean(), np.sqrt(process.variance()))
-        ends = [figures.reach(bins, mean, sd) for bins, _, mean, sd in drawn.values()]
+        ends = [figures.limits_of(bins, mean, sd) for bins, _, mean, sd in drawn.values()]
         limits = min(low for low, _ in ends), max(high for _, high in ends)
         panels = []
         for j, (name, parts) in enumerate(drawn.items()):
@@ -160,9 +169,8 @@ def _state_figures(state: Mapping[str, Any]) -> list[tuple[str, list[Panel]]]:
     return groups
 
 
-def _companion_table(found: Mapping[str, Any]) -> Sheet:
+def _companion_table(found: Mapping[str, Any]) -> Table:
     columns = [
-        Column("Concept", True),
         Column("Sensitivity, this bank"),
         Column("Sensitivity, new samples"),
         Column("Specificity, this bank"),
@@ -175,67 +183,66 @@ def _companion_table(found: Mapping[str, Any]) -> Sheet:
         one = found["concepts"][pair[0].concept]
         cells = []
         for rate in pair:
-            cells += [_bank_cell(one[rate.measure]), _interval_cell(rate.value, *rate.interval)]
+            cells += [
+                _bank_cell(one[rate.measure]),
+                Cell(rate.quantity, PERCENT) if rate.asked else UNDEFINED,
+            ]
         rows.append(Row(pair[0].concept, [*cells, _bank_cell(one["accuracy"]), _ranking_cell(one)]))
-    return Sheet("Rates and their 95 % intervals", columns, rows)
+    return Table.of("Rates and their 95 % intervals", columns, rows, row_header="Concept")
 
 
 def _bank_cell(rate: Mapping[str, Any]) -> Cell:
-    if rate["value"] is None:
-        return Cell(Markup('–<span class="interval">{}</span>').format(rate.get("why", "")), "wrap")
-    return _interval_cell(rate["value"], rate["low"], rate["high"])
-
-
-def _interval_cell(value: float, low: float, high: float) -> Cell:
-    if not np.isfinite(value):
-        return Cell(Markup("–"))
-    text = Markup('{}<span class="interval">[{}, {}]</span>')
-    return Cell(text.format(percent(value), percent(low), percent(high)))
+    value = rate["value"]
+    if value is None:
+        return Cell.number(None, why=rate.get("why", ""))
+    return Cell.number(value, rate["low"], rate["high"], form=PERCENT)
 
 
 def _ranking_cell(one: Mapping[str, Any]) -> Cell:
     found = ranking(one)
     if found is None:
-        return Cell(Markup("–"))
-    low, high = found.interval()
-    text = Markup("{}").format(plain(found.auroc))
+        return UNDEFINED
     # No interval where the normal approximation has none: one sample, or no error.
-    if found.standard_error > 0:
-        text += Markup('<span class="interval">[{}, {}]</span>').format(plain(low), plain(high))
-    return Cell(text)
+    low, high = found.interval() if found.standard_error > 0 else (None, None)
+    return Cell.number(found.auroc, low, high, form=TWO_DIGITS)
 
 
-def _counts_table(found: Mapping[str, Any]) -> Sheet:
+def _counts_table(found: Mapping[str, Any]) -> Table:
     heads = ("TN", "FP", "FN", "TP", "Asked, with", "Asked, without")
     rows = []
-    for sensitivity, specificity in rates(found):
-        counts = found["concepts"][sensitivity.concept]["counts"]
-        asked = [f"{rate.asked:,} of {rate.of:,}" for rate in (sensitivity, specificity)]
-        texts = [*(f"{counts[key]:,}" for key in ("tn", "fp", "fn", "tp")), *asked]
-        rows.append(Row(sensitivity.concept, [Cell(Markup(text)) for text in texts]))
-    return Sheet("Answers by outcome", [Column("Concept", True), *map(Column, heads)], rows)
+    for pair in rates(found):
+        counts = found["concepts"][pair[0].concept]["counts"]
+        cells = [Cell.number(counts[key], form=COUNT) for key in ("tn", "fp", "fn", "tp")]
+        cells += [Cell(f"{rate.asked:,} of {rate.of:,}") for rate in pair]
+        rows.append(Row(pair[0].concept, cells))
+    return Table.of("Answers by outcome", [Column(head) for head in heads], rows, row_header="Concept")
 
 
-def _claims_table(found: Mapping[str, Any]) -> Sheet:
-    kinds = {"holds": "yes", "fails": "no"}
-    rows = [
-        Row(claim["text"], [Cell(words.claim_verdict(claim), f"text wrap {kinds.get(claim['decided'], '')}")])
-        for claim in found["claims"]
-    ]
-    return Sheet("Claims and verdicts", [Column("Claim", True), Column("Verdict", True)], rows)
+def _claims_table(found: Mapping[str, Any]) -> Table:
+    rows = [Row(claim["text"], [_claim_cell(claim)]) for claim in found["claims"]]
+    return Table.of("Claims and verdicts", [Column("Verdict", text=True)], rows, row_header="Claim")
 
 
-def _strategies_table(comparison: Mapping[str, Any]) -> Sheet:
-    """Questions that each strategy needs to come down to a level of uncertainty, mean and interval over repetitions."""
+def _claim_cell(claim: Mapping[str, Any]) -> Cell:
+    if claim["decided"] == "undecided":
+        counts = f"{claim['asked']} of {claim['of']} questions about it"
+        return Cell(f"Undecided after {counts}: neither the claim nor its opposite is shown.")
+    after = "before the first question" if not claim["after"] else f"at question {claim['after']}"
+    holds = claim["decided"] == "holds"
+    text = f"{'Holds' if holds else 'Does not hold'}, decided {after} at a confidence of {percent(claim['confidence'])}."
+    return Cell(text, emphasis="good" if holds else "bad")
+
+
+def _strategies_table(comparison: Mapping[str, Any]) -> Table:
+    """Return the questions that each strategy needs to reach a level of uncertainty, with the interval over repetitions."""
     reached = {name: one["questions_to"] for name, one in comparison["strategies"].items()}
     levels = list(next(iter(reached.values())))
-    columns = [Column("Strategy", True), *(Column(f"to {float(level):.2f}") for level in levels)]
+    columns = [Column(f"to {float(level):.2f}") for level in levels]
     rows = [Row(name, [_questions_cell(one[level]) for level in levels]) for name, one in reached.items()]
-    return Sheet("Questions until the uncertainty has come down", columns, rows)
+    return Table.of("Questions until the uncertainty reaches a level", columns, rows, row_header="Strategy")
 
 
 def _questions_cell(one: Mapping[str, Any]) -> Cell:
     if one["value"] is None:
-        return Cell(Markup("not always"))
-    text = '{:.0f}<span class="interval">[{:.0f}, {:.0f}]</span>'
-    return Cell(Markup(text).format(one["value"], one["low"], one["high"]))
+        return Cell("not always")
+    return Cell.number(one["value"], one["low"], one["high"], form=COUNT)

@@ -1,4 +1,4 @@
-"""The strategies on their way: what each has seen of two concepts after the same number of questions."""
+"""A snapshot of the strategies: what each has observed of two concepts after the same number of questions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,17 @@ def snapshot(
 ) -> dict[str, Any] | None:
     """Ask 100 questions, or a third of a small bank, by every strategy: Figure 3 of the publication.
 
-    None where fewer than two concepts occur.
+    Args:
+        bank: The questions.
+        examinee: What answers them.
+        strategies: Names of the strategies.
+        seed: Seed of the order of the questions.
+        reading: Which uncertainty the strategies use.
+        rules: "corrected" or "published".
 
-    Returns {"questions", "concepts": [the commonest, the rarest that occurs], "bins": {strategy: {concept: [100 counts]}}}.
+    Returns:
+        {"questions", "concepts": [the most common, the rarest that occurs], "bins": {strategy: {concept: [100 counts]}}};
+        None where fewer than two concepts occur.
     """
     questions = min(QUESTIONS, int(bank.cells.sum()) // 3)
     positives = {name: int(n) for name, n in zip(bank.concepts, bank.cells[:, 1], strict=True) if n}

@@ -1,0 +1,30 @@
+"""One bank with a common, a duplicated, a rare and an absent concept, and an examinee."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.report.overlap import together
+from support.examinees import CONCEPTS, examinee
+
+
+@pytest.fixture(scope="package")
+def bank():
+    """120 samples: a common concept, its twin (one sample apart), one with 3 positives, one with none."""
+    random = np.random.default_rng(0)
+    truth = np.zeros((120, 4), np.int8)
+    truth[:, 0] = random.random(120) < 0.4
+    truth[:, 1] = truth[:, 0]
+    truth[0, 1] = 1 - truth[0, 0]
+    truth[[3, 50, 90], 2] = 1
+    return Bank([f"s{k}" for k in range(120)], CONCEPTS, truth)
+
+
+@pytest.fixture(scope="package")
+def found(bank):
+    claims = ["sensitivity of common >= 0.5", "specificity of twin <= 0.5", "sensitivity of rare >= 0.9"]
+    result = examine(bank, examinee(bank), strategy="precision", questions=200, claim=claims).to_dict()
+    return result | {"bank": {**result["bank"], "together": together(bank)}}
