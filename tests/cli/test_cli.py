@@ -338,7 +338,7 @@ def test_a_configuration_that_is_a_folder_is_one_line(tmp_path, capsys):
 def test_the_verbs_stand_in_the_order_of_a_user_s_path(capsys):
     assert run(["--help"]) == 0
     listed = capsys.readouterr().out.partition("Commands:")[2].splitlines()
-    path = "demo prepare inspect train predict tune benchmark score compare transfer report track examine lesions uci fidelity"
+    path = "demo prepare inspect train predict check tune benchmark score compare transfer report track examine lesions uci fidelity"
     assert [line.split()[0] for line in listed if line.strip()] == path.split()
 
 
@@ -366,3 +366,20 @@ def test_the_help_names_every_choice(verb, names, capsys):
     said = re.findall(r"\w+", capsys.readouterr().out)
     assert names
     assert not set(names) - set(said)
+
+
+def test_check_prints_every_check_and_fails_with_one(tmp_path, capsys):
+    source = "from retinabench.methods.map import *\nfrom retinabench.methods import map as correct\n"
+    (tmp_path / "misnamed.py").write_text(
+        source + "class Config(correct.Config):\n    name: str = 'misnamed'\n"
+    )
+    assert run(["check", str(tmp_path / "misnamed.py"), "optimizer.epochs=1", "optimizer.lr=0.001"]) == 1
+    said = capsys.readouterr()
+    assert "failed  learns: AUROC is" in said.out
+    assert "ok      is_reproducible" in said.out
+    assert "checks failed" in said.err
+    (tmp_path / "empty.py").write_text("")
+    assert run(["check", str(tmp_path / "empty.py")]) == 2
+    assert "no `Config`" in capsys.readouterr().err
+    assert run(["check", "dropoutt"]) == 2
+    assert "Did you mean 'dropout'" in capsys.readouterr().err

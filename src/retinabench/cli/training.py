@@ -1,7 +1,8 @@
-"""From prepared data to predictions: `demo` (the whole path on drawn retinas), `train`, `predict`."""
+"""From prepared data to predictions: `demo` (the whole path on drawn retinas), `train`, `predict`; `check` of a method."""
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from retinabench.cli.options import Device, Out, Readers, Seed, Silent, Workers
 from retinabench.cli.output import progress_of
+from retinabench.core.errors import WorkError
 
 
 def demo(
@@ -84,3 +86,28 @@ def predict(
     from retinabench.experiments.predict import predict_elsewhere
 
     print(predict_elsewhere(folder, data, out, Resources(device, workers, progress_of(quiet))))
+
+
+def check(
+    method: Annotated[
+        str,
+        typer.Argument(
+            help="A method's name, its Python file (my_method.py) or its module (my_package.mine)."
+        ),
+    ],
+    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2.")] = None,
+    quiet: Silent = False,
+) -> None:
+    """Check in seconds that one method keeps its contract: seeds, saved state, shapes, continued trainings."""
+    from retinabench.experiments.conformance import check_method, find_method
+
+    failed = count = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for one in check_method(find_method(method), Path(folder), tuple(overrides or ())):
+            count, failed = count + 1, failed + bool(one.problem)
+            if one.problem:
+                print(f"failed  {one.check}: {one.problem}", flush=True)
+            elif not quiet:
+                print(f"ok      {one.check} ({one.seconds:.1f} s)", flush=True)
+    if failed:
+        raise WorkError(f"{failed} of {count} checks failed")

@@ -13,9 +13,13 @@ Entry points are found in every process in which the plug-in is installed, inclu
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from retinabench.core.errors import InputError, nearest
@@ -75,6 +79,12 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     def find(self, name: str) -> Entry:
         """Return the entry of that name.
 
+        Args:
+            name: One of the names of the registry.
+
+        Returns:
+            The entry, imported where it was not yet.
+
         Raises:
             InputError: There is none; the message names the nearest one.
         """
@@ -84,6 +94,10 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
     def add(self, name: str, entry: Entry) -> None:
         """Add an entry for this process only, such as a method that is defined in a notebook.
+
+        Args:
+            name: A name that is not taken.
+            entry: What a location would be imported as.
 
         Raises:
             ValueError: The name is taken.
@@ -111,10 +125,44 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             ) from error
 
 
+def import_location(location: str) -> Any:
+    """Import ``package.module``, ``package.module:attribute`` or the Python file ``path/to/module.py``.
+
+    A file is imported under its own name without the suffix, as if its folder were on the path.
+
+    Args:
+        location: Where the object is.
+
+    Returns:
+        The module, or its attribute.
+
+    Raises:
+        InputError: There is no such file or module, or the module raises when it is imported.
+    """
+    try:
+        return _import_file(Path(location)) if location.endswith(".py") else _import(location)
+    except Exception as error:  # foreign code raises what it likes
+        raise InputError(f"cannot be imported ({type(error).__name__}: {error})", file=location) from error
+
+
 def _import(location: str) -> Any:
     module, _, attribute = location.partition(":")
     found = importlib.import_module(module)
     return getattr(found, attribute) if attribute else found
+
+
+def _import_file(path: Path) -> ModuleType:
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None  # the suffix is .py
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[path.stem] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
+    return module
 
 
 def _distribution(point: EntryPoint) -> str:

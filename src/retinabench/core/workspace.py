@@ -76,6 +76,9 @@ class Workspace:
     def manifest(self) -> dict[str, Any] | None:
         """Return the manifest, or None for a new folder.
 
+        Returns:
+            The manifest as it was written.
+
         Raises:
             InputError: The manifest is damaged.
         """
@@ -105,13 +108,16 @@ class Workspace:
         empty: bool = False,
         hint: str = "Choose another --out.",
     ) -> dict[str, Any]:
-        """Write the manifest of a new folder, or compare it with the one that is there; return the one that is there.
+        """Write the manifest of a new folder, or compare it with the one that is there.
 
         Args:
             manifest: JSON-compatible settings that decide the results, with whatever else is worth noting.
             decisive: Selects from a manifest what must agree; by default everything.
             empty: Whether a folder without a manifest must be empty.
             hint: What a user can do about a difference.
+
+        Returns:
+            The manifest that is in the folder.
 
         Raises:
             InputError: The folder was begun with other settings (the first difference and both sides are named), holds

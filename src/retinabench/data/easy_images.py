@@ -1,0 +1,60 @@
+"""A prepared folder that any method learns within seconds, for conformance checks and tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.data.ingest.ingest_log import table_of, to_parquet
+from retinabench.data.prepared import FORMAT, MODERATE, Records, fingerprint, join, write_shard
+
+EASY_PARTS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32),
+              ("shifted", "validation", 16), ("shifted", "test", 24))  # fmt: skip
+
+
+def write_easy_data(
+    folder: Path, size: int = 16, seed: int = 0, parts: tuple[tuple[str, str, int], ...] = EASY_PARTS
+) -> Path:
+    """Write a prepared folder whose referable images have a bright patch: a network learns it in seconds.
+
+    Args:
+        folder: The folder to make; its parents are made too.
+        size: Side of the square images in pixels, at least 9.
+        seed: Seed of grades and pixels.
+        parts: Domain, split and number of images, an even one, of each part.
+
+    Returns:
+        The folder.
+    """
+    random = np.random.default_rng(seed)
+    records = join([_records(domain, split, n, random) for domain, split, n in parts])
+    images = random.integers(40, 90, (len(records), size, size, 3), dtype=np.uint8)
+    images[records.grade >= MODERATE, 4:9, 4:9] += 100
+    folder.mkdir(parents=True)
+    write_shard(folder / "images-00000.npy", images)
+    write_bytes(folder / "records.parquet", records.to_parquet())
+    files = [{"image_id": str(name), "source": str(name), "status": "ok"} for name in records.image_id]
+    write_bytes(folder / "files.parquet", to_parquet(table_of(files)))
+    write_json(folder / "prepare.json", {})
+    about = {
+        "name": "patches", "format": FORMAT, "size": size, "shards": ["images-00000.npy"],
+        "fingerprint": fingerprint(records, [folder / "images-00000.npy"]),
+    }  # fmt: skip
+    write_json(folder / "dataset.json", about)
+    return folder
+
+
+def _records(domain: str, split: str, n: int, random: np.random.Generator) -> Records:
+    name = f"{domain}-{split}"
+    return Records(
+        image_id=np.array([f"{name}-{k}" for k in range(n)]),
+        patient_id=np.array([f"{name}-p{k // 2}" for k in range(n)]),
+        eye=np.array(["left", "right"] * (n // 2)),
+        grade=random.choice(5, n, p=[0.5, 0.1, 0.2, 0.1, 0.1]).astype(np.int8),
+        domain=np.full(n, domain),
+        split=np.full(n, split),
+        source=np.array([str(k) for k in range(n)]),
+        p_referable=np.full(n, np.nan),
+    )
