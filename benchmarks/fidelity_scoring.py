@@ -19,7 +19,7 @@ from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.data import Data
-from retinabench.fidelity.targets.targets import target
+from retinabench.fidelity.targets.registry import TARGETS
 
 CLASSES, SAMPLES, CHAINS, REPLICATES = 10, 100, 4, 1000
 
@@ -39,7 +39,7 @@ def inputs(points: int) -> tuple[Evaluator, Submission]:
         {"chains": CHAINS, "passed": True, "why": []}, unknown, unknown, unknown, unknown,
         distances.epistemic(samples.astype(np.float64)), chain_probs=chains, samples=samples,
     )  # fmt: skip
-    chosen = target("fundus").model_copy(
+    chosen = TARGETS["fundus"].model_copy(
         update={"name": "large", "outputs": CLASSES, "groups": ("clean", "noise")}
     )
     group = np.array(["clean"] * (points // 2) + [f"noise-{1 + k % 5}" for k in range(points - points // 2)])

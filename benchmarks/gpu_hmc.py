@@ -30,7 +30,8 @@ from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.reference.make_reference import make_reference
 from retinabench.fidelity.targets.data import Data, load
 from retinabench.fidelity.targets.density import Density, Recorded
-from retinabench.fidelity.targets.targets import Target, target
+from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import Target
 from retinabench.methods.mcmc import hmc
 
 CHAINS = {"energy-gap": (8, 64, 512), "fundus": (4, 16)}
@@ -152,13 +153,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("PyTorch finds no GPU; --toy runs the same lines without one")
     device = "cpu" if toy else "cuda"
     print(f"{'CPU' if toy else torch.cuda.get_device_name()}, torch {torch.__version__}")
-    data = {name: data_of(target(name), toy=toy) for name in CHAINS}
-    right = [check(target(name), data[name], device) for name in CHAINS]
+    data = {name: data_of(TARGETS[name], toy=toy) for name in CHAINS}
+    right = [check(TARGETS[name], data[name], device) for name in CHAINS]
     print(f"{'leapfrog steps/s':12s} chains   eager/chain        total  graph/chain        total graph/eager")
     for name in CHAINS:
-        speeds(target(name), data[name], device, toy=toy)
+        speeds(TARGETS[name], data[name], device, toy=toy)
     name = "energy-gap" if toy else "fundus"  # whose trajectories are short enough for a test
-    short_reference(target(name), data[name], device, toy=toy)
+    short_reference(TARGETS[name], data[name], device, toy=toy)
     return 0 if all(right) else 1
 
 

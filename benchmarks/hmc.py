@@ -196,12 +196,12 @@ def main():
 
     from retinabench.fidelity.targets.data import load
     from retinabench.fidelity.targets.density import Density
-    from retinabench.fidelity.targets.targets import target
+    from retinabench.fidelity.targets.registry import TARGETS
 
     torch.set_num_threads(1)
     task, step, steps = options.what, STEP[options.what], options.steps or STEPS[options.what]
     chains = options.chains or CHAINS[task]
-    chosen = target(task)
+    chosen = TARGETS[task]
     density = Density.of(chosen, load(chosen, options.data), options.device)
     generator = torch.Generator().manual_seed(1)
     start = (

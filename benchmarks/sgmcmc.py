@@ -37,7 +37,8 @@ from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import Run, load_run
 from retinabench.fidelity.targets.data import Data, load, point_batches
 from retinabench.fidelity.targets.networks import build_network
-from retinabench.fidelity.targets.targets import Target, target
+from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import Target
 from retinabench.methods.ensembles import swag
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -205,7 +206,7 @@ def main() -> None:
     torch.set_num_threads(1)
     print(f"load of the machine: {os.getloadavg()[0]:.2f}; samples per second, ratio ours / theirs")
     for name in ("energy-gap", "fundus"):
-        of = target(name)
+        of = TARGETS[name]
         with regression(of.likelihood == "gaussian"):
             data = drawn_energy(of) if name == "energy-gap" else load(of)
             compare(

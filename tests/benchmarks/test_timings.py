@@ -16,7 +16,7 @@ import sgmcmc
 
 import methods
 from retinabench.experiments.config import load_run
-from retinabench.fidelity.targets.targets import target
+from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.methods.training.likelihood import regression
 
 TOY = "--device cpu --size 64 --width 8 --batch 4 --steps 2 --warm 1 --methods"
@@ -94,7 +94,7 @@ def test_a_prediction_is_timed():
 
 def test_the_samplers_timings_run_with_or_without_their_opponents(monkeypatch, capsys):
     monkeypatch.setattr(sgmcmc, "FIRST", 2)
-    of = target("energy-gap")
+    of = TARGETS["energy-gap"]
     with regression():
         sgmcmc.compare(of, sgmcmc.drawn_energy(of), 1, 1)
     said = capsys.readouterr().out

@@ -16,7 +16,7 @@ from retinabench.fidelity.leaderboard import command
 from retinabench.fidelity.reference.reference_file import Reference, write_reference
 from retinabench.fidelity.submissions.entries import entries
 from retinabench.fidelity.targets.data import load
-from retinabench.fidelity.targets.targets import targets
+from retinabench.fidelity.targets.registry import TARGETS
 from support.fake_reference import classified
 
 
@@ -51,11 +51,11 @@ def test_tasks_are_listed_and_defined(capsys):
     assert run(["fidelity", "tasks"]) == 0
     told = capsys.readouterr().out
     whole = "".join(told.split())  # a narrow terminal breaks long names
-    assert all(name in told or len(name) > 15 for name in (*targets(), *entries())), whole
+    assert all(name in told or len(name) > 15 for name in (*TARGETS, *entries())), whole
     assert run(["fidelity", "tasks", "--json"]) == 0
     defined = json.loads(capsys.readouterr().out)
-    assert list(defined) == list(targets())
-    assert defined["fundus"] == targets()["fundus"].model_dump(mode="json")
+    assert list(defined) == list(TARGETS)
+    assert defined["fundus"] == TARGETS["fundus"].model_dump(mode="json")
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(arguments, says, capsys, fake
 
 
 def test_scoring_needs_no_torch(tmp_path, probs):
-    fundus = targets()["fundus"]
+    fundus = TARGETS["fundus"]
     data = load(fundus).sha256
     fake = classified(1000, 5)
     meta = {
         "task": "fundus",
-        "target": fundus.identity(data),
+        "target": fundus.fingerprint(data),
         "data": data,
         "chains": 4,
         "passed": True,

@@ -17,7 +17,7 @@ def meta(chosen, title, seed=0, **more):
     run = {"seed": seed, "method": title, **more}
     sha = DATA[chosen.name]
     return {
-        "task": chosen.name, "target": chosen.identity(sha), "data": sha, "method": title.lower(), "title": title,
+        "task": chosen.name, "target": chosen.fingerprint(sha), "data": sha, "method": title.lower(), "title": title,
         "seed": seed, "run": run, "budget": {"limit": 10, "used": 8.0, "over": False}, "seconds": 1.0,
     }  # fmt: skip
 

@@ -6,7 +6,7 @@ from torch.func import functional_call, grad, jacrev, vmap
 from retinabench.core.errors import InputError, WorkError
 from retinabench.fidelity.submissions.budget import EXAMPLES, Meter, check_plan, planned, within
 from retinabench.fidelity.submissions.entries import Entry, entries, entry, entry_run
-from retinabench.fidelity.targets.targets import targets
+from retinabench.fidelity.targets.registry import TARGETS
 from support.tiny_target import TRAIN, regression_target
 
 
@@ -108,7 +108,7 @@ def test_a_method_that_needs_validation_labels_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("name", list(entries()))
 def test_every_entry_targets_the_stated_posterior_within_the_budget(name):
-    for one in targets().values():
+    for one in TARGETS.values():
         run = entry_run(entry(name), one, one.train, 1000, seed=3)
         assert planned(run) <= 1000
         optimizer = run.optimizer
@@ -127,6 +127,6 @@ def test_a_member_s_settings_may_differ_by_likelihood():
         method={"name": "ensemble", "members": 2, "member": {"name": "sghmc", "samples": 5, "lr_factor": 0.1}},
         gaussian={"method": {"members": 3, "member": {"lr_factor": 0.2}}},
     )  # fmt: skip
-    one, other = (entry_run(chosen, targets()[task], 50, 30, 0).method for task in ("fundus", "energy-gap"))
+    one, other = (entry_run(chosen, TARGETS[task], 50, 30, 0).method for task in ("fundus", "energy-gap"))
     assert (one.members, one.member.samples, one.member.lr_factor) == (2, 5, 0.1)
     assert (other.members, other.member.samples, other.member.lr_factor) == (3, 5, 0.2)

@@ -15,14 +15,14 @@ from retinabench.fidelity.reference import chains
 from retinabench.fidelity.reference.chains import Plan, sample
 from retinabench.fidelity.targets import batched_networks
 from retinabench.fidelity.targets.density import Density
-from retinabench.fidelity.targets.targets import target
+from retinabench.fidelity.targets.registry import TARGETS
 from support.small_targets import small_data
 
 PLAN = Plan(chains=2, burn_in=6, keep=10, seed=4, first=0.02)
 
 
 def small(seed=0):
-    return Density.of(target("energy-gap"), small_data("energy-gap", 20, seed))
+    return Density.of(TARGETS["energy-gap"], small_data("energy-gap", 20, seed))
 
 
 @pytest.fixture(scope="module")

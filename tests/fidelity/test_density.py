@@ -6,7 +6,7 @@ from torch.func import functional_call
 
 from retinabench.fidelity.targets import batched_networks
 from retinabench.fidelity.targets.density import Density
-from retinabench.fidelity.targets.targets import target
+from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.methods.training.likelihood import negative_log_likelihood, predictive, regression
 from support.small_targets import small_data
 
@@ -37,9 +37,9 @@ def plain(density, weights):
 def test_values_gradients_and_predictions_are_those_of_a_plain_loop(monkeypatch, task, points, fast):
     if not fast:
         monkeypatch.setattr(batched_networks, "TOGETHER", batched_networks.TOGETHER)
-        monkeypatch.delitem(batched_networks.TOGETHER, target(task).network)
+        monkeypatch.delitem(batched_networks.TOGETHER, TARGETS[task].network)
         monkeypatch.setattr("retinabench.fidelity.targets.density.BY_HAND", {})
-    density = Density.of(target(task), small_data(task, points), dtype=torch.float64)
+    density = Density.of(TARGETS[task], small_data(task, points), dtype=torch.float64)
     generator = torch.Generator().manual_seed(1)
     weights = 0.2 * torch.randn(3, density.target.parameters, generator=generator, dtype=torch.float64)
     values, gradients = density(weights)
@@ -54,15 +54,15 @@ def test_values_gradients_and_predictions_are_those_of_a_plain_loop(monkeypatch,
 
 
 def test_the_numbers_do_not_depend_on_the_number_of_threads():
-    weights = 0.2 * torch.randn(5, target("fundus").parameters, generator=torch.Generator().manual_seed(2))
+    weights = 0.2 * torch.randn(5, TARGETS["fundus"].parameters, generator=torch.Generator().manual_seed(2))
     data = small_data("fundus", 20)
-    found = [Density.of(target("fundus"), data, threads=threads)(weights) for threads in (1, 2)]
+    found = [Density.of(TARGETS["fundus"], data, threads=threads)(weights) for threads in (1, 2)]
     for one, other in zip(*found, strict=True):
         assert torch.equal(one, other)
 
 
 def test_kept_arrays_serve_any_number_of_chains_and_results_stay():
-    density = Density.of(target("energy-gap"), small_data("energy-gap", 40), dtype=torch.float64)
+    density = Density.of(TARGETS["energy-gap"], small_data("energy-gap", 40), dtype=torch.float64)
     generator = torch.Generator().manual_seed(3)
     weights = 0.2 * torch.randn(5, density.target.parameters, generator=generator, dtype=torch.float64)
     true_values, true_gradients, _ = plain(density, weights)
@@ -79,8 +79,8 @@ def test_kept_arrays_serve_any_number_of_chains_and_results_stay():
 def test_the_gradient_by_hand_holds_in_float32():
     data = small_data("energy-gap", 512)
     weights = 0.1 * torch.randn(8, 552, generator=torch.Generator().manual_seed(4))
-    values, gradients = Density.of(target("energy-gap"), data)(weights)
-    exact = Density.of(target("energy-gap"), data, dtype=torch.float64)
+    values, gradients = Density.of(TARGETS["energy-gap"], data)(weights)
+    exact = Density.of(TARGETS["energy-gap"], data, dtype=torch.float64)
     true_values, true_gradients, _ = plain(exact, weights.double())
     # Sums of 512 terms, each rounded by 6e-8: errors of a few roundings, relative to the largest.
     assert torch.allclose(values.double(), true_values, rtol=1e-6, atol=0)

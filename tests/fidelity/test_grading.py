@@ -7,17 +7,16 @@ from scipy.stats import spearmanr
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.scoring.baselines import baselines
-from retinabench.fidelity.scoring.decisions import MISSED, NEEDLESS, costs
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.resampling import Resampling, groups_of
 from retinabench.fidelity.scoring.serialise import entry_record, evaluator_record
 from retinabench.fidelity.scoring.utility import crps
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.data import Data
-from retinabench.fidelity.targets.targets import target
+from retinabench.fidelity.targets.registry import TARGETS
 from support.fake_reference import classified, regressed, softmax
 
-FUNDUS, ENERGY = target("fundus"), target("energy-gap")
+FUNDUS, ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]
 GROUP = np.array(["in_domain"] * 60 + ["shifted"] * 40 + [f"corrupted-noise-{1 + k % 5}" for k in range(50)])
 N = len(GROUP)
 
@@ -73,7 +72,7 @@ def test_values_are_the_distances_of_each_group(graded):
             "epistemic_correlation": spearmanr(ours, theirs).statistic,
             "epistemic_error": np.abs(ours - theirs).mean(),
             "disagreement_gap": abs(pairs[0] - pairs[1]),
-            "regret": distances.decision_regret(p, q, costs(FUNDUS)).mean(),
+            "regret": distances.decision_regret(p, q, FUNDUS.decision.costs(5)).mean(),
         }
         for name, value in truth.items():
             assert found[group][name].value == pytest.approx(value, abs=1e-10), (group, name)
@@ -228,10 +227,28 @@ def test_trivial_answers():
     assert marginal.shape == point.shape == (2, 1000)
 
 
+def test_the_decision_is_the_target_s_own():
+    assert TARGETS["fundus"].decision.needs_expert(5).tolist() == [False, False, True, True, True]
+    assert TARGETS["dermamnist"].decision.refer == (0, 1, 4)
+    assert {name for name, one in TARGETS.items() if one.decision} == {
+        "fundus", "fundus-small", "idrid", "retinamnist", "dermamnist",
+    }  # fmt: skip
+
+
+def test_the_development_target_has_the_measures_of_the_decision():
+    chosen = TARGETS["fundus-small"]
+    reference = classified(N, 5)
+    found = evaluator_of(chosen, reference).grade(Submission(reference.probs, reference.samples))["all"]
+    assert found["regret"].value == 0
+    assert 0 <= found["referral_area"].value <= 1
+    without = evaluator_of(chosen.model_copy(update={"decision": None}), reference)
+    assert not {"regret", "referral_area"} & set(without.grade(Submission(reference.probs))["all"])
+
+
 def test_the_costs_of_a_decision():
     # Surely grade 3: leaving costs 4, referring nothing; surely grade 0: referring costs 1.
-    regret = distances.decision_regret(np.eye(5)[[0, 3]], np.eye(5)[[3, 0]], costs(FUNDUS))
-    assert regret == pytest.approx([MISSED, NEEDLESS])
+    regret = distances.decision_regret(np.eye(5)[[0, 3]], np.eye(5)[[3, 0]], FUNDUS.decision.costs(5))
+    assert regret == pytest.approx([4, 1])
 
 
 def test_crps_by_pairs():

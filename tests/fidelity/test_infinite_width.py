@@ -23,7 +23,7 @@ from retinabench.fidelity.submissions.infinite_width import (
     square_root,
 )
 from retinabench.fidelity.targets.data import Data, load
-from retinabench.fidelity.targets.targets import target
+from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.models.mlp import MLP
 
 VARIANCE = 1 / 30
@@ -165,14 +165,14 @@ def test_the_target_s_answers_repeat_and_follow_the_data(shared, monkeypatch):
     monkeypatch.setattr(infinite_width, "BURN_IN", 20)
     monkeypatch.setattr(infinite_width, "STATES", 24)
     monkeypatch.setattr(infinite_width, "LARGEST_RHAT", 10)
-    full = load(target("energy-gap"), shared("data", "uci", "energy"))
+    full = load(TARGETS["energy-gap"], shared("data", "uci", "energy"))
     some = np.arange(0, 512, 8)
     train = type(full.train)(full.train.inputs[some], full.train.targets[some], full.train.groups[some])
     test = type(full.train)(
         full.train.inputs[some + 1], full.train.targets[some + 1], full.train.groups[some + 1]
     )
     data = Data(train, test)
-    first, again, other = (infinite_width.sample(target("energy-gap"), data, 50, seed) for seed in (0, 0, 1))
+    first, again, other = (infinite_width.sample(TARGETS["energy-gap"], data, 50, seed) for seed in (0, 0, 1))
     assert first.shape == (64, 50)
     assert np.isfinite(first).all()
     assert np.array_equal(first, again)
@@ -193,4 +193,4 @@ def test_chains_that_have_not_met_are_refused(monkeypatch):
 
 def test_another_network_is_refused():
     with pytest.raises(InputError, match="'fundus' is no regression by one hidden layer of ReLUs"):
-        infinite_width.sample(target("fundus"), load(target("fundus")))
+        infinite_width.sample(TARGETS["fundus"], load(TARGETS["fundus"]))

@@ -14,7 +14,7 @@ from retinabench.fidelity.reference.chains import Chains
 from retinabench.fidelity.reference.reference_file import Reference, read_reference, write_reference
 from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.targets import data as data_module
-from retinabench.fidelity.targets.targets import target
+from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.methods.mcmc import hmc
 from support.small_targets import small_data
 
@@ -44,7 +44,7 @@ def made(tmp_path_factory):
 
 def test_the_command_makes_a_file_that_is_read_back(made):
     path, small = made
-    chosen = target("energy-gap")
+    chosen = TARGETS["energy-gap"]
     found = read_reference(chosen, small.sha256, path)
     assert found.draws.shape == (7, 4000)
     assert found.chain_draws.shape == (4, 7, 1000)
@@ -63,21 +63,21 @@ def test_the_command_makes_a_file_that_is_read_back(made):
 def test_the_same_command_reads_its_chains_and_writes_the_same_numbers(made, tmp_path):
     path, small = made
     again = make_reference.make_reference(
-        target("energy-gap"), small, path.with_name("small.npz.chains"),
+        TARGETS["energy-gap"], small, path.with_name("small.npz.chains"),
         chains=4, burn_in=25, keep=60, step=0.02, seed=1,
     )  # fmt: skip
-    first = read_reference(target("energy-gap"), small.sha256, path)
+    first = read_reference(TARGETS["energy-gap"], small.sha256, path)
     assert np.array_equal(again.draws, first.draws)
     assert np.array_equal(again.mcse, first.mcse)
 
 
 def test_a_file_of_other_data_task_or_definition_is_refused(made, tmp_path):
     path, small = made
-    chosen = target("energy-gap")
+    chosen = TARGETS["energy-gap"]
     with pytest.raises(InputError, match="from other data"):
         read_reference(chosen, "0" * 64, path)
     with pytest.raises(InputError, match="of the task 'energy-gap', not of 'fundus'"):
-        read_reference(target("fundus"), small.sha256, path)
+        read_reference(TARGETS["fundus"], small.sha256, path)
     other = chosen.model_copy(update={"prior_variance": 0.5})
     with pytest.raises(InputError, match="another definition"):
         read_reference(other, small.sha256, path)
@@ -90,17 +90,17 @@ def test_a_file_of_other_data_task_or_definition_is_refused(made, tmp_path):
     cut.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(InputError, match="is no reference file"):
         read_reference(chosen, small.sha256, cut)
-    retinamnist = target("retinamnist")
+    retinamnist = TARGETS["retinamnist"]
     with pytest.raises(InputError, match="fidelity reference retinamnist"):
         read_reference(retinamnist, small.sha256)
 
 
 def test_a_reference_that_failed_says_why(made, tmp_path):
     path, small = made
-    good = read_reference(target("energy-gap"), small.sha256, path)
+    good = read_reference(TARGETS["energy-gap"], small.sha256, path)
     bad = Reference(**{**vars(good), "meta": {**good.meta, "passed": False, "why": ["the chains disagree"]}})
     write_reference(tmp_path / "bad.npz", bad)
-    found = read_reference(target("energy-gap"), small.sha256, tmp_path / "bad.npz")
+    found = read_reference(TARGETS["energy-gap"], small.sha256, tmp_path / "bad.npz")
     assert not found.passed
     assert found.why == ["the chains disagree"]
 
@@ -160,7 +160,7 @@ def test_the_ceiling_is_each_chain_against_all_others():
 
 @pytest.mark.parametrize("task", SHIPPED)
 def test_what_is_shipped_passes_its_own_diagnostics(task):
-    chosen = target(task)
+    chosen = TARGETS[task]
     file = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{task}.npz")
     with resources.as_file(file) as path:
         assert path.stat().st_size < 2_100_000
@@ -184,7 +184,7 @@ def test_what_is_shipped_passes_its_own_diagnostics(task):
 
 def test_without_a_first_step_one_is_found(tmp_path):
     found = make_reference.make_reference(
-        target("energy-gap"), small_data("energy-gap", 20), tmp_path, chains=2, burn_in=15, keep=20, seed=2
+        TARGETS["energy-gap"], small_data("energy-gap", 20), tmp_path, chains=2, burn_in=15, keep=20, seed=2
     )
     # Whatever it began with, burn-in ends where most proposals are accepted.
     assert all(0.4 < rate <= 1 for rate in found.meta["acceptance"])

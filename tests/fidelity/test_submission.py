@@ -9,11 +9,11 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.fidelity.submissions.submission import Submission, read_submission, write_submission
-from retinabench.fidelity.targets.targets import target
+from retinabench.fidelity.targets.registry import TARGETS
 from support.fake_reference import softmax
 
 N = 12
-FUNDUS, ENERGY = target("fundus"), target("energy-gap")
+FUNDUS, ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]
 DATA = "ab" * 32
 
 
@@ -28,7 +28,13 @@ def draws():
 
 
 def meta(chosen):
-    return {"task": chosen.name, "target": chosen.identity(DATA), "data": DATA, "method": "m", "title": "M"}
+    return {
+        "task": chosen.name,
+        "target": chosen.fingerprint(DATA),
+        "data": DATA,
+        "method": "m",
+        "title": "M",
+    }
 
 
 def table(path, values, kind, header=True, point=True, delimiter=","):

@@ -12,19 +12,19 @@ from retinabench.fidelity.targets import fundus
 from retinabench.fidelity.targets.data import Data, labels, load, standardised
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.networks import build_network
-from retinabench.fidelity.targets.targets import target, targets
+from retinabench.fidelity.targets.registry import TARGETS
 
 GENERATOR = np.random.default_rng(0)
 
 
 def small(name, **changes):
-    return target(name).model_copy(update=changes)
+    return TARGETS[name].model_copy(update=changes)
 
 
-@pytest.mark.parametrize("name", targets())
+@pytest.mark.parametrize("name", TARGETS)
 def test_each_network_has_the_stated_weights_and_depends_on_its_seed(name):
-    first, same, other = (build_network(target(name), seed) for seed in (0, 0, 1))
-    assert sum(p.numel() for p in first.parameters()) == target(name).parameters
+    first, same, other = (build_network(TARGETS[name], seed) for seed in (0, 0, 1))
+    assert sum(p.numel() for p in first.parameters()) == TARGETS[name].parameters
     pairs = list(zip(first.parameters(), same.parameters(), other.parameters(), strict=True))
     assert all(torch.equal(a, b) for a, b, _ in pairs)
     assert any(not torch.equal(a, c) for a, _, c in pairs)
@@ -33,26 +33,30 @@ def test_each_network_has_the_stated_weights_and_depends_on_its_seed(name):
 def test_the_competition_counts():
     counts = {"dermamnist": 61_751, "cifar10": 1_488_202, "cifar10-resnet20frn": 274_042, "imdb": 2_700_098}
     counts |= {"energy-gap": 552}
-    assert {name: target(name).parameters for name in counts} == counts
+    assert {name: TARGETS[name].parameters for name in counts} == counts
 
 
 def test_an_unknown_task_names_the_nearest():
     with pytest.raises(InputError, match=r"unknown fidelity task 'fundos'.*fundus"):
-        target("fundos")
+        TARGETS["fundos"]
 
 
 def test_the_identity_follows_definition_and_data():
-    known = target("fundus")
-    assert known.identity("a") == known.identity("a") != known.identity("b")
-    assert small("fundus", prior_variance=0.06).identity("a") != known.identity("a")
+    known = TARGETS["fundus"]
+    # Those of version 0.1, whose references and submissions stay valid.
+    assert known.fingerprint("x") == "5c073383ddf9"
+    assert TARGETS["energy-gap"].fingerprint("x") == "d925b2cf7c7c"
+    assert TARGETS["cifar10"].fingerprint("x") == "58dd951a39f7"
+    assert known.fingerprint("a") == known.fingerprint("a") != known.fingerprint("b")
+    assert small("fundus", prior_variance=0.06).fingerprint("a") != known.fingerprint("a")
 
 
 def test_shipped_retinas_are_those_of_the_definition():
-    data = load(target("fundus"))
-    assert data.sha256 == target("fundus").sha256
+    data = load(TARGETS["fundus"])
+    assert data.sha256 == TARGETS["fundus"].sha256
     assert np.bincount(data.train.targets).tolist() == [100] * 5
     kinds = {group.split("-")[0] for group in data.test.groups}
-    assert kinds == set(target("fundus").groups)
+    assert kinds == set(TARGETS["fundus"].groups)
     cells, pictures = np.unique(data.test.groups, return_counts=True)
     assert dict(zip(cells, pictures, strict=True))["corrupted-noise-5"] == 25
     assert len(cells) == 2 + 4 * 5
@@ -67,7 +71,7 @@ def test_drawing_anew_differs_by_a_grey_level_of_the_contrast_at_most():
     study = fundus.STUDIES["fundus"]
     chosen, following = fundus.chosen(study, "in_domain", study.train, start=0)
     test, _ = fundus.chosen(study, "in_domain", study.test, start=following)
-    data = load(target("fundus"))
+    data = load(TARGETS["fundus"])
     assert not {index // 2 for index in chosen} & {index // 2 for index in test}
     for place in (0, 400):
         difference = (
@@ -78,8 +82,8 @@ def test_drawing_anew_differs_by_a_grey_level_of_the_contrast_at_most():
 
 def test_the_energy_gap_is_the_split_of_its_files(shared):
     folder = shared("data", "uci", "energy")
-    data = load(target("energy-gap"), folder)
-    assert data.sha256 == target("energy-gap").sha256
+    data = load(TARGETS["energy-gap"], folder)
+    assert data.sha256 == TARGETS["energy-gap"].sha256
     assert (len(data.train), len(data.test)) == (512, 256)
     # The gap is the middle third of the rows sorted by feature 0 (ties apart).
     inside, outside = data.test.inputs[:, 0], data.train.inputs[:, 0]
@@ -93,12 +97,12 @@ def test_the_energy_gap_is_the_split_of_its_files(shared):
 @pytest.mark.parametrize("name", ["energy-gap", "idrid", "cifar10", "imdb", "dermamnist", "retinamnist"])
 def test_data_that_do_not_come_along_say_how_to_get_them(name):
     with pytest.raises(InputError, match=r"do not come with the package.*--data"):
-        load(target(name))
+        load(TARGETS[name])
 
 
 def test_what_comes_along_takes_no_source(tmp_path):
     with pytest.raises(InputError, match="Leave --data out"):
-        load(target("fundus"), tmp_path)
+        load(TARGETS["fundus"], tmp_path)
 
 
 def test_other_data_are_refused(tmp_path):
@@ -108,13 +112,13 @@ def test_other_data_are_refused(tmp_path):
     np.savetxt(tmp_path / "gap" / "index_train_0.txt", np.arange(512), fmt="%d")
     np.savetxt(tmp_path / "gap" / "index_test_0.txt", np.arange(512, 768), fmt="%d")
     with pytest.raises(InputError, match="is not the data of the target 'energy-gap'"):
-        load(target("energy-gap"), tmp_path)
+        load(TARGETS["energy-gap"], tmp_path)
     (tmp_path / "gap" / "index_test_0.txt").write_text("700\n768\n")
     with pytest.raises(InputError, match="must hold whole numbers from 0 to 767"):
-        load(target("energy-gap"), tmp_path)
+        load(TARGETS["energy-gap"], tmp_path)
     (tmp_path / "data.txt").write_text("a b c\n")
     with pytest.raises(InputError, match="is no table of numbers"):
-        load(target("energy-gap"), tmp_path)
+        load(TARGETS["energy-gap"], tmp_path)
 
 
 def write_medmnist(file, classes=7, train=20, test=10, side=28):
@@ -146,7 +150,7 @@ def test_medmnist_of_another_size_is_refused(tmp_path):
         load(small("dermamnist", train=20), tmp_path)
     write_medmnist(tmp_path / "dermamnist.npz")
     with pytest.raises(InputError, match="holds 20 training points; the target 'dermamnist' has 7007"):
-        load(target("dermamnist"), tmp_path)
+        load(TARGETS["dermamnist"], tmp_path)
 
 
 def write_cifar(folder, per_file=6):
@@ -188,7 +192,7 @@ def test_cifar_is_read_from_its_binary_version_with_the_stated_strengths(tmp_pat
 def test_cifar_damaged_or_pickled_is_refused(tmp_path):
     write_cifar(tmp_path)
     with pytest.raises(InputError, match="holds 30 training points"):
-        load(target("cifar10"), tmp_path)
+        load(TARGETS["cifar10"], tmp_path)
     sink = io.BytesIO()
     np.save(sink, np.array([{}], dtype=object), allow_pickle=True)
     (tmp_path / "CIFAR-10-C" / "pixelate.npy").write_bytes(sink.getvalue())
@@ -299,7 +303,7 @@ def test_filter_response_norm_is_its_formula():
 def test_density_sums_over_parts_of_the_points(monkeypatch):
     from retinabench.fidelity.targets import density as module
 
-    task = target("fundus")
+    task = TARGETS["fundus"]
     data = load(task)
     few = Data(
         type(data.train)(data.train.inputs[:50], data.train.targets[:50], data.train.groups[:50]), data.test

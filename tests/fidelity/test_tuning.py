@@ -6,7 +6,7 @@ from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.fidelity.submissions import tuning
 from retinabench.fidelity.submissions.entries import entries, entry, entry_run
-from retinabench.fidelity.targets.targets import target
+from retinabench.fidelity.targets.registry import TARGETS
 from support.fake_reference import classified, regressed
 from support.tiny_target import classification_target, regression_target
 
@@ -71,7 +71,7 @@ def test_a_search_without_any_answers_says_so(monkeypatch, tmp_path):
 
 def test_an_entry_without_a_space_is_refused_by_name():
     with pytest.raises(InputError, match="nothing is searched for 'sgdl'") as caught:
-        tuning.search_space("sgdl", target("fundus-small"))
+        tuning.search_space("sgdl", TARGETS["fundus-small"])
     assert "sgld" in caught.value.hint
 
 
@@ -79,7 +79,7 @@ def test_an_entry_without_a_space_is_refused_by_name():
 @pytest.mark.parametrize("task", ["fundus-small", "energy-gap-wall"])
 def test_every_space_is_one_of_settings_that_its_entry_has(name, task):
     assert name in entries()
-    chosen = target(task)
+    chosen = TARGETS[task]
     for settings in tuning.points(tuning.search_space(name, chosen), 0, 4, 0):
         words = [f"{key}={value}" for key, value in settings.items()]
         run = entry_run(entry(name), chosen, chosen.train, 1000, 0, words)

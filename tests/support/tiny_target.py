@@ -4,7 +4,7 @@ import numpy as np
 
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.targets import data as fidelity_data
-from retinabench.fidelity.targets.targets import target
+from retinabench.fidelity.targets.registry import TARGETS
 
 TRAIN, TEST = 40, 24
 SPLITS = {"train": np.arange(TRAIN), "test": np.arange(TRAIN, TRAIN + TEST)}
@@ -21,7 +21,7 @@ def regression_target(monkeypatch, shift=0.0):
         return ArrayDataset(inputs, y, group, SPLITS)
 
     monkeypatch.setitem(fidelity_data.LOADERS, "tiny", load)
-    return target("energy-gap").model_copy(update={"loader": "tiny", "train": TRAIN, "sha256": ""})
+    return TARGETS["energy-gap"].model_copy(update={"loader": "tiny", "train": TRAIN, "sha256": ""})
 
 
 def classification_target(monkeypatch):
@@ -37,4 +37,4 @@ def classification_target(monkeypatch):
         return ArrayDataset(pictures, grade.astype(np.int64), np.array(["train"] * TRAIN + kinds), SPLITS)
 
     monkeypatch.setitem(fidelity_data.LOADERS, "tiny", load)
-    return target("fundus").model_copy(update={"loader": "tiny", "train": TRAIN, "sha256": ""})
+    return TARGETS["fundus"].model_copy(update={"loader": "tiny", "train": TRAIN, "sha256": ""})

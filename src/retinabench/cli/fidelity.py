@@ -29,17 +29,17 @@ def tasks(
     from rich.table import Table
 
     from retinabench.fidelity.submissions.entries import WITHOUT_TRAINING, entries
-    from retinabench.fidelity.targets.targets import targets
+    from retinabench.fidelity.targets.registry import TARGETS
 
     if json:
-        print(text.dumps({name: one.model_dump(mode="json") for name, one in targets().items()}, indent=2))
+        print(text.dumps({name: one.model_dump(mode="json") for name, one in TARGETS.items()}, indent=2))
         return
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("task", "what", "network"):
         table.add_column(column, overflow="fold")
     for column in ("weights", "prior", "points"):
         table.add_column(column, justify="right")
-    for name, one in targets().items():
+    for name, one in TARGETS.items():
         table.add_row(
             name, one.title, one.network, f"{one.parameters:,}", f"{one.prior_variance:.4g}", f"{one.train:,}"
         )
@@ -69,11 +69,11 @@ def run(
     """Approximate a task's posterior under a counted budget and predict its test points; a killed run continues."""
     from retinabench.experiments.execution import Resources
     from retinabench.fidelity.submissions.runner import run_entry
-    from retinabench.fidelity.targets.targets import target
+    from retinabench.fidelity.targets.registry import TARGETS
 
     print(
         run_entry(
-            method, target(task), data, budget=budget, seed=seed, out=out, overrides=overrides or (),
+            method, TARGETS.find(task), data, budget=budget, seed=seed, out=out, overrides=overrides or (),
             over_budget=over_budget, engine=Resources(device, 0, progress_of(quiet)),
         )
     )  # fmt: skip

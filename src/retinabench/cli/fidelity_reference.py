@@ -45,11 +45,11 @@ def reference(
     from retinabench.fidelity.reference.make_reference import make_reference
     from retinabench.fidelity.reference.reference_file import write_reference
     from retinabench.fidelity.targets.data import load
-    from retinabench.fidelity.targets.targets import target
+    from retinabench.fidelity.targets.registry import TARGETS
 
     if out.is_dir():
         raise InputError("is a folder", file=out, hint="Name the file to write, such as fundus.npz.")
-    chosen = target(task)
+    chosen = TARGETS.find(task)
     found = make_reference(
         chosen,
         load(chosen, data),

@@ -36,10 +36,10 @@ def tune(
     from retinabench.experiments.execution import Resources
     from retinabench.fidelity.submissions.runner import CPU
     from retinabench.fidelity.submissions.tuning import tune as search
-    from retinabench.fidelity.targets.targets import target
+    from retinabench.fidelity.targets.registry import TARGETS
 
     found = search(
-        method, target(task), data, reference, trials=trials, budget=budget, seed=seed, out=out,
+        method, TARGETS.find(task), data, reference, trials=trials, budget=budget, seed=seed, out=out,
         engine=Resources(CPU.device, 0, progress_of(quiet)),
     )  # fmt: skip
     for number, trial in enumerate(found["trials"]):

@@ -55,7 +55,7 @@ def test_the_regions_of_drawn_pictures_add_up_to_them():
 def test_a_bank_of_regions_is_mapped_and_can_be_examined(tmp_path):
     masks = np.random.default_rng(0).random((40, 2, 12, 12)) < 0.02
     images = images_of(masks)
-    bank = regions.region_bank(images, 3, tmp_path / "truth.npy")
+    bank = lesion_images.region_bank(images, 3, tmp_path / "truth.npy")
     assert isinstance(bank.truth, np.memmap)
     expected = np.concatenate([regions.region_truth(one, 3) for one in masks])
     assert np.array_equal(bank.truth, expected)
@@ -69,7 +69,7 @@ def test_a_million_regions_need_the_memory_of_one_image(tmp_path):
     one = np.random.default_rng(0).random((3, 64, 64)) < 0.01
     images = images_of(np.broadcast_to(one, (1000, *one.shape)))
     tracemalloc.start()
-    bank = regions.region_bank(images, 32, tmp_path / "truth.npy")
+    bank = lesion_images.region_bank(images, 32, tmp_path / "truth.npy")
     found = examine(bank, lambda sample, concept: 0.1, questions=30)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

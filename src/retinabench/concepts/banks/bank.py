@@ -86,6 +86,9 @@ class Bank:
             concept: Index of the concept.
             truth: 0 or 1.
             rank: Position in the cell, from 0.
+
+        Returns:
+            Number of the sample in the bank.
         """
         before = self._before[:, concept, truth]
         chunk = int(before.searchsorted(rank, side="right")) - 1

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.regions import region_ids, region_images, region_truth
+from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError
-from retinabench.core.progress import Advance
+from retinabench.core.progress import QUIET, Advance, Progress
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data import synthetic
 from retinabench.data.lesion_images import LesionImages
@@ -46,6 +49,9 @@ def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_siz
         seed: Seed of the renderer.
         population: ``in_domain`` or ``shifted``.
         mask_size: Side of the masks, in pixels.
+
+    Returns:
+        The collection.
 
     Raises:
         InputError: Fewer than ten images.
@@ -110,6 +116,9 @@ def gather(
         size: Side of each sample, in pixels.
         grid: Regions per side of an image.
         advance: Called with 1 after each image.
+
+    Returns:
+        The M samples, or M * grid * grid regions.
     """
     parts = []
     for part in _parts(images, rows, size, grid):
@@ -129,3 +138,30 @@ def _parts(
         else:
             names = np.array(region_ids(str(images.sample_id[row]), grid))
             yield names, region_truth(images.masks(int(row)), grid), region_images(image, grid)
+
+
+def region_bank(images: LesionImages, grid: int, file: Path, progress: Progress = QUIET) -> Bank:
+    """Return a bank of the regions of every image, whose truth is a memory map.
+
+    Memory holds the masks of one image at a time. Samples are identified by their number. The file can be opened again with
+    ``Bank(None, concepts, np.load(file, mmap_mode="r"))``.
+
+    Args:
+        images: The images.
+        grid: Regions per side of an image.
+        file: Where the truth is written (.npy).
+        progress: Where progress is shown.
+
+    Returns:
+        The bank, with grid * grid samples per image.
+    """
+    with (
+        atomic_write(file) as handle,
+        progress.track("Truth of regions", len(images), unit="images") as advance,
+    ):
+        shape = (len(images) * grid**2, len(images.concepts))
+        np.lib.format.write_array_header_2_0(handle, {"descr": "|i1", "fortran_order": False, "shape": shape})
+        for row in range(len(images)):
+            handle.write(region_truth(images.masks(row), grid).astype(np.int8).tobytes())
+            advance(1)
+    return Bank(None, images.concepts, np.load(file, mmap_mode="r", allow_pickle=False), source=str(file))

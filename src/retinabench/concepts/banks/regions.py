@@ -1,4 +1,4 @@
-"""Regions of images as samples: ids, truth and pixels, and a bank of regions that may be larger than memory.
+"""Regions of images as samples: ids, truth and pixels.
 
 An image is cut by a grid into grid * grid regions, numbered row by row from the top left. Sample k of a bank of regions is
 region k % grid² of image k // grid².
@@ -6,18 +6,8 @@ region k % grid² of image k // grid².
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
-
-from retinabench.concepts.banks.bank import Bank
-from retinabench.core.atomic_files import atomic_write
-from retinabench.core.progress import QUIET, Progress
-
-if TYPE_CHECKING:
-    from retinabench.data.lesion_images import LesionImages
 
 
 def region_ids(sample_id: str, grid: int) -> list[str]:
@@ -39,27 +29,3 @@ def region_images(image: NDArray[np.uint8], grid: int) -> NDArray[np.uint8]:
     size = len(image) // grid
     cut = image.reshape(grid, size, grid, size, 3).swapaxes(1, 2)
     return cut.reshape(grid * grid, size, size, 3)
-
-
-def region_bank(images: LesionImages, grid: int, file: Path, progress: Progress = QUIET) -> Bank:
-    """Return a bank of the regions of every image, whose truth is a memory map.
-
-    Memory holds the masks of one image at a time. Samples are identified by their number. The file can be opened again with
-    ``Bank(None, concepts, np.load(file, mmap_mode="r"))``.
-
-    Args:
-        images: The images.
-        grid: Regions per side of an image.
-        file: Where the truth is written (.npy).
-        progress: Where progress is shown.
-    """
-    with (
-        atomic_write(file) as handle,
-        progress.track("Truth of regions", len(images), unit="images") as advance,
-    ):
-        shape = (len(images) * grid**2, len(images.concepts))
-        np.lib.format.write_array_header_2_0(handle, {"descr": "|i1", "fortran_order": False, "shape": shape})
-        for row in range(len(images)):
-            handle.write(region_truth(images.masks(row), grid).astype(np.int8).tobytes())
-            advance(1)
-    return Bank(None, images.concepts, np.load(file, mmap_mode="r", allow_pickle=False), source=str(file))

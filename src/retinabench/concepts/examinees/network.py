@@ -47,6 +47,9 @@ class ConceptBatches(Batches):
             number: The epoch, from 0.
             rank: This process.
             ranks: Processes that train together, each on its share of every batch.
+
+        Yields:
+            Images (B, 3, H, W) in [0, 1] and labels (B, C), both float32.
         """
         order = numpy_generator(self.seed, "order", number).permutation(len(self.train))
         noise = torch_generator("cpu", self.seed, "augment", number)
@@ -77,6 +80,9 @@ def train_network(
         optimizer: Settings of the training loop.
         seed: Seed of all randomness.
         checkpoint: Where the state of the training is kept, so that a killed one continues.
+
+    Returns:
+        The trained network.
 
     Raises:
         DivergedError: The loss is no longer finite.
@@ -112,6 +118,9 @@ def network_examinee(network: nn.Module, images: LesionImages, *, size: int, gri
         images: The images of the bank.
         size: Side of each sample, in pixels.
         grid: Regions per side of an image; 1 for whole images.
+
+    Returns:
+        The examinee.
     """
 
     @lru_cache(maxsize=1)

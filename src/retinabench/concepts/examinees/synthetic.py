@@ -28,6 +28,9 @@ def synthetic(
         accuracy: (c,) probability of a correct answer.
         seed: Seed of the answers.
         sure: P(yes) of a "yes" is uniform between these; that of a "no" is one minus such a value.
+
+    Returns:
+        The examinee.
     """
     column = {name: place for place, name in enumerate(bank.concepts)}
 

@@ -85,6 +85,9 @@ def rate(right: int, asked: int, of: int, level: float = 0.95) -> Rate:
         asked: Samples asked about.
         of: Samples of the cell.
         level: Coverage of the interval.
+
+    Returns:
+        The rate with its interval.
     """
     if of == 0:
         return Rate(None, None, None, asked, of, "the bank has no such sample")
@@ -114,6 +117,9 @@ def accuracy(
         asked: Samples asked about, (2,).
         of: Samples of the cells, (2,).
         level: Coverage of the interval.
+
+    Returns:
+        The accuracy with its interval.
     """
     if (asked[of > 0] == 0).any():
         cells = " and ".join(

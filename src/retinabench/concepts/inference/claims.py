@@ -56,6 +56,9 @@ class Wealth:
             correct: Whether the answer is correct.
             right: Correct answers before it.
             asked: Answers before it.
+
+        Returns:
+            The log wealth.
         """
         chance = (self.values - right) / (self.of - asked)
         with np.errstate(divide="ignore"):
@@ -167,6 +170,9 @@ def parse_claim(text: str, bank: Bank, confidence: float = 0.95) -> Claim:
         text: The claim.
         bank: The questions.
         confidence: Confidence of the decision, in (0, 1).
+
+    Returns:
+        The undecided claim.
 
     Raises:
         InputError: Another form, an unknown concept, a number outside [0, 1], or a cell without samples.

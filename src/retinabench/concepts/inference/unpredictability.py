@@ -60,6 +60,9 @@ class Unpredictable:
         Args:
             truth: (c,) truth of the samples.
             asked: Indices of the concepts already asked about.
+
+        Returns:
+            Values in [0, 1], (c,).
         """
         truths = np.asarray(truth, np.int8)
         history = np.full(len(truths), 2, np.int8)
@@ -79,6 +82,9 @@ class Unpredictable:
         Args:
             cell: The cell to draw from; None for the whole bank.
             random: Generator that breaks ties.
+
+        Returns:
+            Sample, concept and truth of the question.
         """
         live, size = self._size[: self._used] > 0, self._size[: self._used]
         if cell is None:

@@ -66,6 +66,9 @@ def examine(
         random: Replaces the generator of ``seed``.
         progress: Where progress is shown.
 
+    Returns:
+        The result.
+
     Raises:
         InputError: Wrong options, or a transcript of another examination.
         WorkError: The examinee raised or answered anything but a number in [0, 1]; the message names the question, and the
@@ -129,6 +132,9 @@ class StoppingRule:
             claims: The claims so far.
             course: Mean uncertainty before the first question and after each.
             available: Questions in the bank.
+
+        Returns:
+            Name of the stopping rule, empty to go on.
         """
         asked = len(course) - 1
         if claims and all(one.decided != "undecided" for one in claims):

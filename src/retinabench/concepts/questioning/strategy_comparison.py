@@ -113,6 +113,9 @@ def compare_strategies(
         rules: ``corrected`` or ``published``, see `strategies`.
         progress: Where progress is shown.
 
+    Returns:
+        The courses of all strategies.
+
     Raises:
         InputError: Fewer than two repetitions.
     """

@@ -27,7 +27,7 @@ from retinabench.fidelity.scoring.resampling import ALL, Estimate, average
 from retinabench.fidelity.scoring.serialise import entry_record, evaluator_record
 from retinabench.fidelity.submissions.submission import EARLIER_FILE, FILE, Submission, read_submission
 from retinabench.fidelity.submissions.submission_files import read_meta
-from retinabench.fidelity.targets.targets import target, targets
+from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.inference.ranking import ranks
@@ -106,7 +106,7 @@ def gather(
         submissions.setdefault(evaluator.target.name, []).append(one)
     sheets = []
     with progress.track("Grading", sum(map(len, submissions.values())), unit="submissions") as advance:
-        for task in (name for name in targets() if name in submissions):
+        for task in (name for name in TARGETS if name in submissions):
             sheets.append(graded(evaluators[task], submissions[task]))
             advance(len(submissions[task]))
     return sheets
@@ -138,7 +138,7 @@ def task_of(file: Path) -> str:
             file=file,
             hint="Take it in by: retinabench fidelity score FILE --task T --keep FOLDER",
         )
-    return target(task).name
+    return TARGETS.find(task).name
 
 
 def ranked(sheet: Sheet) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, NDArray[np.float64]]]:

@@ -13,7 +13,6 @@ from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.fidelity.leaderboard import figures, tables
 from retinabench.fidelity.leaderboard.board import Line, board
 from retinabench.fidelity.leaderboard.board import Sheet as TaskSheet
-from retinabench.fidelity.scoring.decisions import MISSED, NEEDLESS
 from retinabench.fidelity.scoring.measures import RANKED
 from retinabench.fidelity.scoring.resampling import ALL
 from retinabench.fidelity.targets.data import labels
@@ -36,8 +35,8 @@ TERMS = (
      "reference's, and mean absolute difference in nats. Disagreement gap: how much more or less often two samples of "
      "the method name different classes than two of the reference."),
     ("Miscalibration", "Of the confidence, with the reference's probabilities as truth."),
-    ("Decision regret", "What acting on the predictions costs beyond acting on the reference, if the reference is right: a "
-     f"missed patient costs {MISSED:g}, a needless referral {NEEDLESS:g}."),
+    ("Decision regret", "What acting on the predictions costs beyond acting on the reference, if the reference is right, "
+     "at the costs of the target's decision: by default 4 for a missed patient, 1 for a needless referral."),
     ("Referral area", "Mean accuracy of referable or not, over all shares of the patients handed to the expert, the "
      "uncertain ones first."),
     ("Budget", "Gradient evaluations per training example that were counted; predictions are not."),

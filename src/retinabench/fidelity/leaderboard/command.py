@@ -20,7 +20,8 @@ from retinabench.fidelity.submissions.submission import (
     write_submission,
 )
 from retinabench.fidelity.targets.data import load
-from retinabench.fidelity.targets.targets import Target, target
+from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import Target
 
 
 def evaluator(
@@ -48,7 +49,7 @@ def score_files(
     """
     if title is not None and len(files) != 1:
         raise InputError(f"one --title for {len(files)} files", hint="Name one file.")
-    chosen = target(task)
+    chosen = TARGETS.find(task)
     here = evaluator(chosen, source, reference, bootstrap, seed)
     found = []
     for file in files:
@@ -84,7 +85,8 @@ def board_of(
     files = find_submissions(folders)
     tasks = sorted({task_of(file) for file in files})
     evaluators = {
-        task: evaluator(target(task), data.get(task), reference.get(task), bootstrap, seed) for task in tasks
+        task: evaluator(TARGETS.find(task), data.get(task), reference.get(task), bootstrap, seed)
+        for task in tasks
     }
     return gather(files, evaluators, progress)
 
@@ -93,7 +95,7 @@ def _keep(submission: Submission, chosen: Target, data: str, folder: Path) -> No
     name = "".join(c if c.isalnum() else "-" for c in submission.title)
     meta = {
         "method": submission.title, "seed": None, "budget": None, **submission.meta, "task": chosen.name,
-        "target": chosen.identity(data), "data": data, "title": submission.title,
+        "target": chosen.fingerprint(data), "data": data, "title": submission.title,
     }  # fmt: skip
     kept = Submission(submission.probs, submission.samples, submission.draws, meta)
     write_submission(folder / f"{name}-{chosen.name}" / FILE, kept)
@@ -107,5 +109,5 @@ def _paths(words: Sequence[str], option: str) -> dict[str, Path]:
             raise InputError(
                 f"{option} '{word}' is not TASK=PATH", hint=f"For example: {option} idrid=data/idrid"
             )
-        found[target(task).name] = Path(path)
+        found[TARGETS.find(task).name] = Path(path)
     return found

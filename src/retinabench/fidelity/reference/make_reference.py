@@ -24,7 +24,7 @@ from retinabench.fidelity.reference.reference_file import Reference
 from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.targets.data import Data
 from retinabench.fidelity.targets.density import Density
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 from retinabench.methods.mcmc import hmc
 
 SAMPLE_BYTES = 1_000_000  # for thinned samples, so that a file stays small
@@ -62,7 +62,7 @@ def make_reference(
     density = Density.of(target, data, device, DTYPES[dtype], threads)
     plan = Plan(chains, burn_in, keep, seed, step or _first_step(density, Plan(chains, 0, 0, seed, 1.0)))
     identity = {
-        "target": target.identity(data.sha256),
+        "target": target.fingerprint(data.sha256),
         "data": data.sha256,
         "dtype": dtype,
         "device": torch.device(device).type,
@@ -86,7 +86,7 @@ def make_reference(
     weights = kept.weights.transpose(1, 0, 2)
     meta = {
         "task": target.name,
-        "target": target.identity(data.sha256),
+        "target": target.fingerprint(data.sha256),
         "data": data.sha256,
         "command": command,
         "seed": seed,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 
 SCHEMA = "retinabench.fidelity-reference/1"
 QUALITIES = ("rhat", "ess_bulk", "ess_tail", "mcse")
@@ -133,7 +133,7 @@ def _check(reference: Reference, target: Target, data_sha256: str, name: str | P
             "another order",
             file=name,
         )
-    if meta["target"] != target.identity(data_sha256):
+    if meta["target"] != target.fingerprint(data_sha256):
         raise InputError(
             f"was made for another definition of the target '{target.name}'", file=name, hint="Make it anew."
         )

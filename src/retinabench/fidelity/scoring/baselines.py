@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
 from retinabench.fidelity.submissions.submission import DRAWS, Submission
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 
 
 def baselines(target: Target, reference: NDArray[np.floating]) -> list[Submission]:

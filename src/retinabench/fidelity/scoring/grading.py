@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from retinabench.fidelity.reference.reference_file import Reference
 from retinabench.fidelity.scoring import distances, measures, utility
-from retinabench.fidelity.scoring.decisions import costs, referable
 from retinabench.fidelity.scoring.measures import Probabilities, Spread
 from retinabench.fidelity.scoring.resampling import Estimate, Measure, Resampling, Values, average
 from retinabench.fidelity.submissions.submission import DRAWS, Submission
 from retinabench.fidelity.targets.data import Data, labels
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 
 Estimates = dict[str, dict[str, Estimate]]
 """{group: {measure: estimate}}."""
@@ -68,7 +67,8 @@ class Evaluator:
             measured = self._close(submission.probs, spread, against, rows)
             measured |= utility.classification(submission.probs[rows], truth[rows])
             found[group] = self.resampling.estimate(measured, group)
-            if (needs := referable(self.target)) is not None:
+            if decision := self.target.decision:
+                needs = decision.needs_expert(self.target.outputs)
                 area = utility.referral_area(submission.probs[rows], truth[rows], needs)
                 found[group]["referral_area"] = area
         return found
@@ -150,7 +150,9 @@ class Evaluator:
     ) -> dict[str, Measure]:
         own = None if spread is None else spread.rows(rows)
         theirs = (values[rows] for values in against)
-        return measures.classification(probs[rows], own, *theirs, costs=costs(self.target))
+        decision = self.target.decision
+        costs = decision.costs(self.target.outputs) if decision else None
+        return measures.classification(probs[rows], own, *theirs, costs=costs)
 
     def _in_groups(self, measured: dict[str, Measure]) -> Estimates:
         """Estimate measures whose terms are one value per point, in every group."""

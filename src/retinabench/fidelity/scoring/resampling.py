@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.inference.bootstrap import percentile_interval
 
 Values = NDArray[np.float64]

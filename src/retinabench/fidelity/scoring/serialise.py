@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from retinabench.fidelity.scoring.decisions import referable
 from retinabench.fidelity.scoring.grading import Estimates, Evaluator
 from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import Estimate
 from retinabench.fidelity.submissions.submission import Submission
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 
 WHY = {
     "epistemic_correlation": "needs posterior samples that differ",
@@ -47,7 +46,7 @@ def evaluator_record(evaluator: Evaluator) -> dict[str, Any]:
         "task": target.name,
         "title": target.title,
         "likelihood": target.likelihood,
-        "target": target.identity(evaluator.data.sha256),
+        "target": target.fingerprint(evaluator.data.sha256),
         "data": evaluator.data.sha256,
         "bootstrap": evaluator.replicates,
         "seed": evaluator.seed,
@@ -65,11 +64,10 @@ def _names(target: Target) -> Sequence[str]:
     regression = ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90")
     if target.likelihood == "gaussian":
         return regression
-    graded = referable(target) is not None
     return [
         name
         for name in MEASURES
-        if name not in regression and (graded or name not in ("regret", "referral_area"))
+        if name not in regression and (target.decision or name not in ("regret", "referral_area"))
     ]
 
 

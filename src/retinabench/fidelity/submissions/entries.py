@@ -15,7 +15,7 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.settings import Frozen
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.config_sources import override
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 
 WITHOUT_TRAINING = {"nngp": "infinite width (NNGP)"}
 """Entries that train no network (`direct.py`), by name, with their titles."""

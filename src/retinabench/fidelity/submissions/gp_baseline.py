@@ -20,7 +20,7 @@ from retinabench.fidelity.submissions import infinite_width
 from retinabench.fidelity.submissions.entries import WITHOUT_TRAINING
 from retinabench.fidelity.submissions.submission import DRAWS, Submission, write_submission
 from retinabench.fidelity.targets.data import Data
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 
 DIRECT: dict[str, Callable[[Target, Data, int, int, Progress], NDArray[Any]]] = {
     "nngp": infinite_width.sample
@@ -42,7 +42,7 @@ def run_direct(
     """Predict a target's test points and return the submission's path, found or made. Raises `InputError` for overrides."""
     if overrides:
         raise InputError(f"'{name}' has no settings: {overrides[0]}", hint="Leave it out.")
-    identity = target.identity(data.sha256)
+    identity = target.fingerprint(data.sha256)
     file = out / f"{name}-{target.name}-seed-{seed}-{identity}" / "submission.npz"
     if file.is_file():
         progress.say(f"{WITHOUT_TRAINING[name]}, {target.name}, seed {seed}: done before")

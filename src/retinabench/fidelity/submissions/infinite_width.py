@@ -32,7 +32,7 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.fidelity.reference.diagnostics import split_rhat
 from retinabench.fidelity.targets.data import Data, labels, standardised
 from retinabench.fidelity.targets.networks import build_network
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 from retinabench.methods.mcmc import hmc
 from retinabench.models.mlp import MLP
 

@@ -33,7 +33,7 @@ from retinabench.fidelity.submissions.gp_baseline import DIRECT, run_direct
 from retinabench.fidelity.submissions.submission import Submission, submission_in, write_submission
 from retinabench.fidelity.targets.data import Data, load, point_batches, standardised
 from retinabench.fidelity.targets.networks import build_network
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 from retinabench.methods.base import Posterior
 from retinabench.methods.mcmc.weight_samples import SAMPLES
 from retinabench.methods.registry import METHODS
@@ -60,7 +60,7 @@ class Sitting:
     @property
     def definition(self) -> str:
         """Of the target, whatever data are found: changed data meet the old folder and are refused."""
-        return self.target.identity(self.target.sha256)
+        return self.target.fingerprint(self.target.sha256)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +175,7 @@ def _submission(predicted: Predicted, chosen: Entry, run: Run, sitting: Sitting,
     target, values = sitting.target, predicted.values
     meta = {
         "task": target.name,
-        "target": target.identity(sitting.data.sha256),
+        "target": target.fingerprint(sitting.data.sha256),
         "data": sitting.data.sha256,
         "method": chosen.name,
         "title": chosen.title,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError
 from retinabench.fidelity.submissions.submission_files import read_arrays
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 
 SCHEMA = "retinabench.fidelity-submission/1"
 FILE, EARLIER_FILE = "submission.npz", "answers.npz"  # the latter: of version 0.1
@@ -112,7 +112,7 @@ def _check_origin(path: Path, meta: dict[str, Any], target: Target, data: str) -
             file=path,
             hint="Only submissions for the same test points can be compared.",
         )
-    if data and meta.get("target", target.identity(data)) != target.identity(data):
+    if data and meta.get("target", target.fingerprint(data)) != target.fingerprint(data):
         raise InputError(
             f"is for another definition of '{target.name}'",
             file=path,

@@ -27,7 +27,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.columns import MAX_VALUES
 from retinabench.predictions.npz_format import read_member
 

@@ -26,7 +26,7 @@ from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.submissions.runner import CPU, run_entry
 from retinabench.fidelity.submissions.submission import Submission, read_submission
 from retinabench.fidelity.targets.data import load
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 
 SCHEMA = "retinabench.fidelity-tuning/1"
 
@@ -70,7 +70,7 @@ def tune(
     data = load(target, source)
     given = read_reference(target, data.sha256, reference)
     record: dict[str, Any] = {
-        "schema": SCHEMA, "entry": name, "task": target.name, "target": target.identity(data.sha256),
+        "schema": SCHEMA, "entry": name, "task": target.name, "target": target.fingerprint(data.sha256),
         "reference_passed": given.passed, "budget": budget, "seed": seed, "space": space.to_dict(), "trials": [],
     }  # fmt: skip
     for number, settings in enumerate(points(space, 0, trials, seed)):

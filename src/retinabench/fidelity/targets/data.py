@@ -18,7 +18,7 @@ from retinabench.data.dataset import ArrayDataset
 from retinabench.data.datasets import cifar10, idrid, imdb, medmnist, uci
 from retinabench.data.loader import Batches, array_batches
 from retinabench.fidelity.targets import fundus
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 
 # (source) -> data set with the splits train and test; source: folder or file of the user, None for what is shipped.
 LOADERS: dict[str, Callable[[Path | None], ArrayDataset]] = {
@@ -66,8 +66,8 @@ def load(target: Target, source: Path | None = None) -> Data:
     """
     found = LOADERS[target.loader](source)
     train, test = found.part("train"), found.part("test")
-    stated = target.mean is not None and target.deviation is not None
-    data = Data(train, test, (target.mean, target.deviation) if stated else None)  # type: ignore[arg-type]
+    stated = target.mean is not None and target.std is not None
+    data = Data(train, test, (target.mean, target.std) if stated else None)  # type: ignore[arg-type]
     if len(train) != target.train:
         raise InputError(
             f"holds {len(train)} training points; the target '{target.name}' has {target.train}", file=source

@@ -16,7 +16,7 @@ from torch.func import functional_call, vmap
 from retinabench.fidelity.targets.batched_networks import BY_HAND, TOGETHER, MLPGaussian, Together
 from retinabench.fidelity.targets.data import Data, labels, standardised
 from retinabench.fidelity.targets.networks import build_network
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 from retinabench.methods.mcmc.hmc import LogLikelihood
 from retinabench.methods.training.likelihood import negative_log_likelihood, predictive, regression
 

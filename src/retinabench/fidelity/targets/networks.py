@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from retinabench.fidelity.targets.targets import Target
+from retinabench.fidelity.targets.target import Target
 from retinabench.models.build import build_published
 
 

@@ -1,0 +1,96 @@
+"""The definition of a fidelity target: a posterior, the data that it is of, and the decision that it serves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from retinabench.core.settings import Frozen
+
+
+class Decision(Frozen):
+    """Whether to refer a patient to an expert, at unequal costs of the two errors.
+
+    Args:
+        refer: The classes that need an expert.
+        missed: Cost of not referring a patient who needs an expert.
+        needless: Cost of referring a patient who does not; with the defaults, P > 1/5 is referred.
+    """
+
+    refer: tuple[int, ...]
+    missed: float = Field(4.0, gt=0)
+    needless: float = Field(1.0, gt=0)
+
+    def needs_expert(self, classes: int) -> NDArray[np.bool_]:
+        """Return which of C classes need an expert, (C,)."""
+        return np.isin(np.arange(classes), self.refer)
+
+    def costs(self, classes: int) -> NDArray[np.float64]:
+        """Return the costs (2, C) of not referring and of referring, by the true class."""
+        needs = self.needs_expert(classes)
+        return np.stack([self.missed * needs, self.needless * ~needs])
+
+
+class Target(Frozen):
+    """One posterior: π(w) ∝ exp(Σ_n log p(y_n | x_n, w)) N(w; 0, prior_variance I), over all weights.
+
+    Args:
+        name: Name in the registry.
+        title: Name for readers.
+        loader: Name of the data in `data.LOADERS`.
+        preprocessing: How inputs are prepared, in words.
+        network: Name in `models.registry.MODELS`; it is built at its published width.
+        parameters: Number of its weights, P.
+        outputs: Number of its outputs: C classes, or 2 (mean μ and raw scale r) of the ``gaussian`` likelihood.
+        likelihood: ``categorical``, or ``gaussian`` with the std softplus(r) + std_floor.
+        prior_variance: Of the Gaussian prior of every weight.
+        temperature: Always 1.
+        train: Number of training points, N.
+        groups: Kinds of test points, which are scored apart.
+        std_floor: Least std of the ``gaussian`` likelihood, in the unit of the standardised targets.
+        mean: Of the channels of images in [0, 1]; None takes that of the training images.
+        std: The same for the std.
+        sha256: Hash of the arrays (`data.Data.sha256`); empty where users bring the data.
+        decision: The decision that class probabilities serve, if there is one. It does not affect the posterior.
+    """
+
+    name: str
+    title: str
+    loader: str
+    preprocessing: str
+    network: str
+    parameters: int = Field(ge=1)
+    outputs: int = Field(ge=1)
+    likelihood: Literal["categorical", "gaussian"]
+    prior_variance: float = Field(gt=0)
+    temperature: float = Field(1.0, ge=1, le=1)
+    train: int = Field(ge=1)
+    groups: tuple[str, ...]
+    std_floor: float | None = Field(None, gt=0)
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    sha256: str = ""
+    decision: Decision | None = None
+
+    @property
+    def floor(self) -> float:
+        """The least std of the `gaussian` likelihood, 0 where there is no floor."""
+        return self.std_floor or 0.0
+
+    def fingerprint(self, data: str) -> str:
+        """Return 12 digits of the SHA-256 of the definition, with the hash `data` of the arrays that were found.
+
+        The hashed text is that of version 0.1, whose names of three fields and two words differed, so that references
+        and submissions of that version remain valid.
+        """
+        content = self.model_copy(update={"sha256": data}).model_dump(exclude_none=True, exclude={"decision"})
+        content["preprocessing"] = self.preprocessing.replace("image", "picture").replace("std", "deviation")
+        earlier = {"std_floor": "deviation_floor", "std": "deviation"}
+        content = {earlier.get(key, key): value for key, value in content.items()}
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
