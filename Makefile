@@ -20,6 +20,7 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/docstrings.py src
 
 bench: $(VENV)/dev.stamp
 	@for file in benchmarks/*.py; do case $$file in */gpu_*|*/coverage.py|*/results.py) ;; *) echo "== $$file"; $(BIN)/python $$file || exit 1 ;; esac; done
