@@ -36,6 +36,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from retinabench.core.atomic_files import write_json
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import LIKELIHOOD
 from retinabench.methods.base import precision
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
@@ -167,7 +168,7 @@ def measure(run: Run, options: SimpleNamespace, device: torch.device, *, compile
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     clock = Clock(device)
-    posterior = METHODS[run.method.name].fit(model, batches, run, Checkpoint(progress=clock))
+    posterior = METHODS[run.method.name].fit(model, batches, run, Checkpoint(progress=clock), LIKELIHOOD)
     training = options.batch * options.steps / clock.seconds(options.warm, options.warm + options.steps)
     memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else None
     answers = Clock(device)
@@ -202,7 +203,7 @@ def attempt(run: Run, options: SimpleNamespace, device: torch.device) -> dict[st
 
 def draws(run: Run) -> bool:
     """Say whether the method's network holds layers that draw."""
-    posterior = METHODS[run.method.name].build(build_model(run.model, run.seed), run)
+    posterior = METHODS[run.method.name].build(build_model(run.model, run.seed), run, LIKELIHOOD)
     return any(isinstance(module, Drawing) for module in posterior.model.modules())
 
 

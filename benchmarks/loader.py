@@ -24,8 +24,9 @@ from retinabench.data.datasets.synthetic import records
 from retinabench.data.loader import Batches, ImageSource, chunks
 from retinabench.data.prepared import Prepared, write_shard
 from retinabench.experiments.config import load_run
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import make_optimizer
-from retinabench.methods.training.losses import cross_entropy
+from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.models.build import build_model
 
 BATCH, SHARD = 64, 128
@@ -76,7 +77,9 @@ def training_step(run):
     optimizer = make_optimizer(model.train(), run.optimizer)
 
     def step(pictures, labels):
-        loss = cross_entropy(model(pictures), labels, run.optimizer.reweight)
+        loss = cross_entropy(
+            model(pictures), labels, Bernoulli(), run.optimizer.reweight, BatchInfo.of(labels)
+        )
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

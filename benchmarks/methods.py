@@ -27,7 +27,7 @@ from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.run import PREDICT_BATCH, make_batches
+from retinabench.experiments.run import LIKELIHOOD, PREDICT_BATCH, make_batches
 from retinabench.methods.ensembles.swag import SwagPosterior
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -62,13 +62,15 @@ def step_time(run: Run) -> float:
     """Median seconds of one training step, the first one left out."""
     watch = Stopwatch()
     batches = make_batches(run, load_task(run.data, run.task), CPU)
-    METHODS[run.method.name].fit(build_model(run.model, run.seed), batches, run, Checkpoint(progress=watch))
+    METHODS[run.method.name].fit(
+        build_model(run.model, run.seed), batches, run, Checkpoint(progress=watch), LIKELIHOOD
+    )
     return watch.median()
 
 
 def predictor(run: Run) -> Callable[[], float]:
     """Return a clock of one prediction of `PREDICTED` batches with the untrained posterior."""
-    posterior = METHODS[run.method.name].build(build_model(run.model, run.seed), run)
+    posterior = METHODS[run.method.name].build(build_model(run.model, run.seed), run, LIKELIHOOD)
     if isinstance(posterior, SwagPosterior):
         posterior.deviations = torch.zeros(
             run.method.rank, len(posterior.variance)

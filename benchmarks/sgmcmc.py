@@ -36,13 +36,12 @@ from torch.func import functional_call
 from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import Run, load_run
 from retinabench.fidelity.targets.data import Data, load, point_batches
-from retinabench.fidelity.targets.networks import build_network
+from retinabench.fidelity.targets.networks import build_network, likelihood_of
 from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.ensembles import swag
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import negative_log_likelihood, regression
 
 CPU = torch.device("cpu")
 FIRST, EACH, MEMBERS = 50, 2, 11  # epochs of the first member and of the others; members
@@ -77,7 +76,9 @@ def ours(of: Target, data: Data, run: Run) -> float:
     network = build_network(of, 0)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
-        METHODS[run.method.name].fit(network, batches, run, Checkpoint(Path(folder), interval=20))
+        METHODS[run.method.name].fit(
+            network, batches, run, Checkpoint(Path(folder), interval=20), likelihood_of(of)
+        )
         return time.perf_counter() - begin
 
 
@@ -87,11 +88,12 @@ def theirs(of: Target, data: Data, run: Run, kind: str) -> float:
 
     batches = point_batches(data, run.optimizer.batch_size, 0, CPU)
     network, images, l2 = build_network(of, 0), len(batches.train), run.optimizer.l2
+    likelihood = likelihood_of(of)
 
     def log_posterior(weights: dict[str, Tensor], batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         outputs = functional_call(network, weights, (batch[0],))
         prior = sum(w.square().sum() for w in weights.values())
-        return -negative_log_likelihood(outputs, batch[1]).mean() - l2 * prior, torch.tensor([])
+        return -likelihood.negative_log_likelihood(outputs, batch[1]).mean() - l2 * prior, torch.tensor([])
 
     build = {"sgld": posteriors.sgmcmc.sgld.build, "sghmc": posteriors.sgmcmc.sghmc.build}[kind]
     sampler = build(log_posterior, lr=1e-4, temperature=1 / images)
@@ -207,14 +209,9 @@ def main() -> None:
     print(f"load of the machine: {os.getloadavg()[0]:.2f}; samples per second, ratio ours / theirs")
     for name in ("energy-gap", "fundus"):
         of = TARGETS[name]
-        with regression(of.likelihood == "gaussian"):
-            data = drawn_energy(of) if name == "energy-gap" else load(of)
-            compare(
-                of,
-                data,
-                options.epochs if name == "energy-gap" else max(2, options.epochs // 10),
-                options.rounds,
-            )
+        data = drawn_energy(of) if name == "energy-gap" else load(of)
+        epochs = options.epochs if name == "energy-gap" else max(2, options.epochs // 10)
+        compare(of, data, epochs, options.rounds)
 
 
 if __name__ == "__main__":

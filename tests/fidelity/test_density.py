@@ -6,8 +6,8 @@ from torch.func import functional_call
 
 from retinabench.fidelity.targets import batched_networks
 from retinabench.fidelity.targets.density import Density
+from retinabench.fidelity.targets.networks import likelihood_of
 from retinabench.fidelity.targets.registry import TARGETS
-from retinabench.methods.training.likelihood import negative_log_likelihood, predictive, regression
 from support.small_targets import small_data
 
 
@@ -16,18 +16,23 @@ def plain(density, weights):
     inputs, truth = density.train
     shapes = {name: p.shape for name, p in density.network.named_parameters()}
     values, gradients, predictions = [], [], []
-    with regression(density.target.likelihood == "gaussian", density.target.floor):
+    likelihood = likelihood_of(density.target)
+    if True:
         for w in weights:
             w = w.clone().requires_grad_(True)
             pieces = torch.split(w, [shape.numel() for shape in shapes.values()])
             named = {
                 name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
             }
-            value = -negative_log_likelihood(functional_call(density.network, named, (inputs,)), truth).sum()
+            value = -likelihood.negative_log_likelihood(
+                functional_call(density.network, named, (inputs,)), truth
+            ).sum()
             values.append(value.detach())
             gradients.append(torch.autograd.grad(value, w)[0])
             with torch.no_grad():
-                predictions.append(predictive(functional_call(density.network, named, (density.test,))))
+                predictions.append(
+                    likelihood.predictive(functional_call(density.network, named, (density.test,)))
+                )
     return torch.stack(values), torch.stack(gradients), torch.stack(predictions)
 
 

@@ -12,10 +12,9 @@ from retinabench.fidelity.submissions.runner import run_entry, y_draws
 from retinabench.fidelity.submissions.submission import read_submission
 from retinabench.fidelity.targets.data import labels, load, point_batches
 from retinabench.fidelity.targets.density import Density
-from retinabench.fidelity.targets.networks import build_network
+from retinabench.fidelity.targets.networks import build_network, likelihood_of
 from retinabench.methods import map as map_method
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import regression
 from support.tiny_target import TEST, TRAIN, classification_target, regression_target
 
 
@@ -57,8 +56,8 @@ def test_the_loss_is_the_negative_log_posterior_over_n(monkeypatch):
                    "optimizer.name=sgd", "optimizer.lr=1.0", "optimizer.momentum=0", "optimizer.schedule=constant"])  # fmt: skip
     network = build_network(target, 0)
     before = torch.cat([p.detach().flatten() for p in network.parameters()])
-    with regression(floor=target.floor):
-        map_method.fit(network, point_batches(data, TRAIN, 0, torch.device("cpu")), run, Checkpoint())
+    batches = point_batches(data, TRAIN, 0, torch.device("cpu"))
+    map_method.fit(network, batches, run, Checkpoint(), likelihood_of(target))
     step = before - torch.cat([p.detach().flatten() for p in network.parameters()])
     _, gradient = Density.of(target, data)(before[None])
     expected = -(gradient[0] - before / target.prior_variance) / TRAIN

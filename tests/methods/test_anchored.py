@@ -10,9 +10,9 @@ from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.experiments.config import load_run
 from retinabench.methods.ensembles import sequential_anchored
-from retinabench.methods.ensembles.anchors import Anchors, drawn_labels
+from retinabench.methods.ensembles.anchors import Anchors
 from retinabench.methods.registry import METHODS
-from retinabench.methods.training.likelihood import regression
+from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
 from support.linear_gaussian import FEATURES, NOISE, PRIOR, LinearGaussian, fitted, make_run, truth, weights
 
 LR = "optimizer.lr=0.8"  # the mean loss has curvatures near 1: 20 steps of plain gradient descent arrive; an epoch has as many
@@ -64,10 +64,9 @@ def test_the_drawn_score_has_the_fisher_information_as_covariance():
     _, batches = fitted(run)
     model = LinearGaussian()
     anchors, generator, scores = Anchors(model, run), torch.Generator().manual_seed(0), []
-    with regression():
-        for _ in range(800):
-            anchors.draw_score(model, batches, run, generator)
-            scores.append(anchors.score.double().numpy())
+    for _ in range(800):
+        anchors.draw_score(model, batches, run, Gaussian(), generator)
+        scores.append(anchors.score.double().numpy())
     x = batches.source.inputs.double().numpy()
     fisher, found = x.T @ x / NOISE**2, np.stack(scores)
     diagonal = fisher.diagonal()
@@ -80,7 +79,8 @@ def test_the_drawn_score_has_the_fisher_information_as_covariance():
 def test_labels_are_drawn_from_the_network_s_own_probabilities(outputs):
     """20,000 draws; shares within 4 standard errors."""
     logits = torch.randn(outputs, generator=torch.Generator().manual_seed(2))
-    drawn = drawn_labels(logits.expand(20_000, outputs), torch.Generator().manual_seed(3))
+    likelihood = Bernoulli() if outputs == 1 else Categorical(outputs)
+    drawn = likelihood.sample(logits.expand(20_000, outputs), torch.Generator().manual_seed(3))
     probs = (
         torch.softmax(logits, 0)
         if outputs > 1

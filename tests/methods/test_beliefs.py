@@ -24,7 +24,7 @@ from retinabench.methods.mcmc import hmc
 from retinabench.methods.posthoc import laplace
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import regression
+from retinabench.methods.training.likelihood import Categorical, Gaussian
 from retinabench.models.last_layer import SplitNetwork
 
 NOISE, PRIOR = 0.5, 0.25  # deviation of the targets, prior variance
@@ -65,7 +65,8 @@ class Problem:
             self.batches.source.inputs.double().numpy(),
             self.batches.source.labels.double().numpy(),
         )
-        self.network, self.gaussian = network, targets.dtype.kind == "f"
+        self.network = network
+        self.likelihood = Gaussian() if targets.dtype.kind == "f" else Categorical(2)
 
     def run(self, *words, seed=0):
         l2 = 1 / (2 * len(self.y) * PRIOR)
@@ -76,8 +77,8 @@ class Problem:
     def fit(self, *words, seed=0):
         run = self.run(*words, seed=seed)
         start = torch.randn(self.x.shape[1], generator=torch.Generator().manual_seed(seed))
-        with regression(self.gaussian):
-            return METHODS[run.method.name].fit(self.network(start), self.batches, run, Checkpoint())
+        method = METHODS[run.method.name]
+        return method.fit(self.network(start), self.batches, run, Checkpoint(), self.likelihood)
 
 
 @pytest.fixture(scope="module")
@@ -140,11 +141,8 @@ def test_last_layer_laplace_is_the_exact_posterior_of_weights_that_enter_linearl
     with torch.no_grad():
         network.head.weight[1] = 0
         network.head.bias[1] = np.log(np.expm1(NOISE))
-    posterior = laplace.LastLayerPosterior(network, torch.zeros(8, 8))
-    with regression():
-        _, _, widen = laplace.measure_last_layer(
-            posterior, gaussian.batches, gaussian.run("method.name=laplace")
-        )
+    posterior = laplace.LastLayerPosterior(network, Gaussian(), torch.zeros(8, 8))
+    _, _, widen = laplace.measure_last_layer(posterior, gaussian.batches, gaussian.run("method.name=laplace"))
     widen(1 / PRIOR)
     ours = (posterior.factor @ posterior.factor.T)[:4, :4].double().numpy()
     phi = np.column_stack([gaussian.x, np.ones(40)])

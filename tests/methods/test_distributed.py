@@ -30,16 +30,17 @@ DRIFTING = """
 import sys
 import torch
 from retinabench.cli import main as cli
-from retinabench.methods import distributed, map, training
+from retinabench.methods import map
+from retinabench.methods.training import distributed, loop
 
-def fit(model, batches, run, checkpoint):
-    posterior = map.build(model, run)
-    likelihood = training.likelihood_only(model, batches, run)
-    def objective(images, labels, step):
-        if step == 1:
+def fit(model, batches, run, checkpoint, likelihood):
+    posterior = map.build(model, run, likelihood)
+    data_term = loop.likelihood_only(model, batches, run, likelihood)
+    def objective(images, labels, batch):
+        if batch.step == 1:
             model.fc.bias.data += 0.01 * distributed.current().rank
-        return likelihood(images, labels, step)
-    return training.train(posterior, batches, run, checkpoint, objective=objective)
+        return data_term(images, labels, batch)
+    return loop.train(posterior, batches, run, checkpoint, objective=objective)
 
 map.fit = fit
 sys.exit(cli.run(sys.argv[1:]))
@@ -50,7 +51,7 @@ EVERY = """
 import sys
 from retinabench.cli import main as cli
 from retinabench.methods.registry import METHODS
-from retinabench.run import is_composed
+from retinabench.experiments.run import is_composed
 
 for name, method in METHODS.items():
     if not is_composed(method):

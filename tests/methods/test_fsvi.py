@@ -13,7 +13,9 @@ from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import _backward
+from retinabench.methods.training.losses import BatchInfo
 from retinabench.methods.variational import fsvi
 from retinabench.models.build import build_model
 from retinabench.models.resnet import resnet18
@@ -62,7 +64,7 @@ def test_the_full_kl_is_that_of_the_multivariate_normals():
 def test_the_moments_of_the_function_are_those_of_the_explicit_jacobian(outputs):
     """J diag(σ²) Jᵀ with J by automatic differentiation of the whole network, as the released code builds it."""
     run = tiny_run()
-    posterior = fsvi.build(resnet18(width=4, outputs=outputs, stem="small"), run)
+    posterior = fsvi.build(resnet18(width=4, outputs=outputs, stem="small"), run, Bernoulli())
     network, head = posterior.model.eval(), posterior.head
     images = torch.rand(6, 3, 16, 16, generator=generator())
 
@@ -94,13 +96,13 @@ def test_the_objective_is_the_evidence_bound(batches, words, covariance):
     """Both terms of one step against brute force: the integral over f by quadrature, the KL point by point."""
     run, data = batches
     run = tiny_run(*words, "method.train_samples=4000", "optimizer.reweight=none", data=run.data)
-    posterior = fsvi.build(build_model(run.model, 0), run)
+    posterior = fsvi.build(build_model(run.model, 0), run, Bernoulli())
     images, labels = next(data.epoch(0))
     with torch.no_grad():
         posterior.head.mean += 0.3 * torch.randn(posterior.head.mean.shape, generator=generator())
         posterior.head.log_variance += 4
         posterior.model.train()
-        terms = fsvi.function_space_objective(posterior, data, run)(images, labels, 0)
+        terms = fsvi.function_space_objective(posterior, data, run)(images, labels, BatchInfo.of(labels))
         posterior.model.train()
         features = posterior.model.features(images)
         mean, deviation = posterior.head(features)[:, 0], posterior.head.variance(features)[:, 0].sqrt()
@@ -131,15 +133,8 @@ def test_the_objective_is_the_evidence_bound(batches, words, covariance):
         assert float(terms["function_kl"]) == pytest.approx(float(kl) / scale, rel=1e-4)
 
 
-def test_two_outputs_are_the_logit_of_their_softmax():
-    logits = torch.randn(3, 5, 2, generator=generator())
-    labels = torch.tensor([0.0, 1, 1, 0, 1])
-    expected = nn.functional.cross_entropy(logits.flatten(0, 1), labels.long().repeat(3))
-    assert torch.allclose(fsvi.expected_cross_entropy(logits, labels, "none"), expected)
-
-
 def test_the_prediction_passes_the_trunk_once():
-    posterior = fsvi.build(build_model(tiny_run().model, 0), tiny_run())
+    posterior = fsvi.build(build_model(tiny_run().model, 0), tiny_run(), Bernoulli())
     calls = []
     posterior.model.trunk.register_forward_hook(lambda *_: calls.append(1))
     probs = posterior.predict(torch.rand(4, 3, 16, 16), 5, generator())
@@ -154,9 +149,9 @@ def test_monochrome_context_keeps_batch_norm_s_statistics(batches):
     seen = {}
     for context in ("batch", "monochrome"):
         run = tiny_run(f"method.context={context}", data=run.data)
-        posterior = fsvi.build(build_model(run.model, 0), run)
+        posterior = fsvi.build(build_model(run.model, 0), run, Bernoulli())
         posterior.model.train()
-        terms = fsvi.function_space_objective(posterior, data, run)(images, labels, 0)
+        terms = fsvi.function_space_objective(posterior, data, run)(images, labels, BatchInfo.of(labels))
         seen[context] = posterior.model.trunk.bn1.running_mean.clone(), terms["function_kl"].item()
         assert posterior.model.training
     assert torch.equal(seen["batch"][0], seen["monochrome"][0])
@@ -175,8 +170,10 @@ def test_the_released_variance_stays_where_it_started(batches):
     spread = {}
     for rate, start in ((1, -19), (100, -5)):
         words = (f"method.variance_rate={rate}", f"method.log_variance={start}", "optimizer.select=last")
-        posterior = fsvi.fit(build_model(run.model, 0), data, tiny_run(*words, data=run.data), Checkpoint())
-        fresh = fsvi.build(build_model(run.model, 0), tiny_run(*words, data=run.data))
+        posterior = fsvi.fit(
+            build_model(run.model, 0), data, tiny_run(*words, data=run.data), Checkpoint(), Bernoulli()
+        )
+        fresh = fsvi.build(build_model(run.model, 0), tiny_run(*words, data=run.data), Bernoulli())
         spread[rate] = (posterior.head.log_variance - fresh.head.log_variance).abs().max().item()
     assert spread[1] < 0.1 < spread[100]
 
@@ -191,7 +188,7 @@ def test_a_batch_in_parts_has_the_kl_of_the_whole(batches, weight):
         [*tiny, "model.name=lenet", "method.name=fsvi", f"method.kl_weight={weight}", "method.inducing=10"],
         data="d",
     )
-    posterior = fsvi.build(build_model(run.model, 0), run)
+    posterior = fsvi.build(build_model(run.model, 0), run, Bernoulli())
     both = fsvi.function_space_objective(posterior, data, run)
     images = torch.rand(1, 3, 16, 16, generator=generator()).expand(16, -1, -1, -1)
     labels = torch.tensor([1.0, 0, 0, 0]).repeat(4)

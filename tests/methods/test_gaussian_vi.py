@@ -14,6 +14,7 @@ from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.variational import gaussian_vi
 from retinabench.methods.variational.gaussian_vi import Spread, bound, gaussian_kl
 from retinabench.models.build import build_model
@@ -93,14 +94,14 @@ def test_the_start_is_as_wide_as_asked():
 def test_without_a_prior_it_refuses(opened):
     run, data = opened("optimizer.l2=0")
     with pytest.raises(InputError, match=r"prior from optimizer.l2, which is 0. Set optimizer.l2"):
-        gaussian_vi.fit(build_model(run.model, 0), data, run, Checkpoint())
+        gaussian_vi.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
 
 
 def test_a_strong_prior_is_all_that_is_left_where_it_outweighs_the_data(opened):
     """N(0, s²) with s = 0.02: every deviation goes there, biases included, within the noise of Adam's last steps."""
     words = [f"optimizer.l2={1 / (2 * 64 * 0.02**2)}", "optimizer.name=adam", "optimizer.lr=0.03"]
     run, data = opened(*words, "optimizer.epochs=100", "optimizer.batch_size=64", "method.deviation=0.01")
-    posterior = gaussian_vi.fit(build_model(run.model, 0), data, run, Checkpoint())
+    posterior = gaussian_vi.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
     for name, deviation in posterior.deviations.items():
         assert float(deviation.mean()) == pytest.approx(0.02, rel=0.05), name
     assert math.isfinite(sum(p.abs().max().item() for p in posterior.model.parameters()))

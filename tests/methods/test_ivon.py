@@ -12,6 +12,7 @@ from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.variational import ivon
 from retinabench.methods.variational.ivon_optimizer import Ivon, next_hessian, next_mean
 from retinabench.models.build import build_model
@@ -102,7 +103,7 @@ def test_the_posterior_has_the_optimiser_s_width_and_a_colder_one_is_narrower(tm
         words = ["method.name=ivon", f"method.temperature={temperature}", "method.beta2=0.9"]
         run = load_run(None, [*TINY, *words], data=prepared)
         data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
-        posterior = ivon.fit(build_model(run.model, 0), data, run, Checkpoint())
+        posterior = ivon.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
         widths[temperature] = posterior.deviations["conv1.weight"]
         images = next(data.held_out())[0][:2]
         probs = posterior.predict(images, 3, torch.Generator().manual_seed(0))

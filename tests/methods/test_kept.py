@@ -9,6 +9,7 @@ import torch
 
 from retinabench.experiments.config import load_run
 from retinabench.methods.registry import METHODS
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.variational import sample_cache
 from retinabench.methods.variational.sample_cache import Kept
 from retinabench.models.build import build_model
@@ -27,7 +28,7 @@ def pictures(count=4, seed=5):
 
 def posterior(name):
     run = load_run(None, [*TINY, f"method.name={name}"], data="d")
-    made = METHODS[name].build(build_model(run.model, 0), run)
+    made = METHODS[name].build(build_model(run.model, 0), run, Bernoulli())
     if name == "ivon":
         made.deviations = {key: torch.full_like(p, 0.02) for key, p in made.deviations.items()}
     if name == "swag":

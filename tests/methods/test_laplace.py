@@ -19,11 +19,10 @@ from retinabench.methods.posthoc.laplace_curvature import (
     diagonal_curvature,
     evidence_precision,
     linear_curvature,
-    logit_hessian,
 )
 from retinabench.methods.posthoc.laplace_posterior import DiagonalPosterior, LastLayerPosterior
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import negative_log_likelihood, regression
+from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
 from retinabench.models.build import build_model
 from retinabench.models.last_layer import split_last_layer, with_bias
 from retinabench.models.resnet import resnet18
@@ -58,7 +57,10 @@ def test_the_logits_hessian_is_that_of_the_cross_entropy(outputs):
         else [lambda z, y=y: z.logsumexp(0) - z[y] for y in range(outputs)]
     )
     for loss in losses:  # whatever the label
-        assert torch.allclose(logit_hessian(logits[None])[0], hessian(loss)(logits))
+        assert torch.allclose(
+            (Bernoulli() if outputs == 1 else Categorical(outputs)).information(logits[None])[0],
+            hessian(loss)(logits),
+        )
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 5])
@@ -75,7 +77,12 @@ def test_on_logistic_regression_the_curvature_is_the_hessian(outputs):
         logits = torch.cat([torch.zeros(20, 1), logits], dim=1) if outputs == 1 else logits
         return weights.double() @ nn.functional.cross_entropy(logits, labels, reduction="none")
 
-    ours = linear_curvature(with_bias(features), (phi @ theta.T).float(), weights)
+    ours = linear_curvature(
+        with_bias(features),
+        (phi @ theta.T).float(),
+        weights,
+        Bernoulli() if outputs == 1 else Categorical(outputs),
+    )
     assert torch.allclose(ours, hessian(loss)(theta.flatten()), rtol=1e-5, atol=1e-6)
 
 
@@ -83,25 +90,25 @@ def test_on_logistic_regression_the_curvature_is_the_hessian(outputs):
 def test_a_regression_s_curvature_is_the_expected_hessian(floor):
     """Of -log N(y; μ, (softplus(r) + floor)²) over y of the model itself, by Gauss and Hermite; off the diagonal it is 0."""
     nodes, shares = np.polynomial.hermite_e.hermegauss(20)
+    likelihood = Gaussian(floor)
     for mu, r in ((0.3, -2.0), (-1.0, 0.5), (0.0, 3.0)):
         outputs = torch.tensor([[mu, r]], dtype=torch.float64)
         expected = torch.zeros(2, 2, dtype=torch.float64)
-        with regression(floor=floor):
-            for node, share in zip(nodes, shares / shares.sum(), strict=True):
-                y = mu + (nn.functional.softplus(outputs[:, 1]) + floor) * node
-                expected += share * hessian(lambda z, y=y: negative_log_likelihood(z[None], y)[0])(outputs[0])
-            assert torch.allclose(logit_hessian(outputs)[0], expected, rtol=1e-9, atol=1e-9)
+        for node, share in zip(nodes, shares / shares.sum(), strict=True):
+            y = mu + (nn.functional.softplus(outputs[:, 1]) + floor) * node
+            loss = hessian(lambda z, y=y: likelihood.negative_log_likelihood(z[None], y)[0])
+            expected += share * loss(outputs[0])
+        assert torch.allclose(likelihood.information(outputs)[0], expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("outputs", "gaussian"), [(1, False), (2, False), (5, False), (2, True)])
-def test_the_diagonal_is_that_of_the_explicit_gauss_newton_matrix(outputs, gaussian):
-    model = resnet18(width=2, outputs=outputs, stem="small").eval()
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(2), Categorical(5), Gaussian()])
+def test_the_diagonal_is_that_of_the_explicit_gauss_newton_matrix(likelihood):
+    model = resnet18(width=2, outputs=likelihood.outputs, stem="small").eval()
     images, weights = torch.rand(20, 3, 16, 16, generator=generator()), torch.rand(20, generator=generator(1))
     parameters = {name: p.detach() for name, p in model.named_parameters()}
     jacobian = jacrev(lambda p: functional_call(model, p, (images,)))(parameters)
-    with regression(gaussian):
-        curvature = logit_hessian(model(images).detach()) * weights[:, None, None]
-        ours = diagonal_curvature(model, images, weights)
+    curvature = likelihood.information(model(images).detach()) * weights[:, None, None]
+    ours = diagonal_curvature(model, images, weights, likelihood)
     for name, rows in jacobian.items():
         brute = torch.einsum("nip,nij,njp->p", rows.flatten(2), curvature, rows.flatten(2)).view_as(
             ours[name]
@@ -141,7 +148,7 @@ def test_the_evidence_s_precision_is_the_highest_point_of_the_formula():
 def test_with_linear_regression_s_curvature_the_posterior_is_its_closed_form(opened):
     """At θ* = 0 the logistic curvature is that of linear regression with noise variance 4: Σ = (ΦᵀΦ / 4 + δ)⁻¹."""
     run, data = opened("optimizer.reweight=none")
-    posterior = laplace.build(build_model(run.model, 0), run)
+    posterior = laplace.build(build_model(run.model, 0), run, Bernoulli())
     network = posterior.model.eval()
     with torch.no_grad():
         network.head.weight.zero_()
@@ -181,7 +188,12 @@ def test_diagonal_samples_are_those_of_the_linearised_network():
             p.normal_(0, 0.5, generator=draws)
     deviations = {name: torch.rand(p.shape, generator=draws) for name, p in model.named_parameters()}
     images = torch.randn(3, 3, 2, 2, generator=draws)
-    logits = DiagonalPosterior(model, deviations).predict(images, 4000, draws)[..., 1].double().logit()
+    logits = (
+        DiagonalPosterior(model, Bernoulli(), deviations)
+        .predict(images, 4000, draws)[..., 1]
+        .double()
+        .logit()
+    )
     parameters = {name: p.detach() for name, p in model.named_parameters()}
     jacobian = jacrev(lambda p: functional_call(model, p, (images,))[:, 0])(parameters)
     rows = torch.cat([(jacobian[n] * deviations[n]).flatten(1) for n in deviations], dim=1).double()
@@ -197,7 +209,7 @@ def test_the_validation_split_s_precision_predicts_it_better(opened):
     nlls = {}
     for choice in ("evidence", "validation"):
         run, data = opened("method.weights=diagonal", f"method.prior_precision={choice}")
-        posterior = laplace.fit(build_model(run.model, 0), data, run, Checkpoint())
+        posterior = laplace.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
         assert isinstance(posterior, DiagonalPosterior)
         nlls[choice] = laplace.validation_scores(posterior, data, run, 0)["nll"]
     assert nlls["validation"] < nlls["evidence"]
@@ -205,7 +217,7 @@ def test_the_validation_split_s_precision_predicts_it_better(opened):
 
 def test_a_given_precision_is_taken_and_a_wrong_one_refused(opened):
     run, data = opened("method.prior_precision=1e6")
-    posterior = laplace.fit(build_model(run.model, 0), data, run, Checkpoint())
+    posterior = laplace.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
     assert isinstance(posterior, LastLayerPosterior)
     # The prior decides: the covariance is I / δ.
     size = len(posterior.factor)
@@ -217,5 +229,5 @@ def test_a_given_precision_is_taken_and_a_wrong_one_refused(opened):
 
 def test_it_works_on_a_network_without_bias_in_its_last_layer():
     network = split_last_layer(nn.Sequential(nn.Flatten(), nn.Linear(12, 2, bias=False)))
-    posterior = LastLayerPosterior(network, torch.eye(26))
+    posterior = LastLayerPosterior(network, Categorical(2), torch.eye(26))
     assert posterior.predict(torch.rand(4, 3, 2, 2), 3, generator()).shape == (3, 4, 2)

@@ -16,12 +16,7 @@ from retinabench.fidelity.targets.data import Data, point_batches
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import (
-    is_regression,
-    negative_log_likelihood,
-    predictive,
-    regression,
-)
+from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian, MultiLabel
 from retinabench.methods.variational import ivon
 from retinabench.models.build import initialise
 from retinabench.models.mlp import MLP
@@ -34,16 +29,16 @@ def generator(seed=0):
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.3])
-def test_the_gaussian_s_is_scipy_s_and_pytorch_s(floor):
+def test_the_gaussian_is_that_of_scipy_and_of_pytorch(floor):
     outputs, y = (
         3 * torch.randn(50, 2, generator=generator(), dtype=torch.float64),
         torch.randn(50, generator=generator(1)).double(),
     )
-    with regression(floor=floor):
-        ours = negative_log_likelihood(outputs, y)
-        assert torch.allclose(predictive(outputs)[:, 1], softplus(outputs[:, 1].float()) + floor)
-    deviation = floor + np.log1p(np.exp(outputs[:, 1].numpy()))
-    assert np.allclose(ours, -norm(outputs[:, 0].numpy(), deviation).logpdf(y.numpy()), rtol=1e-10)
+    likelihood = Gaussian(floor)
+    ours = likelihood.negative_log_likelihood(outputs, y)
+    assert torch.allclose(likelihood.predictive(outputs)[:, 1], softplus(outputs[:, 1].float()) + floor)
+    std = floor + np.log1p(np.exp(outputs[:, 1].numpy()))
+    assert np.allclose(ours, -norm(outputs[:, 0].numpy(), std).logpdf(y.numpy()), rtol=1e-10)
     variance = (softplus(outputs[:, 1]) + floor).square()
     oracle = nn.functional.gaussian_nll_loss(
         outputs[:, 0], y, variance, full=True, reduction="none", eps=1e-12
@@ -51,40 +46,59 @@ def test_the_gaussian_s_is_scipy_s_and_pytorch_s(floor):
     assert torch.allclose(ours, oracle, rtol=1e-8)
 
 
-def test_the_others_are_pytorch_s():
+def test_one_logit_is_the_softmax_of_two():
     logits, y = torch.randn(20, 1, generator=generator()), torch.randint(2, (20,), generator=generator(1))
     two = torch.cat([torch.zeros(20, 1), logits], dim=1)
-    assert torch.allclose(
-        negative_log_likelihood(logits, y.float()), negative_log_likelihood(two, y), atol=1e-6
+    losses = Categorical(2).negative_log_likelihood(two, y)
+    assert torch.allclose(Bernoulli().negative_log_likelihood(logits, y.float()), losses, atol=1e-6)
+    assert torch.allclose(losses, -two.log_softmax(dim=1)[torch.arange(20), y], atol=1e-6)
+
+
+def test_labels_that_are_unknown_count_in_no_loss():
+    outputs = torch.randn(4, 3, generator=generator())
+    labels = torch.tensor(
+        [[1.0, 0, 1], [0, torch.nan, 1], [torch.nan, torch.nan, torch.nan], [1, 1, torch.nan]]
     )
-    assert torch.allclose(
-        negative_log_likelihood(two, y), -two.log_softmax(dim=1)[torch.arange(20), y], atol=1e-6
+    logs = -torch.where(labels > 0.5, outputs, -outputs).sigmoid().log().double()
+    rows = [logs[0].mean(), logs[1, [0, 2]].mean(), torch.tensor(0.0), logs[3, :2].mean()]
+    likelihood = MultiLabel(3)
+    found = likelihood.negative_log_likelihood(outputs, labels)
+    assert found.numpy() == pytest.approx([float(row) for row in rows], rel=1e-5)
+    known = torch.cat([logs[0], logs[1, [0, 2]], logs[3, :2]])
+    assert float(likelihood.mean_loss(outputs, labels)) == pytest.approx(float(known.mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(4), Gaussian(0.1), MultiLabel(3)], ids=str)
+def test_the_information_is_the_squared_root_and_the_covariance_of_the_score(likelihood):
+    """Λ = Rᵀ R, and Λ = E[s sᵀ], s the gradient of log p: 40,000 draws, 5 standard errors of at most 3 Λ."""
+    outputs = torch.randn(1, likelihood.outputs, generator=generator(), dtype=torch.float64)
+    information = likelihood.information(outputs)[0]
+    root = torch.stack(
+        [likelihood.root_times(outputs[0], v) for v in torch.eye(likelihood.outputs, dtype=torch.float64)],
+        dim=1,
     )
+    assert torch.allclose(root.T @ root, information)
+    many = outputs.expand(40_000, -1).clone().requires_grad_(True)
+    labels = likelihood.sample(many.detach(), generator(1))
+    labels = labels if labels.dtype == torch.int64 else labels.double()
+    scale = (
+        likelihood.outputs if isinstance(likelihood, MultiLabel) else 1
+    )  # its losses are means over labels
+    (score,) = torch.autograd.grad(scale * likelihood.negative_log_likelihood(many, labels).sum(), many)
+    error = 5 * 3 * float(information.diagonal().max()) / 200
+    assert torch.allclose(score.T @ score / 40_000, information, atol=error)
 
 
 def test_predictions_are_the_parameters_of_the_distribution():
     outputs = torch.randn(7, 2, generator=generator())
-    with regression():
-        assert torch.equal(predictive(outputs), torch.stack([outputs[:, 0], softplus(outputs[:, 1])], dim=1))
-    assert torch.allclose(predictive(outputs), outputs.softmax(dim=1))
-    one = predictive(outputs[:, :1])
+    gaussian = Gaussian().predictive(outputs)
+    assert torch.equal(gaussian, torch.stack([outputs[:, 0], softplus(outputs[:, 1])], dim=1))
+    assert torch.allclose(Categorical(2).predictive(outputs), outputs.softmax(dim=1))
+    one = Bernoulli().predictive(outputs[:, :1])
     assert torch.allclose(one[:, 1], outputs[:, 0].sigmoid())
     assert torch.allclose(one.sum(dim=1), torch.ones(7))
-    assert predictive(outputs.bfloat16()).dtype == torch.float32
-
-
-def test_a_regression_ends_with_its_context_also_after_an_error():
-    def inside():
-        with regression():
-            assert is_regression()
-            with regression(False):
-                assert not is_regression()
-            assert is_regression()
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        inside()
-    assert not is_regression()
+    assert torch.allclose(MultiLabel(2).predictive(outputs), outputs.sigmoid())
+    assert Categorical(2).predictive(outputs.bfloat16()).dtype == torch.float32
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +115,7 @@ def batches():
     return found
 
 
-def fit(name, data, gaussian, *words, epochs=30):
+def fit(name, data, likelihood, *words, epochs=30):
     l2 = 1 / (2 * 60 * 0.1)
     stated = [f"optimizer.l2={l2}", "optimizer.l2_on=everything", "optimizer.reweight=none", "optimizer.augment=none",
               "optimizer.select=last", "optimizer.warmup=0", f"optimizer.epochs={epochs}"]  # fmt: skip
@@ -113,9 +127,9 @@ def fit(name, data, gaussian, *words, epochs=30):
     runs = ensemble.member_runs(run) if name == "ensemble" else [run]
     posteriors = []
     for member in runs:
-        network = MLP(4, 10, 2 if gaussian else 5, nn.ReLU)
+        network = MLP(4, 10, likelihood.outputs, nn.ReLU)
         initialise(network, generator(member.seed))
-        posteriors.append(METHODS[member.method.name].fit(network, data, member, Checkpoint()))
+        posteriors.append(METHODS[member.method.name].fit(network, data, member, Checkpoint(), likelihood))
     return posteriors
 
 
@@ -127,7 +141,7 @@ def answers(posteriors, inputs, samples=6):
 def test_five_classes_are_learnt(batches, name):
     words = ["method.weights=diagonal"] if name == "diagonal" else []
     data = batches["classes"]
-    posteriors = fit("laplace" if name == "diagonal" else name, data, False, *words)
+    posteriors = fit("laplace" if name == "diagonal" else name, data, Categorical(5), *words)
     probs = answers(posteriors, data.inputs)
     single = len(answers(posteriors[:1], data.inputs))
     assert probs.shape == (len(posteriors) * single, 60, 5)
@@ -141,10 +155,8 @@ def test_five_classes_are_learnt(batches, name):
 def test_a_line_is_learnt_with_its_noise(batches, name):
     words = ["method.weights=diagonal"] if name == "diagonal" else []
     data = batches["line"]
-    with regression():
-        found = answers(
-            fit("laplace" if name == "diagonal" else name, data, True, *words, epochs=50), data.inputs
-        )
+    posteriors = fit("laplace" if name == "diagonal" else name, data, Gaussian(), *words, epochs=50)
+    found = answers(posteriors, data.inputs)
     assert found.shape[1:] == (60, 2)
     assert (found[..., 1] > 0).all()
     mean = found[..., 0].mean(dim=0)
@@ -155,7 +167,7 @@ def test_a_line_is_learnt_with_its_noise(batches, name):
 def test_a_mixture_of_ivon_is_uniform_over_its_pooled_samples(batches):
     """K = 6 members of other seeds: each its own Gaussian, and every member the same share of the samples."""
     data = batches["classes"]
-    members = fit("ensemble", data, False, "method.members=6", "method.member.name=ivon", "optimizer.name=sgd",
+    members = fit("ensemble", data, Categorical(5), "method.members=6", "method.member.name=ivon", "optimizer.name=sgd",
                   "optimizer.lr=0.01", "method.member.beta2=0.99", "method.member.deviation=0.05", epochs=5)  # fmt: skip
     assert len(members) == 6
     assert all(isinstance(member, ivon.WeightPosterior) for member in members)
@@ -171,4 +183,4 @@ def test_laplace_has_no_validation_split_to_ask(batches):
     with pytest.raises(
         InputError, match="no validation split is held out that could choose the prior precision"
     ):
-        fit("laplace", batches["classes"], False, "method.prior_precision=validation", epochs=1)
+        fit("laplace", batches["classes"], Categorical(5), "method.prior_precision=validation", epochs=1)

@@ -15,6 +15,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
 from retinabench.methods.ensembles import multiswag, swag
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.models.build import build_model
 from support.helpers import TINY, make_prepared
 from support.linear_gaussian import fitted, make_run, truth
@@ -125,7 +126,7 @@ def test_components_are_stretches_of_the_path(tmp_path, monkeypatch):
     monkeypatch.setattr(
         swag.Moments, "collect", lambda self, w: (seen.append((id(self), w.clone())), collect(self, w))[1]
     )
-    posterior = multiswag.fit(build_model(run.model, 0), data, run, Checkpoint())
+    posterior = multiswag.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
     # 12 steps, collected from the fifth on: 8 iterates, 4 for each component.
     assert [seen[0][0] == owner for owner, _ in seen] == [True] * 4 + [False] * 4
     table = torch.stack([weights for _, weights in seen]).double()

@@ -7,6 +7,7 @@ from torch import nn
 from retinabench.experiments.config import load_run
 from retinabench.methods.base import precision
 from retinabench.methods.registry import METHODS
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.sampling import predict_samples
 from retinabench.models.build import build_model
 from retinabench.models.stochastic import use_generator
@@ -27,7 +28,7 @@ def run(name, *words):
 
 def posterior(name, *words, seed=3):
     settings = run(name, *words)
-    return METHODS[name].build(build_model(settings.model, seed), settings)
+    return METHODS[name].build(build_model(settings.model, seed), settings, Bernoulli())
 
 
 def pictures(count=6, seed=5):
@@ -38,7 +39,7 @@ def pictures(count=6, seed=5):
 def test_the_number_of_samples_in_a_pass_changes_only_rounding(name):
     model, images = posterior(name).model, pictures()
     probs = [
-        predict_samples(model, images, 7, generator(1), pass_values=together * images.numel())
+        predict_samples(model, Bernoulli(), images, 7, generator(1), pass_values=together * images.numel())
         for together in (1, 2, 7)
     ]
     assert probs[0].shape == (7, 6, 2)
@@ -67,7 +68,9 @@ def test_the_noise_itself_is_exactly_the_same():
     seen = []
     for together in (1, 3, 5):
         model = nn.Sequential(Recorder(), nn.Flatten(), nn.Linear(3 * 16 * 16, 1), Recorder())
-        predict_samples(model, pictures(), 5, generator(2), pass_values=together * pictures().numel())
+        predict_samples(
+            model, Bernoulli(), pictures(), 5, generator(2), pass_values=together * pictures().numel()
+        )
         seen.append([model[place].noise[number] for place in (0, 3) for number in range(5)])
     for other in seen[1:]:
         assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
@@ -77,10 +80,12 @@ def test_the_noise_itself_is_exactly_the_same():
 def test_a_sample_is_one_network_for_all_images(name):
     """A coherent function: a picture's answers do not depend on which other pictures are asked."""
     model, images = posterior(name).model, pictures()
-    together = predict_samples(model, images, 5, generator(1))
-    apart = torch.cat([predict_samples(model, image[None], 5, generator(1)) for image in images], dim=1)
+    together = predict_samples(model, Bernoulli(), images, 5, generator(1))
+    apart = torch.cat(
+        [predict_samples(model, Bernoulli(), image[None], 5, generator(1)) for image in images], dim=1
+    )
     assert torch.allclose(together, apart, atol=1e-6, rtol=0)
-    twice = predict_samples(model, torch.cat([images[:1], images[:1]]), 5, generator(1))
+    twice = predict_samples(model, Bernoulli(), torch.cat([images[:1], images[:1]]), 5, generator(1))
     assert torch.allclose(twice[:, 0], twice[:, 1], atol=1e-6, rtol=0)
 
 
@@ -115,7 +120,7 @@ def test_a_mixture_predicts_the_average_over_its_components():
     for name, parameter in model.named_parameters():
         if name.endswith(("input_rho", "output_rho")):
             parameter.data.fill_(-40.0)
-    probs = predict_samples(model, pictures(), 6, generator(1))
+    probs = predict_samples(model, Bernoulli(), pictures(), 6, generator(1))
     assert torch.allclose(probs[:3], probs[3:], atol=1e-6, rtol=0)
     networks = []
     for component in range(3):

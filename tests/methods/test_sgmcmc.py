@@ -23,6 +23,8 @@ from retinabench.methods.mcmc.weight_samples import (
     evenly_spaced,
 )
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli
+from retinabench.methods.training.losses import BatchInfo
 from retinabench.models.build import build_model
 from support.helpers import TINY, make_prepared
 from support.linear_gaussian import fitted, make_run, truth, weights
@@ -72,7 +74,7 @@ def test_an_action_comes_once_before_its_step():
     seen = []
     objective = before_steps(lambda *_: seen.append("step") or {}, [1, 3], seen.append)
     for step in (0, 1, 1, 2, 3):  # step 1 in two parts
-        objective(torch.zeros(1), torch.zeros(1), step)
+        objective(torch.zeros(1), torch.zeros(1), BatchInfo.of(torch.zeros(1), step))
     assert seen == ["step", 0, "step", "step", "step", 1, "step"]
 
 
@@ -162,4 +164,4 @@ def test_every_variant_continues_where_it_was_stopped(tmp_path, monkeypatch, wor
 def test_an_untrained_posterior_answers_with_its_network():
     model = build_model(load_run(None, TINY, data="d").model, 0)
     images = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-    assert CollectedPosterior(model).predict(images, 4, torch.Generator()).shape == (1, 2, 2)
+    assert CollectedPosterior(model, Bernoulli()).predict(images, 4, torch.Generator()).shape == (1, 2, 2)

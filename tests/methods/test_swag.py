@@ -11,6 +11,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
 from retinabench.methods.ensembles import swag
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.models.build import build_model
 from support.helpers import TINY, make_prepared
 
@@ -92,7 +93,7 @@ def test_it_fits_the_iterates_of_its_own_training(tmp_path, monkeypatch):
         swag.Moments, "collect", lambda self, w: (seen.append(w.clone()), collect(self, w))[1]
     )
     checkpoint = Checkpoint()
-    posterior = swag.fit(build_model(run.model, 0), data, run, checkpoint)
+    posterior = swag.fit(build_model(run.model, 0), data, run, checkpoint, Bernoulli())
     # 3 epochs of 4 steps, from step 6 on: the weights after steps 7 to 12.
     assert len(seen) == 6
     table = torch.stack(seen).double().numpy()
@@ -115,7 +116,7 @@ def test_a_step_in_parts_is_collected_once(tmp_path):
         words = ["method.name=swag", "method.start=0.5", f"optimizer.accumulate={parts}"]
         run = load_run(None, [*TINY, *words], data=prepared)
         data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
-        found.append(swag.fit(build_model(run.model, 0), data, run, Checkpoint()))
+        found.append(swag.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli()))
     assert found[0].deviations.shape == found[1].deviations.shape == (6, len(found[0].variance))
 
 

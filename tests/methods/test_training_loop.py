@@ -15,8 +15,9 @@ from retinabench.experiments.run import execute, make_batches
 from retinabench.methods import map as map_method
 from retinabench.methods.base import precision
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import likelihood_only, train
-from retinabench.methods.training.losses import class_weights, cross_entropy, whole_batch
+from retinabench.methods.training.losses import BatchInfo, class_weights, cross_entropy
 from retinabench.models.build import build_model
 from support.helpers import make_prepared
 
@@ -34,11 +35,11 @@ def trained(prepared, *words, penalty=None):
     """Train MAP; return its history and its weights."""
     run = load_run(None, [*LENET, *words], data=prepared)
     batches = make_batches(run, load_task(run.data, run.task), CPU)
-    posterior = map_method.build(build_model(run.model, run.seed), run)
-    likelihood = likelihood_only(posterior.model, batches, run)
+    posterior = map_method.build(build_model(run.model, run.seed), run, Bernoulli())
+    likelihood = likelihood_only(posterior.model, batches, run, Bernoulli())
 
-    def penalised(images, labels, step):
-        return likelihood(images, labels, step) | {"penalty": penalty(posterior.model, step)}
+    def penalised(images, labels, batch):
+        return likelihood(images, labels, batch) | {"penalty": penalty(posterior.model, batch.step)}
 
     checkpoint = Checkpoint()
     train(posterior, batches, run, checkpoint, objective=penalised if penalty else likelihood)
@@ -64,10 +65,9 @@ def test_a_batch_in_parts_is_the_batch(prepared, parts, reweight):
 
 def test_class_shares_of_a_part_alone_would_be_another_loss():
     labels = torch.tensor([1.0, 0, 0, 0])
-    assert class_weights(labels[:2]).tolist() == [1.0, 1.0]
-    with whole_batch(labels.mean(), torch.tensor(4.0)):
-        assert class_weights(labels[:2]).tolist() == pytest.approx([2.0, 2 / 3])
-    assert class_weights(labels[:2]).tolist() == [1.0, 1.0]
+    assert class_weights(labels[:2], labels[:2].mean()).tolist() == [1.0, 1.0]
+    whole = BatchInfo.of(labels)
+    assert class_weights(labels[:2], whole.positive_share).tolist() == pytest.approx([2.0, 2 / 3])
 
 
 def test_batch_norm_never_gets_a_part_of_one_image(prepared):
@@ -85,10 +85,10 @@ def test_losses_are_float32_under_bfloat16(prepared, method):
     images, labels = next(batches.epoch(0))
     with precision(run, CPU):
         assert model(images).dtype == torch.bfloat16
-    terms = likelihood_only(model, batches, run)(images, labels, 0)
+    terms = likelihood_only(model, batches, run, Bernoulli())(images, labels, BatchInfo.of(labels))
     assert {name: term.dtype for name, term in terms.items()} == {"cross_entropy": torch.float32}
     # Eight significant bits of the logits, none of the loss's: 2^-8 of a loss near 0.7.
-    full = cross_entropy(model(images), labels, "minibatch").detach()
+    full = cross_entropy(model(images), labels, Bernoulli(), "minibatch", BatchInfo.of(labels)).detach()
     assert float(terms["cross_entropy"].detach()) == pytest.approx(float(full), rel=4e-3)
 
 
@@ -147,7 +147,7 @@ class Overflow(nn.Module):
 def test_predictions_that_are_no_numbers_end_the_training(prepared):
     run = load_run(None, LENET, data=prepared)
     batches = make_batches(run, load_task(run.data, run.task), CPU)
-    posterior = map_method.build(Overflow(build_model(run.model, run.seed)), run)
+    posterior = map_method.build(Overflow(build_model(run.model, run.seed)), run, Bernoulli())
     with pytest.raises(WorkError, match="after epoch 1 the network predicts values that are no numbers"):
         train(posterior, batches, run, Checkpoint())
 

@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from retinabench.methods.settings import Optimizer
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import make_optimizer
-from retinabench.methods.training.losses import class_weights, cross_entropy
+from retinabench.methods.training.losses import BatchInfo, class_weights, cross_entropy
 from retinabench.methods.training.schedules import learning_rate
 
 
@@ -17,15 +18,15 @@ def test_minibatch_reweighting_is_the_reference(shared, case):
     labels = torch.from_numpy(golden[f"in_{case}_labels"].astype(np.float32))
     logits = torch.from_numpy(golden[f"in_{case}_logits"])[:, None]
     # The reference computes in float32; so do we: seven digits.
-    assert float(cross_entropy(logits, labels, "minibatch")) == pytest.approx(
-        float(golden[f"out_{case}_mean"]), rel=1e-5
-    )
+    batch = BatchInfo.of(labels)
+    reweighted = cross_entropy(logits, labels, Bernoulli(), "minibatch", batch)
+    assert float(reweighted) == pytest.approx(float(golden[f"out_{case}_mean"]), rel=1e-5)
     plain = float(golden[f"out_{case}_plain_bce_mean"])
-    assert float(cross_entropy(logits, labels, "none")) == pytest.approx(plain, rel=1e-5)
+    assert float(cross_entropy(logits, labels, Bernoulli(), "none", batch)) == pytest.approx(plain, rel=1e-5)
 
 
 def test_class_weights_give_both_classes_half_of_the_mass():
-    weights = class_weights(torch.tensor([1.0, 0, 0, 0, 0]))
+    weights = class_weights(torch.tensor([1.0, 0, 0, 0, 0]), torch.tensor(0.2))
     assert float(weights.sum()) == pytest.approx(5.0)
     assert float(weights[0]) == pytest.approx(2.5)
     assert float(weights[1:].sum()) == pytest.approx(2.5)

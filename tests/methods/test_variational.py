@@ -11,7 +11,9 @@ from torch import nn
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import make_optimizer
+from retinabench.methods.training.losses import BatchInfo
 from retinabench.methods.variational import mfvi, radial, rank1
 from retinabench.methods.variational.elbo import elbo
 from retinabench.models.resnet import resnet18
@@ -126,15 +128,16 @@ def test_logistic_regression_reaches_the_oracle_s_optimum():
 
     settings = run("mfvi", "method.prior_mean=zero", "method.prior_stddev=1.0", "method.annealing=none",
                    "method.train_samples=4", "method.stddev_mean_init=0.2", "optimizer.reweight=none")  # fmt: skip
-    model = mfvi.build(nn.Linear(2, 1, bias=False), settings).model
+    posterior = mfvi.build(nn.Linear(2, 1, bias=False), settings, Bernoulli())
+    model = posterior.model
     use_generator(model, generator(1))
-    objective = elbo(model, batches(80), settings, settings.method)
+    objective = elbo(posterior, batches(80), settings, settings.method)
     images, labels = torch.from_numpy(x).float(), torch.from_numpy(y).float()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, 400)
     for step in range(400):
         optimizer.zero_grad()
-        sum(objective(images, labels, step).values()).backward()
+        sum(objective(images, labels, BatchInfo.of(labels, step)).values()).backward()
         optimizer.step()
         schedule.step()
     found = model.weight[0].detach().numpy().astype(float), model.stddev[0].detach().numpy().astype(float)
@@ -149,10 +152,11 @@ def test_the_objective_is_the_bound_term_by_term():
     settings = run(
         "mfvi", "method.kl_temperature=0.3", "method.annealing=linear_released", "method.train_samples=3"
     )
-    model = mfvi.build(nn.Sequential(nn.Flatten(), nn.Linear(12, 1)), settings).model
+    posterior = mfvi.build(nn.Sequential(nn.Flatten(), nn.Linear(12, 1)), settings, Bernoulli())
+    model = posterior.model
     use_generator(model, generator())
     images, labels = torch.randn(5, 3, 2, 2, generator=generator(1)), torch.tensor([1.0, 0, 0, 1, 0])
-    terms = elbo(model, batches(700), settings, settings.method)(images, labels, 49)
+    terms = elbo(posterior, batches(700), settings, settings.method)(images, labels, BatchInfo.of(labels, 49))
     assert list(terms) == ["cross_entropy", "kl"]
     assert float(terms["kl"].detach()) == pytest.approx(
         0.3 * (50 / 200) * float(kl(model).detach()) / 700, rel=1e-5
@@ -173,9 +177,9 @@ def test_the_objective_is_the_bound_term_by_term():
 @pytest.mark.parametrize(("prior", "decayed"), [("tied", {"weight"}), ("zero", set())])
 @pytest.mark.parametrize("module", [mfvi, radial])
 def test_l2_acts_on_means_that_no_kl_acts_on(module, prior, decayed):
-    name = module.__name__.rpartition(".")[2].replace("vi", "mfvi")
+    name = module.__name__.rpartition(".")[2]
     settings = run(name, f"method.prior_mean={prior}")
-    model = module.build(resnet18(width=4), settings).model
+    model = module.build(resnet18(width=4), settings, Bernoulli()).model
     groups = make_optimizer(model, settings.optimizer).param_groups
     inside = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
     assert {name.rpartition(".")[2] for name, p in model.named_parameters() if id(p) in inside} == decayed
@@ -183,7 +187,7 @@ def test_l2_acts_on_means_that_no_kl_acts_on(module, prior, decayed):
 
 def test_rank1_sets_the_pace_of_its_distributions_alone():
     settings = run("rank1")
-    model = rank1.build(resnet18(width=4), settings).model
+    model = rank1.build(resnet18(width=4), settings, Bernoulli()).model
     groups = {}
     for norms in (False, True):
         optimizer = make_optimizer(model, settings.optimizer)
@@ -219,7 +223,7 @@ def test_radial_s_noise_is_normalised_as_the_option_says(norm, spread):
     settings = run(
         "radial", f"method.norm={norm}", "method.stddev_mean_init=1.0", "method.stddev_stddev_init=0.0"
     )
-    model = radial.build(nn.Sequential(nn.Conv2d(16, 8, 3)), settings).model
+    model = radial.build(nn.Sequential(nn.Conv2d(16, 8, 3)), settings, Bernoulli()).model
     source = generator(1)
     norms = [float(model[0].family.noise(model[0].weight.shape, source).norm()) for _ in range(500)]
     # E|r| = sqrt(2 / π); relative standard error 3.4 % of 500.

@@ -10,8 +10,8 @@ from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import negative_log_likelihood, regression
-from retinabench.methods.training.losses import class_weights, cross_entropy
+from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
+from retinabench.methods.training.losses import BatchInfo, class_weights, cross_entropy
 from retinabench.methods.variational import vogn
 from retinabench.methods.variational.vogn import Vogn, single_gradients
 from retinabench.models.build import build_model
@@ -26,15 +26,14 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def by_hand(model, images, labels, reweight):
+def by_hand(model, images, labels, shares, likelihood):
     """Σ c g², Σ c g and Σ c ℓ with one backward pass per image."""
-    shares = class_weights(labels) if reweight == "minibatch" else torch.ones(len(labels))
     squares = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     gradients = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     total = 0.0
     for image, label, share in zip(images, labels, shares, strict=True):
         model.zero_grad()
-        loss = negative_log_likelihood(model(image[None]), label[None]).squeeze()
+        loss = likelihood.negative_log_likelihood(model(image[None]), label[None]).squeeze()
         loss.backward()
         total += float(share * loss.detach())
         for name, p in model.named_parameters():
@@ -44,19 +43,18 @@ def by_hand(model, images, labels, reweight):
 
 
 @pytest.mark.parametrize(
-    ("outputs", "reweight", "gaussian"),
-    [(1, "minibatch", False), (1, "none", False), (5, "none", False), (2, "none", True)],
+    ("likelihood", "reweighted"),
+    [(Bernoulli(), True), (Bernoulli(), False), (Categorical(5), False), (Gaussian(), False)],
 )
-def test_single_gradients_are_those_of_a_loop(monkeypatch, outputs, reweight, gaussian):
+def test_single_gradients_are_those_of_a_loop(monkeypatch, likelihood, reweighted):
     monkeypatch.setattr(vogn, "GRADIENT_VALUES", 500)  # a few images at a time
-    model = MLP(6, 8, outputs, nn.Tanh).eval()
+    model = MLP(6, 8, likelihood.outputs, nn.Tanh).eval()
     inputs = torch.randn(20, 6, generator=generator())
-    labels = torch.randint(max(2, outputs), (20,), generator=generator(1))
-    labels = labels.float() if outputs == 1 or gaussian else labels
+    labels = likelihood.sample(torch.zeros(20, likelihood.outputs), generator(1))
+    shares = class_weights(labels, labels.mean()) if reweighted else torch.ones(20)
     weights = {name: p.detach() for name, p in model.named_parameters()}
-    with regression(gaussian):
-        ours = single_gradients(model, weights, inputs, labels, reweight)
-        loop = by_hand(model, inputs, labels, reweight)
+    ours = single_gradients(model, weights, inputs, labels, shares, likelihood)
+    loop = by_hand(model, inputs, labels, shares, likelihood)
     for one, other in zip(ours[:2], loop[:2], strict=True):
         for name, value in one.items():
             assert torch.allclose(value, other[name], rtol=1e-4, atol=1e-6), name
@@ -81,7 +79,7 @@ def test_a_batch_in_parts_is_the_whole_batch(opened, reweight):
     for parts in (1, 3):
         run, data = opened("model.name=lenet", f"optimizer.accumulate={parts}", f"optimizer.reweight={reweight}",
                            "method.beta2=0.9")  # fmt: skip
-        found.append(vogn.fit(build_model(run.model, 0), data, run, Checkpoint()))
+        found.append(vogn.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli()))
     for name, deviation in found[0].deviations.items():
         assert torch.allclose(deviation, found[1].deviations[name], rtol=1e-4), name
         assert (deviation - 0.005).abs().max() > 1e-5, name
@@ -99,9 +97,9 @@ def test_the_gradient_is_that_of_the_batch_and_the_squares_those_of_the_predicti
                      beta2=0.9)  # fmt: skip
     handed = {}
     optimizer.add = lambda p, squares: handed.__setitem__(p, squares)
-    terms = vogn.drawn_objective(model, optimizer, run)(images, labels, 0)
+    terms = vogn.drawn_objective(model, optimizer, run, Bernoulli())(images, labels, BatchInfo.of(labels))
     terms["cross_entropy"].backward()
-    loss = cross_entropy(oracle(images), labels, "minibatch")
+    loss = cross_entropy(oracle(images), labels, Bernoulli(), "minibatch", BatchInfo.of(labels))
     loss.backward()
     assert terms["cross_entropy"].item() == pytest.approx(loss.item(), rel=1e-4)
     for p, q in zip(model.parameters(), oracle.parameters(), strict=True):
@@ -110,7 +108,7 @@ def test_the_gradient_is_that_of_the_batch_and_the_squares_those_of_the_predicti
         assert torch.allclose(ours.float(), theirs.float(), atol=1e-4)
     assert model.training
     oracle.eval()
-    squares, _, _ = by_hand(oracle, images, labels, "minibatch")
+    squares, _, _ = by_hand(oracle, images, labels, class_weights(labels, labels.mean()), Bernoulli())
     for (key, expected), p in zip(squares.items(), model.parameters(), strict=True):
         tolerance = 1e-3 * float(expected.max()) / len(images)
         assert torch.allclose(handed[p], expected / len(images), rtol=1e-2, atol=tolerance), key
@@ -147,6 +145,6 @@ def test_a_colder_posterior_is_narrower(opened):
     ]
     for temperature in (1.0, 0.25):
         run, data = opened(*words, f"method.temperature={temperature}")
-        posterior = vogn.fit(build_model(run.model, 0), data, run, Checkpoint())
+        posterior = vogn.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
         widths = torch.cat([d.flatten() for d in posterior.deviations.values()])
         assert float(widths.median()) == pytest.approx((64 / temperature) ** -0.5, rel=0.02)

@@ -14,7 +14,7 @@ from retinabench.experiments.config import load_run
 from retinabench.fidelity.targets.data import Data, point_batches
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import regression
+from retinabench.methods.training.likelihood import Gaussian
 
 POINTS, FEATURES, NOISE, PRIOR = 20, 2, 1.0, 0.5
 
@@ -76,10 +76,9 @@ def fitted(run, checkpoint: Checkpoint | None = None):
     batches = ManySteps(
         **vars(point_batches(make_data(), run.optimizer.batch_size, run.seed, torch.device("cpu")))
     )
-    with regression():
-        posterior = METHODS[run.method.name].fit(
-            LinearGaussian(), batches, run, checkpoint or Checkpoint(interval=1e9)
-        )
+    posterior = METHODS[run.method.name].fit(
+        LinearGaussian(), batches, run, checkpoint or Checkpoint(interval=1e9), Gaussian()
+    )
     return posterior, batches
 
 

@@ -33,6 +33,7 @@ from retinabench.methods.mcmc.weight_samples import SAMPLES
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
+from retinabench.methods.training.likelihood import Likelihood
 
 Result = TypeVar("Result")
 
@@ -81,6 +82,7 @@ class Training(Generic[Result]):
     Args:
         model: The untrained network, on its device.
         batches: Training and validation data.
+        likelihood: What the outputs of the network mean.
         predict: Returns the result of the run from its trained posterior.
         title: What is being trained, for the progress bar.
         counts: Numbers that every checkpoint keeps, such as gradients so far; a resumed training counts on.
@@ -89,6 +91,7 @@ class Training(Generic[Result]):
 
     model: nn.Module
     batches: Batches
+    likelihood: Likelihood
     predict: Callable[[Posterior], Result]
     title: str
     counts: dict[str, float] = field(default_factory=dict)
@@ -187,7 +190,7 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
     method, leads, saved = METHODS[run.method.name], distributed.current().leads, folder / "posterior.pt"
     training = task.training(run, resources)
     if saved.is_file():
-        posterior = method.build(training.model, run)
+        posterior = method.build(training.model, run, training.likelihood)
         posterior.restore(load_tensors(saved, mapped=True))
         return training.predict(posterior)
     checkpoint = Checkpoint(
@@ -198,7 +201,7 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
         interval=training.interval,
         counts=training.counts,
     )
-    posterior = method.fit(training.model, training.batches, run, checkpoint)
+    posterior = method.fit(training.model, training.batches, run, checkpoint, training.likelihood)
     if task.keeps_posterior:
         distributed.wait()  # until every process has read best.pt and the samples
         if leads:

@@ -27,11 +27,13 @@ from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import MethodConfig
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import load_tensors
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.models.build import build_model
 from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 
 FILE = "predictions.parquet"
+LIKELIHOOD = Bernoulli()  # referable or not
 PREDICT_BATCH = 128
 PREDICTED = ("validation", "shifted_validation", "test", "shifted_test")
 
@@ -70,6 +72,7 @@ class ImageRuns:
         return Training(
             model=build_model(run.model, run.seed).to(device),
             batches=batches,
+            likelihood=LIKELIHOOD,
             predict=lambda posterior: predict(run, self.task, posterior, batches, resources.progress),
             title=f"Training {title(run.method)}, seed {run.seed}",
         )
@@ -145,7 +148,7 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
             f"holds no finished training ({Path(error.filename).name} is missing)", file=folder
         ) from None
     model = build_model(run.model, run.seed).to(device)
-    posterior: Posterior = METHODS[run.method.name].build(model, run)
+    posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
     posterior.restore(state)
     return run, posterior
 

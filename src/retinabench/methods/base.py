@@ -3,8 +3,8 @@
 A method is a module with three names:
 
     Config                                             its hyper-parameters, a frozen `config.Method`
-    build(model, run) -> Posterior                     the posterior around a fresh network: layers swapped, untrained
-    fit(model, batches, run, checkpoint) -> Posterior     build and train; continue from the checkpoint where it left off
+    build(model, run, likelihood) -> Posterior         the posterior around a fresh network: layers swapped, untrained
+    fit(model, batches, run, checkpoint, likelihood) -> Posterior    build and train, or continue from the checkpoint
 
 and one line in `METHODS`. A finished posterior comes back by `build` and `restore`. A method that trains nothing but
 composes the runs of others (`ensemble`, `temperature`) has instead of `build` and `fit`
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from retinabench.data.loader import Batches
     from retinabench.methods.settings import MethodConfig, TrainingRun
     from retinabench.methods.training.checkpoint import Checkpoint
+    from retinabench.methods.training.likelihood import Likelihood
 
 State = dict[str, Tensor]
 BESIDE = "beside/"  # no name of a parameter holds a slash
@@ -42,7 +43,7 @@ class Posterior(Protocol):
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """Return probabilities (S, B, C) of images (B, 3, H, W); a method without noise returns S = 1.
 
-        Of a regression (`likelihood.py`) it returns mean and deviation, (S, B, 2).
+        Under a Gaussian likelihood it returns mean and standard deviation, (S, B, 2).
         """
 
     def state(self) -> State:
@@ -59,6 +60,10 @@ class NetworkPosterior(Posterior, Protocol):
     def model(self) -> nn.Module:
         """The network."""
 
+    @property
+    def likelihood(self) -> Likelihood:
+        """What its outputs mean."""
+
 
 class Method(Protocol):
     """A module of `methods/`."""
@@ -67,10 +72,17 @@ class Method(Protocol):
     def Config(self) -> type[MethodConfig]:  # noqa: N802
         """The class of its hyper-parameters."""
 
-    def build(self, model: nn.Module, run: TrainingRun) -> Posterior:
+    def build(self, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> Posterior:
         """Return the untrained posterior; `model` is changed in place."""
 
-    def fit(self, model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> Posterior:
+    def fit(
+        self,
+        model: nn.Module,
+        batches: Batches,
+        run: TrainingRun,
+        checkpoint: Checkpoint,
+        likelihood: Likelihood,
+    ) -> Posterior:
         """Build the posterior and train it on `batches`."""
 
 

@@ -15,6 +15,7 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
 from retinabench.methods.training.sampling import SampledPosterior
 from retinabench.models.stochastic import add_dropout
@@ -30,11 +31,13 @@ class Config(MethodConfig):
     samples: int = Field(5, ge=1)
 
 
-def build(model: nn.Module, run: TrainingRun) -> SampledPosterior:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
     """Put dropout into the network."""
-    return SampledPosterior(add_dropout(model, as_config(run, Config).rate), per_image=True)
+    return SampledPosterior(add_dropout(model, as_config(run, Config).rate), likelihood, per_image=True)
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> SampledPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> SampledPosterior:
     """Put dropout into the network and train it."""
-    return train(build(model, run), batches, run, checkpoint)
+    return train(build(model, run, likelihood), batches, run, checkpoint)

@@ -15,7 +15,7 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import State, network_state
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
 
 
@@ -33,12 +33,13 @@ class PointPosterior:
     """All mass on one network."""
 
     model: nn.Module
+    likelihood: Likelihood
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """(B, 3, H, W) -> (1, B, C): more samples would be copies."""
         self.model.eval()
-        return predictive(self.model(images))[None]
+        return self.likelihood.predictive(self.model(images))[None]
 
     def state(self) -> State:
         """The network's tensors."""
@@ -49,11 +50,13 @@ class PointPosterior:
         self.model.load_state_dict(state)
 
 
-def build(model: nn.Module, run: TrainingRun) -> PointPosterior:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> PointPosterior:
     """Return the network as it is."""
-    return PointPosterior(model)
+    return PointPosterior(model, likelihood)
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> PointPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> PointPosterior:
     """Train and return the network."""
-    return train(build(model, run), batches, run, checkpoint)
+    return train(build(model, run, likelihood), batches, run, checkpoint)

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits
 
 from retinabench.concepts.banks.regions import region_images
 from retinabench.concepts.examinees.answers import Examinee
@@ -21,6 +20,7 @@ from retinabench.data.loader import Batches, array_batches
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import MultiLabel
 from retinabench.methods.training.loop import train
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig
@@ -88,15 +88,13 @@ def train_network(
         DivergedError: The loss is no longer finite.
     """
     network = _standardised(build_model(model, seed, outputs=truth.shape[1]), images)
-    run = TrainingRun(optimizer=optimizer.model_copy(update={"select": "last"}), seed=seed)
-
-    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
-        return {"cross_entropy": binary_cross_entropy_with_logits(network(images), labels)}
+    settings = optimizer.model_copy(update={"select": "last", "reweight": "none"})
+    posterior = PointPosterior(network, MultiLabel(truth.shape[1]))
 
     cpu = torch.device("cpu")
     arrays = array_batches(images, truth.astype(np.float32), optimizer.batch_size, seed, cpu)
     batches = ConceptBatches(**vars(arrays))
-    return train(PointPosterior(network), batches, run, checkpoint, objective=objective).model.eval()
+    return train(posterior, batches, TrainingRun(optimizer=settings, seed=seed), checkpoint).model.eval()
 
 
 @torch.no_grad()

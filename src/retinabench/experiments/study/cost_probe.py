@@ -23,7 +23,7 @@ import torch
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, is_composed
-from retinabench.experiments.run import PREDICTED, make_batches, predict
+from retinabench.experiments.run import LIKELIHOOD, PREDICTED, make_batches, predict
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint, save_tensors
 from retinabench.models.build import build_model
@@ -78,7 +78,8 @@ def probe(run: Run, task: Task, engine: Resources, threads: int) -> Cost:
         batches = make_batches(short, small, device)
         model = build_model(short.model, short.seed).to(device)
         training, posterior = _clock(
-            device, lambda: METHODS[short.method.name].fit(model, batches, short, Checkpoint(folder))
+            device,
+            lambda: METHODS[short.method.name].fit(model, batches, short, Checkpoint(folder), LIKELIHOOD),
         )
         save_tensors(folder / "posterior.pt", posterior.state())
         (folder / "best.pt").unlink(missing_ok=True)

@@ -32,13 +32,12 @@ from retinabench.fidelity.submissions.entries import Entry, entry, entry_run
 from retinabench.fidelity.submissions.gp_baseline import DIRECT, run_direct
 from retinabench.fidelity.submissions.submission import Submission, submission_in, write_submission
 from retinabench.fidelity.targets.data import Data, load, point_batches, standardised
-from retinabench.fidelity.targets.networks import build_network
+from retinabench.fidelity.targets.networks import build_network, likelihood_of
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.base import Posterior
 from retinabench.methods.mcmc.weight_samples import SAMPLES
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import regression
 
 PREDICT_BATCH = 256
 SAVED_EVERY = 20.0  # seconds between checkpoints
@@ -153,14 +152,14 @@ def _fit_and_predict(run: Run, sitting: Sitting, folder: Path) -> Predicted:
     network = meter.watch(build_network(sitting.target, run.seed).to(device))
     title = f"{run.method.name}, {sitting.target.name}, seed {run.seed}"
     checkpoint = Checkpoint(folder, sitting.engine.progress, title, interval=SAVED_EVERY, counts=meter.counts)
-    with regression(sitting.target.likelihood == "gaussian", sitting.target.floor):
-        posterior: Posterior = METHODS[run.method.name].fit(network, batches, run, checkpoint)
-        values = predict(posterior, sitting.data, run, device)
+    method, likelihood = METHODS[run.method.name], likelihood_of(sitting.target)
+    posterior: Posterior = method.fit(network, batches, run, checkpoint, likelihood)
+    values = predict(posterior, sitting.data, run, device)
     return Predicted(values, meter.used, meter.counts.get(SECONDS, 0.0))
 
 
 def predict(posterior: Posterior, data: Data, run: Run, device: torch.device) -> NDArray[np.float32]:
-    """Return the predictions (S, N, O) of a posterior for all test points; within `regression()` means and deviations."""
+    """Return the predictions (S, N, O) of a posterior for all test points: probabilities, or means and standard deviations."""
     generator = torch_generator(device, run.seed, "predict")
     points = torch.from_numpy(standardised(data)[1])
     with torch.no_grad():

@@ -15,10 +15,10 @@ from torch.func import functional_call, vmap
 
 from retinabench.fidelity.targets.batched_networks import BY_HAND, TOGETHER, MLPGaussian, Together
 from retinabench.fidelity.targets.data import Data, labels, standardised
-from retinabench.fidelity.targets.networks import build_network
+from retinabench.fidelity.targets.networks import build_network, likelihood_of
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.mcmc.hmc import LogLikelihood
-from retinabench.methods.training.likelihood import negative_log_likelihood, predictive, regression
+from retinabench.methods.training.likelihood import Likelihood
 
 
 class Recorded:
@@ -111,10 +111,11 @@ class Density:
         weights = weights.detach().requires_grad_(True)
         values, gradient = torch.zeros_like(weights[:, 0]), torch.zeros_like(weights)
         for inputs, truth in zip(*(torch.split(x, self._how.points) for x in self.train), strict=True):
-            # Inside the loop and the thread: a context is a thread's own.
-            with regression(self.target.likelihood == "gaussian", self.target.floor), torch.enable_grad():
+            with torch.enable_grad():  # in each thread: the switch is a thread's own
                 outputs = self.outputs(weights, inputs)
-                losses = negative_log_likelihood(outputs.flatten(0, 1), truth.repeat(len(weights)))
+                losses = self.likelihood.negative_log_likelihood(
+                    outputs.flatten(0, 1), truth.repeat(len(weights))
+                )
                 part = -losses.view(len(weights), -1).sum(dim=1)
                 (slope,) = torch.autograd.grad(part.sum(), weights)
             values, gradient = values + part.detach(), gradient + slope
@@ -130,12 +131,17 @@ class Density:
         inputs = self.test if inputs is None else inputs
 
         def of_group(group: Tensor) -> Tensor:
-            with regression(self.target.likelihood == "gaussian", self.target.floor), torch.no_grad():
+            with torch.no_grad():  # in each thread: the switch is a thread's own
                 parts = [self.outputs(group, x) for x in torch.split(inputs, self._how.points)]
                 outputs = torch.cat(parts, dim=1)
-                return predictive(outputs.flatten(0, 1)).view((*outputs.shape[:2], -1))
+                return self.likelihood.predictive(outputs.flatten(0, 1)).view((*outputs.shape[:2], -1))
 
         return torch.cat(list(self._pool.map(of_group, torch.split(weights, self._how.chains))))
+
+    @cached_property
+    def likelihood(self) -> Likelihood:
+        """What the outputs mean."""
+        return likelihood_of(self.target)
 
     def named(self, weights: Tensor) -> dict[str, Tensor]:
         """Cut (K, P) into the network's parameters by name, each (K, ...)."""

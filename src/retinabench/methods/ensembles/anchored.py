@@ -18,6 +18,7 @@ from retinabench.methods.ensembles.anchors import Anchors, anchored_objective, p
 from retinabench.methods.map import PointPosterior, build
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import make_optimizer, train
 
 __all__ = ["Config", "build", "fit", "gradients_per_example"]
@@ -41,7 +42,9 @@ def gradients_per_example(run: TrainingRun) -> int:
     return run.optimizer.epochs + (method.anchors == "matched")
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> PointPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> PointPosterior:
     """Draw the anchors and train.
 
     Raises `InputError` where the run has no prior to draw from.
@@ -53,14 +56,14 @@ def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkp
     def add_noise(epoch: int) -> None:
         if epoch + 1 == (run.optimizer.epochs + 1) // 2:
             draws = torch_generator(batches.device, run.seed, "score", 0)
-            anchors.draw_score(model, batches, run, draws)
+            anchors.draw_score(model, batches, run, likelihood, draws)
 
     return train(
-        build(model, run),
+        build(model, run, likelihood),
         batches,
         run,
         checkpoint,
-        objective=anchored_objective(model, batches, run, anchors),
+        objective=anchored_objective(model, batches, run, likelihood, anchors),
         optimizer=make_optimizer(model, without_l2(run.optimizer)),
         after_epoch=add_noise if anchors.matched else None,
         extra=anchors,

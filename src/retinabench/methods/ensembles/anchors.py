@@ -23,8 +23,9 @@ from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
 from retinabench.methods.base import precision
 from retinabench.methods.settings import Optimizer, TrainingRun
-from retinabench.methods.training.likelihood import is_regression, negative_log_likelihood, predictive
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, likelihood_only, parameter_groups
+from retinabench.methods.training.losses import BatchInfo
 
 
 def prior_deviation(run: TrainingRun, images: int) -> float:
@@ -64,7 +65,12 @@ class Anchors:
         self.score = torch.zeros(sum(p.numel() for p in self.trained), device=device)
 
     def draw_score(
-        self, model: nn.Module, batches: Batches, run: TrainingRun, generator: torch.Generator
+        self,
+        model: nn.Module,
+        batches: Batches,
+        run: TrainingRun,
+        likelihood: Likelihood,
+        generator: torch.Generator,
     ) -> None:
         """Draw z at the network as it predicts now: one pass over the training pictures, not augmented."""
         training, total = model.training, torch.zeros_like(self.score)
@@ -72,8 +78,8 @@ class Anchors:
         for images, _ in batches.rows(batches.train, run.optimizer.batch_size):
             with precision(run, batches.device):
                 outputs = model(images).float()
-            drawn = drawn_labels(outputs.detach(), generator)
-            log_likelihood = -negative_log_likelihood(outputs, drawn).sum()
+            drawn = likelihood.sample(outputs.detach(), generator)
+            log_likelihood = -likelihood.negative_log_likelihood(outputs, drawn).sum()
             slopes = torch.autograd.grad(log_likelihood, self.trained)
             total += torch.cat([slope.reshape(-1) for slope in slopes])
         model.train(training)
@@ -89,25 +95,18 @@ class Anchors:
         self.score = state["score"].to(self.score.device)
 
 
-def anchored_objective(model: nn.Module, batches: Batches, run: TrainingRun, anchors: Anchors) -> Objective:
+def anchored_objective(
+    model: nn.Module, batches: Batches, run: TrainingRun, likelihood: Likelihood, anchors: Anchors
+) -> Objective:
     """Return the likelihood and the pull towards the anchors, l2 Σ (w - a)² - zᵀ w / N."""
-    likelihood, l2, images = likelihood_only(model, batches, run), run.optimizer.l2, len(batches.train)
+    data_term = likelihood_only(model, batches, run, likelihood)
+    l2, images = run.optimizer.l2, len(batches.train)
 
-    def objective(inputs: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
+    def objective(inputs: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
         weights = torch.cat([p.reshape(-1) for p in anchors.prior])
         pull = l2 * (weights - anchors.anchor).square().sum()
         if anchors.matched:
             pull = pull - anchors.score @ torch.cat([p.reshape(-1) for p in anchors.trained]) / images
-        return {**likelihood(inputs, labels, step), "anchor": pull}
+        return {**data_term(inputs, labels, batch), "anchor": pull}
 
     return objective
-
-
-def drawn_labels(outputs: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw labels (B,) from the predictive distribution of outputs (B, O), in the form that the likelihood takes."""
-    given = predictive(outputs)
-    if is_regression():
-        noise = torch.randn(len(given), generator=generator, device=given.device)
-        return given[:, 0] + given[:, 1] * noise
-    labels = torch.multinomial(given, 1, generator=generator).squeeze(1)
-    return labels.float() if outputs.shape[1] == 1 else labels

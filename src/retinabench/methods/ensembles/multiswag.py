@@ -33,7 +33,7 @@ from retinabench.methods.mcmc.langevin import Langevin
 from retinabench.methods.mcmc.weight_samples import before_steps
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import (
     last_epoch_answers,
     likelihood_only,
@@ -74,6 +74,7 @@ class SwagMixture:
     """M components: means and variances (M, P), deviations (M, K, P). The network holds their mean."""
 
     model: nn.Module
+    likelihood: Likelihood
     means: Tensor
     variances: Tensor
     deviations: Tensor
@@ -94,7 +95,7 @@ class SwagMixture:
         sources = [*self.model.parameters(), self.means, self.variances, self.deviations]
         kept = self.kept.samples(generator, samples, sources, drawn, keep=room(samples, self.model))
         answers = [functional_call(self.model, weights, (images,)) for weights in kept]
-        return torch.stack([predictive(logits) for logits in answers])
+        return torch.stack([self.likelihood.predictive(outputs) for outputs in answers])
 
     def sample(self, family: str, generator: torch.Generator) -> Tensor:
         """Draw one vector (P,) of a family."""
@@ -150,19 +151,23 @@ class Stretches:
             moments.load_state_dict(saved)
 
 
-def build(model: nn.Module, run: TrainingRun) -> SwagMixture:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SwagMixture:
     """Return the network as the mean of one Gaussian without spread."""
     method, mean = as_config(run, Config), flat_weights(model)[None]
     empty = mean.new_zeros(1, 0, mean.shape[1])
-    return SwagMixture(model, mean, torch.zeros_like(mean), empty, method.covariance, method.scale)
+    return SwagMixture(
+        model, likelihood, mean, torch.zeros_like(mean), empty, method.covariance, method.scale
+    )
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> SwagMixture:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> SwagMixture:
     """Train, collect, and take batch norm's statistics anew at the mean. The checkpoint's validation is the path's.
 
     Raises `InputError` where a component would have fewer than two iterates.
     """
-    method, posterior = as_config(run, Config), build(model, run)
+    method, posterior = as_config(run, Config), build(model, run, likelihood)
     total = run.optimizer.epochs * batches.steps
     first, every = round(method.start * total), max(1, batches.steps // method.per_epoch)
     ends = list(range(first + every, total + 1, every))
@@ -182,11 +187,11 @@ def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkp
         stretches.moments[number * method.components // len(ends)].collect(flat_weights(model))
 
     train(
-        PointPosterior(model),
+        PointPosterior(model, likelihood),
         batches,
         last_epoch_answers(run),
         checkpoint,
-        objective=before_steps(likelihood_only(model, batches, run), ends, collect),
+        objective=before_steps(likelihood_only(model, batches, run, likelihood), ends, collect),
         optimizer=path_optimizer(model, batches, run),
         schedule=schedule,
         extra=stretches,

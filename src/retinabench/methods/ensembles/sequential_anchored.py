@@ -25,6 +25,7 @@ from retinabench.methods.mcmc.sgmcmc import build
 from retinabench.methods.mcmc.weight_samples import CollectedPosterior, Collector, before_steps, evenly_spaced
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import last_epoch_answers, make_optimizer, train
 
 __all__ = ["Config", "build", "fit", "gradients_per_example"]
@@ -86,7 +87,9 @@ def gradients_per_example(run: TrainingRun) -> int:
     return run.optimizer.epochs + method.samples * (method.anchors == "matched")
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> CollectedPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> CollectedPosterior:
     """Train the members one after the other. The checkpoint's validation is that of the network of the moment.
 
     Raises `InputError` where the run has no prior to draw from, or fewer steps than members.
@@ -96,18 +99,18 @@ def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkp
     first = max(1, round(method.first * total))
     ends = [first, *evenly_spaced(first, total, method.samples - 1, run)]
     anchors, collector = WalkingAnchors(model, run, len(batches.train)), Collector(model, checkpoint)
-    objective = anchored_objective(model, batches, run, anchors)
+    objective = anchored_objective(model, batches, run, likelihood, anchors)
     if anchors.matched:
         begins = [first // 2, *ends[:-1]]  # the noise of the first member awaits half of its training
 
         def draw(member: int) -> None:
             draws = torch_generator(batches.device, run.seed, "score", member)
-            anchors.draw_score(model, batches, run, draws)
+            anchors.draw_score(model, batches, run, likelihood, draws)
 
         objective = before_steps(objective, begins, draw)
     objective = before_steps(objective, ends[:-1], lambda ended: anchors.move(ended + 1))
     train(
-        PointPosterior(model),
+        PointPosterior(model, likelihood),
         batches,
         last_epoch_answers(run),
         checkpoint,
@@ -117,7 +120,7 @@ def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkp
         extra=anchors,
     )
     collector.collect(method.samples - 1)
-    return collector.posterior(method.samples)
+    return collector.posterior(method.samples, likelihood)
 
 
 def rate(step: int, steps_per_epoch: int, run: TrainingRun, ends: list[int]) -> float:

@@ -26,8 +26,9 @@ from retinabench.methods.base import State, as_config, precision, restore_with, 
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, last_epoch_answers, likelihood_only, train
+from retinabench.methods.training.losses import BatchInfo
 from retinabench.methods.training.schedules import learning_rate
 from retinabench.methods.variational.sample_cache import Kept, room
 
@@ -116,6 +117,7 @@ class SwagPosterior:
     """The mean in the network, the variance (P,) and the deviations (K, P) beside it."""
 
     model: nn.Module
+    likelihood: Likelihood
     variance: Tensor
     deviations: Tensor
     scale: float
@@ -135,7 +137,7 @@ class SwagPosterior:
         sources = [*self.model.parameters(), self.variance, self.deviations]
         kept = self.kept.samples(generator, samples, sources, drawn, keep=room(samples, self.model))
         answers = [functional_call(self.model, weights, (images,)) for weights in kept]
-        return torch.stack([predictive(logits) for logits in answers])
+        return torch.stack([self.likelihood.predictive(outputs) for outputs in answers])
 
     def state(self) -> State:
         """The network's tensors, variance and deviations."""
@@ -147,17 +149,19 @@ class SwagPosterior:
         self.variance, self.deviations = beside["variance"], beside["deviations"]
 
 
-def build(model: nn.Module, run: TrainingRun) -> SwagPosterior:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SwagPosterior:
     """Return the network as the mean of a Gaussian without spread."""
     mean = flat_weights(model)
     return SwagPosterior(
-        model, torch.zeros_like(mean), mean.new_zeros(0, len(mean)), as_config(run, Config).scale
+        model, likelihood, torch.zeros_like(mean), mean.new_zeros(0, len(mean)), as_config(run, Config).scale
     )
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> SwagPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> SwagPosterior:
     """Train, collect, set the mean, and take batch norm's statistics anew. The checkpoint's validation is SGD's."""
-    method, posterior = as_config(run, Config), build(model, run)
+    method, posterior = as_config(run, Config), build(model, run, likelihood)
     first = round(method.start * run.optimizer.epochs * batches.steps)
     moments = Moments(len(posterior.variance), method.rank, batches.device)
 
@@ -167,11 +171,11 @@ def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkp
         return float(method.lr_factor * run.optimizer.lr)
 
     train(
-        PointPosterior(model),
+        PointPosterior(model, likelihood),
         batches,
         last_epoch_answers(run),
         checkpoint,
-        objective=collecting(moments, model, batches, run, first),
+        objective=collecting(moments, model, batches, run, first, likelihood),
         schedule=schedule,
         extra=moments,
     )
@@ -185,22 +189,28 @@ def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkp
 
 
 def collecting(
-    moments: Moments, model: nn.Module, batches: Batches, run: TrainingRun, first: int
+    moments: Moments,
+    model: nn.Module,
+    batches: Batches,
+    run: TrainingRun,
+    first: int,
+    likelihood: Likelihood,
 ) -> Objective:
     """Return the plain objective that collects the weights before every so-manieth step after step `first`."""
     objective, every = (
-        likelihood_only(model, batches, run),
+        likelihood_only(model, batches, run, likelihood),
         max(1, batches.steps // as_config(run, Config).per_epoch),
     )
 
     collected = first
 
-    def collect_and_evaluate(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
+    def collect_and_evaluate(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
         nonlocal collected
+        step = batch.step
         if step > collected and (step - first) % every == 0:  # once, of however many parts the step has
             moments.collect(flat_weights(model))
             collected = step
-        return objective(images, labels, step)
+        return objective(images, labels, batch)
 
     return collect_and_evaluate
 

@@ -17,6 +17,7 @@ from retinabench.methods.mcmc.sgmcmc import build, cyclical, sample_chain
 from retinabench.methods.mcmc.weight_samples import CollectedPosterior
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Likelihood
 
 __all__ = ["Config", "build", "fit"]
 
@@ -29,13 +30,16 @@ class Config(sgmcmc.Config):
     name: Literal["csghmc"] = "csghmc"
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> CollectedPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> CollectedPosterior:
     """Sample one chain."""
     return sample_chain(
         model,
         batches,
         run,
         checkpoint,
+        likelihood,
         momentum=run.optimizer.momentum,
         lr=run.optimizer.lr,
         factor=cyclical,

@@ -18,6 +18,7 @@ from retinabench.methods.mcmc.sgmcmc import build, constant_after_burn_in, sampl
 from retinabench.methods.mcmc.weight_samples import CollectedPosterior
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Likelihood
 
 __all__ = ["Config", "build", "fit"]
 
@@ -31,13 +32,16 @@ class Config(sgmcmc.Config):
     lr_factor: float = Field(0.3, gt=0)
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> CollectedPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> CollectedPosterior:
     """Sample one chain."""
     return sample_chain(
         model,
         batches,
         run,
         checkpoint,
+        likelihood,
         momentum=run.optimizer.momentum,
         lr=run.optimizer.lr,
         factor=constant_after_burn_in(as_config(run, Config).lr_factor),

@@ -25,6 +25,7 @@ from retinabench.methods.mcmc.langevin import Langevin
 from retinabench.methods.mcmc.weight_samples import CollectedPosterior, Collector, before_steps, evenly_spaced
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import last_epoch_answers, likelihood_only, parameter_groups, train
 
 Schedule = Callable[[int], float]
@@ -44,9 +45,9 @@ class Config(MethodConfig):
     preconditioner: Literal["none", "rmsprop"] = "none"
 
 
-def build(model: nn.Module, run: TrainingRun) -> CollectedPosterior:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> CollectedPosterior:
     """Return the posterior without samples."""
-    return CollectedPosterior(model)
+    return CollectedPosterior(model, likelihood)
 
 
 def sample_chain(
@@ -54,6 +55,7 @@ def sample_chain(
     batches: Batches,
     run: TrainingRun,
     checkpoint: Checkpoint,
+    likelihood: Likelihood,
     *,
     momentum: float,
     lr: float,
@@ -80,16 +82,16 @@ def sample_chain(
         seed=run.seed,
     )
     train(
-        PointPosterior(model),
+        PointPosterior(model, likelihood),
         batches,
         last_epoch_answers(run),
         checkpoint,
-        objective=before_steps(likelihood_only(model, batches, run), ends, collector.collect),
+        objective=before_steps(likelihood_only(model, batches, run, likelihood), ends, collector.collect),
         optimizer=optimizer,
         schedule=lambda step: lr * shape(step) * (min(1.0, step / warm) if warm else 1.0),
     )
     collector.collect(method.samples - 1)
-    return collector.posterior(method.samples)
+    return collector.posterior(method.samples, likelihood)
 
 
 def constant_after_burn_in(final: float) -> Callable[[int, Sequence[int]], Schedule]:

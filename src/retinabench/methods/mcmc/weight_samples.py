@@ -23,8 +23,9 @@ from retinabench.methods.base import BESIDE, State, network_state
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
-from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective
+from retinabench.methods.training.losses import BatchInfo
 
 SAMPLES = "samples"  # the folder below the checkpoint's
 
@@ -34,6 +35,7 @@ class CollectedPosterior:
     """S networks of one shape: `samples` holds the tensors of each, `model` is where one at a time is put to work."""
 
     model: nn.Module
+    likelihood: Likelihood
     samples: list[State] = field(default_factory=list)
 
     @torch.no_grad()
@@ -47,7 +49,7 @@ class CollectedPosterior:
         answers = []
         for sample in evenly(self.samples or [dict(self.model.state_dict())], samples):
             weights = {name: tensor.to(images.device) for name, tensor in sample.items()}
-            answers.append(predictive(functional_call(self.model, weights, (images,))))
+            answers.append(self.likelihood.predictive(functional_call(self.model, weights, (images,))))
         return torch.stack(answers)
 
     def state(self) -> State:
@@ -88,14 +90,14 @@ class Collector:
         elif self.checkpoint.writes:
             save_tensors(self._file(number), network_state(self.model))
 
-    def posterior(self, count: int) -> CollectedPosterior:
+    def posterior(self, count: int, likelihood: Likelihood) -> CollectedPosterior:
         """Return the samples 0 … count - 1."""
         distributed.wait()  # until the process that writes has written
         if self.checkpoint.folder is None:
             samples = [self.memory[number] for number in range(count)]
         else:
             samples = [load_tensors(self._file(number), mapped=True) for number in range(count)]
-        return CollectedPosterior(self.model, samples)
+        return CollectedPosterior(self.model, likelihood, samples)
 
     def _file(self, number: int) -> Path:
         assert self.checkpoint.folder is not None
@@ -110,13 +112,13 @@ def before_steps(objective: Objective, steps: Sequence[int], action: Callable[[i
     """
     numbers, done = {step: number for number, step in enumerate(steps)}, -1
 
-    def act_and_evaluate(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
+    def act_and_evaluate(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
         nonlocal done
-        number = numbers.get(step, done)
+        number = numbers.get(batch.step, done)
         if number != done:  # once, of however many parts the step has
             action(number)
             done = number
-        return objective(images, labels, step)
+        return objective(images, labels, batch)
 
     return act_and_evaluate
 

@@ -37,6 +37,7 @@ from retinabench.methods.posthoc.laplace_curvature import (
 from retinabench.methods.posthoc.laplace_posterior import DiagonalPosterior, LastLayerPosterior
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train, validation_scores
 from retinabench.methods.training.losses import class_weights
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
@@ -68,21 +69,24 @@ class Config(MethodConfig):
         return value
 
 
-def build(model: nn.Module, run: TrainingRun) -> LastLayerPosterior | DiagonalPosterior:
+def build(
+    model: nn.Module, run: TrainingRun, likelihood: Likelihood
+) -> LastLayerPosterior | DiagonalPosterior:
     """Return the network with a Gaussian of no width around it."""
     if as_config(run, Config).weights == "diagonal":
-        return DiagonalPosterior(model, {name: torch.zeros_like(p) for name, p in model.named_parameters()})
+        widths = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+        return DiagonalPosterior(model, likelihood, widths)
     network = split_last_layer(model)
     weights = _head_weights(network)
-    return LastLayerPosterior(network, weights.new_zeros(weights.numel(), weights.numel()))
+    return LastLayerPosterior(network, likelihood, weights.new_zeros(weights.numel(), weights.numel()))
 
 
 def fit(
-    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> LastLayerPosterior | DiagonalPosterior:
     """Train MAP, then measure the curvature in one pass and choose δ. The checkpoint's validation is MAP's."""
-    posterior = build(model, run)
-    train(PointPosterior(posterior.model), batches, run, checkpoint)
+    posterior = build(model, run, likelihood)
+    train(PointPosterior(posterior.model, likelihood), batches, run, checkpoint)
     posterior.model.eval()
     measure = measure_last_layer if isinstance(posterior, LastLayerPosterior) else measure_diagonal
     eigenvalues, squared_norm, widen = measure(posterior, batches, run)  # type: ignore[arg-type]
@@ -112,7 +116,9 @@ def measure_last_layer(
     for images, weights in _weighted(batches, run):
         with precision(run, batches.device):
             features = network.features(images)
-        curvature += linear_curvature(with_bias(features), network.head(features), weights)
+        curvature += linear_curvature(
+            with_bias(features), network.head(features), weights, posterior.likelihood
+        )
     eigenvalues, vectors = torch.linalg.eigh(curvature)
 
     def widen(delta: float) -> None:
@@ -128,7 +134,7 @@ def measure_diagonal(
     model = posterior.model
     curvature = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     for images, weights in _weighted(batches, run):
-        for name, part in diagonal_curvature(model, images, weights).items():
+        for name, part in diagonal_curvature(model, images, weights, posterior.likelihood).items():
             curvature[name] += part
     everything = torch.cat([h.flatten() for h in curvature.values()]).double().cpu().numpy()
     squared_norm = sum(float(p.detach().double().square().sum()) for p in model.parameters())
@@ -164,7 +170,8 @@ def _validation_precision(
 def _weighted(batches: Batches, run: TrainingRun) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the training pictures in batches, each with the weights (B,) of its images in the likelihood."""
     if run.optimizer.reweight == "minibatch":
-        weights = class_weights(batches.targets(batches.train))
+        labels = batches.targets(batches.train)
+        weights = class_weights(labels, labels.mean())
     else:
         weights = torch.ones(len(batches.train), device=batches.device)
     start = 0

@@ -17,34 +17,26 @@ from scipy.optimize import brentq
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
-from retinabench.methods.training.likelihood import deviation_of, is_regression
+from retinabench.methods.training.likelihood import Likelihood
 
 EXAMPLES_AT_ONCE = 16
 
 
-def logit_hessian(logits: Tensor) -> Tensor:
-    """Λ of outputs (B, C): (B, C, C), the same for every label."""
-    if is_regression():
-        return torch.diag_embed(_gaussian_root(logits).square())
-    if logits.shape[1] == 1:
-        p = logits.sigmoid()
-        return (p * (1 - p))[..., None]
-    p = logits.softmax(dim=1)
-    return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
-
-
-def linear_curvature(features: Tensor, logits: Tensor, weights: Tensor) -> Tensor:
+def linear_curvature(features: Tensor, logits: Tensor, weights: Tensor, likelihood: Likelihood) -> Tensor:
     """H of the last layer's weights: features (B, D), logits (B, C), weights (B,) -> (C D, C D), float64.
 
     Output by output: entry c D + d belongs to weight d of output c. Give the features a last column of ones to include
     the bias.
     """
-    phi, hessian = features.double(), logit_hessian(logits.double()) * weights.double()[:, None, None]
+    phi = features.double()
+    hessian = likelihood.information(logits.double()) * weights.double()[:, None, None]
     size = logits.shape[1] * features.shape[1]
     return torch.einsum("bij,bd,be->idje", hessian, phi, phi).reshape(size, size)
 
 
-def diagonal_curvature(model: nn.Module, images: Tensor, weights: Tensor) -> dict[str, Tensor]:
+def diagonal_curvature(
+    model: nn.Module, images: Tensor, weights: Tensor, likelihood: Likelihood
+) -> dict[str, Tensor]:
     """Diagonal of H over all parameters of `model`, by name: images (B, ...), weights (B,). `model` is in eval mode.
 
     Λ = Rᵀ R, so that the diagonal is the sum of squares of the Jacobian of R f, R held fixed: one row per output.
@@ -53,14 +45,7 @@ def diagonal_curvature(model: nn.Module, images: Tensor, weights: Tensor) -> dic
 
     def rooted(parameters: dict[str, Tensor], image: Tensor) -> Tensor:
         logits: Tensor = functional_call(model, parameters, (image[None],))[0].float()
-        fixed = logits.detach()
-        if is_regression():
-            return _gaussian_root(fixed) * logits
-        if len(logits) == 1:
-            p = fixed.sigmoid()
-            return (p * (1 - p)).sqrt() * logits
-        p = fixed.softmax(dim=0)
-        return p.sqrt() * (logits - p @ logits)
+        return likelihood.root_times(logits.detach(), logits)
 
     total = {name: torch.zeros_like(p) for name, p in parameters.items()}
     jacobian = vmap(jacrev(rooted), in_dims=(None, 0))
@@ -69,13 +54,6 @@ def diagonal_curvature(model: nn.Module, images: Tensor, weights: Tensor) -> dic
         for name, rows in jacobian(parameters, images[some]).items():
             total[name] += torch.einsum("bc...,b->...", rows.square(), weights[some])
     return total
-
-
-def _gaussian_root(outputs: Tensor) -> Tensor:
-    """Mean and raw deviation r (..., 2) -> (1, √2 dσ/dr) / σ, the root of the diagonal Λ; dσ/dr = sigmoid(r)."""
-    raw = outputs[..., 1]
-    slope = math.sqrt(2) * raw.sigmoid()
-    return torch.stack([torch.ones_like(raw), slope], dim=-1) / deviation_of(raw)[..., None]
 
 
 def evidence_precision(eigenvalues: NDArray[np.float64], squared_norm: float) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
 from retinabench.methods.base import State, restore_with, rewound, state_with
-from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.models.last_layer import SplitNetwork, with_bias
 
 
@@ -20,6 +20,7 @@ class LastLayerPosterior:
     """A trunk, the last layer's MAP weights, and a factor F (P, P) of their covariance F Fᵀ, P = C (D + 1)."""
 
     model: SplitNetwork
+    likelihood: Likelihood
     factor: Tensor
 
     @torch.no_grad()
@@ -32,7 +33,7 @@ class LastLayerPosterior:
             for _ in range(samples):
                 noise = torch.randn(len(self.factor), generator=draws, device=images.device)
                 shift = (self.factor @ noise).view(logits.shape[1], -1)
-                probs.append(predictive(logits + with_bias(features) @ shift.T))
+                probs.append(self.likelihood.predictive(logits + with_bias(features) @ shift.T))
         return torch.stack(probs)
 
     def state(self) -> State:
@@ -49,6 +50,7 @@ class DiagonalPosterior:
     """The MAP network and the standard deviation of every parameter, by name."""
 
     model: nn.Module
+    likelihood: Likelihood
     deviations: dict[str, Tensor]
 
     @torch.no_grad()
@@ -68,7 +70,7 @@ class DiagonalPosterior:
                 for name, p in center.items()
             }
             logits, change = _derivative(network, center, shift)
-            probs.append(predictive(logits + change))
+            probs.append(self.likelihood.predictive(logits + change))
         return torch.stack(probs)
 
     def state(self) -> State:

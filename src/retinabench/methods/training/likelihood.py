@@ -1,70 +1,209 @@
-"""What the outputs of a network mean: the likelihood, in one place for every method.
+"""Likelihoods: what the outputs of a network mean. Every method is given one; none asks which one it is.
 
-    (B, 1) and labels 0 or 1 (float)    the logit of class 1                                      Bernoulli
-    (B, C) and class numbers (int)      logits                                                    categorical
-    (B, 2) and real targets (float)     mean μ and r, the deviation is softplus(r) + a floor      Gaussian
-
-The first two tell themselves apart by their shape. The third is set for a stretch of work by `regression()`, so that
-methods need not know of it: they minimise `cross_entropy` and answer with `predictive`.
+Letters: B batch, O network outputs, C classes. Values are in nats and in the precision of the outputs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, softplus
 
-_floor: ContextVar[float | None] = ContextVar("floor", default=None)
+
+class Likelihood(ABC):
+    """p(y | outputs): a loss, a predictive distribution, and the curvature that Laplace's approximation needs."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """The number O of outputs that a network must have."""
+
+    @abstractmethod
+    def negative_log_likelihood(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return -log p(y | outputs) in nats, (B,), of outputs (B, O) and labels (B,)."""
+
+    @abstractmethod
+    def predictive(self, outputs: Tensor) -> Tensor:
+        """Turn outputs (B, O) into the parameters of the predictive distribution in float32, (B, C)."""
+
+    @abstractmethod
+    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw labels (B,) given outputs (B, O), in the form that `negative_log_likelihood` takes."""
+
+    @abstractmethod
+    def information(self, outputs: Tensor) -> Tensor:
+        """Return the Fisher information Λ of a label in the outputs: (B, O) -> (B, O, O)."""
+
+    @abstractmethod
+    def root_times(self, outputs: Tensor, vector: Tensor) -> Tensor:
+        """Return R v, (O,), for a vector v (O,) and Λ = Rᵀ R at outputs (O,)."""
+
+    def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean negative log-likelihood of a batch, a scalar."""
+        return self.negative_log_likelihood(outputs, labels).mean()
 
 
-@contextmanager
-def regression(on: bool = True, floor: float = 0.0) -> Iterator[None]:
-    """Let the outputs within be mean and raw deviation of a Gaussian, whose deviation is never below `floor`."""
-    token = _floor.set(floor if on else None)
-    try:
-        yield
-    finally:
-        _floor.reset(token)
+@dataclass(frozen=True)
+class Bernoulli(Likelihood):
+    """Two classes, one logit (B, 1); labels 0. or 1. as floats (B,). Predicts P(0) and P(1), (B, 2)."""
 
+    @property
+    def outputs(self) -> int:
+        """One logit."""
+        return 1
 
-def is_regression() -> bool:
-    """Say whether the outputs are those of a Gaussian."""
-    return _floor.get() is not None
-
-
-def deviation_of(raw: Tensor) -> Tensor:
-    """Return the deviation of raw outputs r, any shape, of a regression: softplus(r) + floor."""
-    floor = _floor.get()
-    deviation = softplus(raw)
-    return deviation + floor if floor else deviation
-
-
-def negative_log_likelihood(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Outputs (B, O), labels (B,) -> (B,), in nats, in the outputs' precision."""
-    if is_regression():
-        deviation = deviation_of(outputs[:, 1])
-        squares = ((labels - outputs[:, 0]) / deviation).square()
-        return 0.5 * squares + deviation.log() + 0.5 * math.log(2 * math.pi)
-    if outputs.shape[1] == 1:
+    def negative_log_likelihood(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the binary cross-entropy, (B,)."""
         return binary_cross_entropy_with_logits(outputs.squeeze(1), labels, reduction="none")
-    return cross_entropy(outputs, labels, reduction="none")
+
+    def predictive(self, outputs: Tensor) -> Tensor:
+        """Return class probabilities (B, 2) by the sigmoid."""
+        positive = outputs.float().sigmoid()
+        return torch.cat([1 - positive, positive], dim=1)
+
+    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw labels 0. or 1., (B,)."""
+        return torch.multinomial(self.predictive(outputs), 1, generator=generator).squeeze(1).float()
+
+    def information(self, outputs: Tensor) -> Tensor:
+        """Return p (1 - p), (B, 1, 1)."""
+        p = outputs.sigmoid()
+        return (p * (1 - p))[..., None]
+
+    def root_times(self, outputs: Tensor, vector: Tensor) -> Tensor:
+        """Return √(p (1 - p)) v."""
+        p = outputs.sigmoid()
+        return (p * (1 - p)).sqrt() * vector
 
 
-def predictive(outputs: Tensor) -> Tensor:
-    """Turn outputs into the parameters of the predictive distribution, float32.
+@dataclass(frozen=True)
+class Categorical(Likelihood):
+    """C classes, C logits (B, C); labels are class numbers, int64 (B,). Predicts class probabilities (B, C)."""
 
-    (B, 1) by the sigmoid and (B, C) by the softmax into class probabilities (B, 2) and (B, C); those of a regression
-    into mean and deviation (B, 2).
+    classes: int
+
+    @property
+    def outputs(self) -> int:
+        """One logit per class."""
+        return self.classes
+
+    def negative_log_likelihood(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the cross-entropy, (B,)."""
+        return cross_entropy(outputs, labels, reduction="none")
+
+    def predictive(self, outputs: Tensor) -> Tensor:
+        """Return class probabilities (B, C) by the softmax."""
+        return outputs.float().softmax(dim=1)
+
+    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw class numbers (B,)."""
+        return torch.multinomial(self.predictive(outputs), 1, generator=generator).squeeze(1)
+
+    def information(self, outputs: Tensor) -> Tensor:
+        """Return diag(p) - p pᵀ, (B, C, C)."""
+        p = outputs.softmax(dim=1)
+        return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+
+    def root_times(self, outputs: Tensor, vector: Tensor) -> Tensor:
+        """Return √p (v - pᵀ v)."""
+        p = outputs.softmax(dim=0)
+        return p.sqrt() * (vector - p @ vector)
+
+
+@dataclass(frozen=True)
+class Gaussian(Likelihood):
+    """A real target with noise of unknown size: outputs μ and r, (B, 2), σ = softplus(r) + `floor`; labels (B,).
+
+    Predicts mean and standard deviation, (B, 2).
     """
-    outputs = outputs.float()
-    if is_regression():
-        return torch.stack([outputs[:, 0], deviation_of(outputs[:, 1])], dim=1)
-    if outputs.shape[1] > 1:
-        return outputs.softmax(dim=1)
-    referable = outputs.sigmoid()
-    return torch.cat([1 - referable, referable], dim=1)
+
+    floor: float = 0.0
+
+    @property
+    def outputs(self) -> int:
+        """Mean and raw standard deviation."""
+        return 2
+
+    def std(self, raw: Tensor) -> Tensor:
+        """Return σ = softplus(r) + floor of raw outputs r, any shape."""
+        std = softplus(raw)
+        return std + self.floor if self.floor else std
+
+    def negative_log_likelihood(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return ½ ((y - μ) / σ)² + log σ + ½ log 2π, (B,)."""
+        std = self.std(outputs[:, 1])
+        squares = ((labels - outputs[:, 0]) / std).square()
+        return 0.5 * squares + std.log() + 0.5 * math.log(2 * math.pi)
+
+    def predictive(self, outputs: Tensor) -> Tensor:
+        """Return mean and standard deviation (B, 2)."""
+        outputs = outputs.float()
+        return torch.stack([outputs[:, 0], self.std(outputs[:, 1])], dim=1)
+
+    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw targets (B,)."""
+        given = self.predictive(outputs)
+        noise = torch.randn(len(given), generator=generator, device=given.device)
+        return given[:, 0] + given[:, 1] * noise
+
+    def information(self, outputs: Tensor) -> Tensor:
+        """Return diag(1, 2 (dσ/dr)²) / σ², (B, 2, 2)."""
+        return torch.diag_embed(self._root(outputs).square())
+
+    def root_times(self, outputs: Tensor, vector: Tensor) -> Tensor:
+        """Return (1, √2 dσ/dr) / σ times v."""
+        return self._root(outputs) * vector
+
+    def _root(self, outputs: Tensor) -> Tensor:
+        """(..., 2) -> (1, √2 dσ/dr) / σ, (..., 2); dσ/dr = sigmoid(r)."""
+        raw = outputs[..., 1]
+        slope = math.sqrt(2) * raw.sigmoid()
+        return torch.stack([torch.ones_like(raw), slope], dim=-1) / self.std(raw)[..., None]
+
+
+@dataclass(frozen=True)
+class MultiLabel(Likelihood):
+    """Independent binary labels, one logit each: outputs (B, O), labels 0. or 1. or NaN where unknown, (B, O).
+
+    Losses are means over the known labels. Predicts P(1) of each label, (B, O).
+    """
+
+    labels: int
+
+    @property
+    def outputs(self) -> int:
+        """One logit per label."""
+        return self.labels
+
+    def negative_log_likelihood(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean binary cross-entropy over the known labels of each image, (B,); 0 where none is known."""
+        known = ~labels.isnan()
+        losses = binary_cross_entropy_with_logits(outputs, labels.nan_to_num(), reduction="none")
+        return (losses * known).sum(dim=1) / known.sum(dim=1).clamp(min=1)
+
+    def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean binary cross-entropy over all known labels of a batch, a scalar."""
+        known = ~labels.isnan()
+        return binary_cross_entropy_with_logits(outputs[known], labels[known])
+
+    def predictive(self, outputs: Tensor) -> Tensor:
+        """Return P(1) of each label, (B, O), by the sigmoid."""
+        return outputs.float().sigmoid()
+
+    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw labels 0. or 1., (B, O)."""
+        return torch.bernoulli(self.predictive(outputs), generator=generator)
+
+    def information(self, outputs: Tensor) -> Tensor:
+        """Return diag(p (1 - p)), (B, O, O): that of an image with all labels known."""
+        p = outputs.sigmoid()
+        return torch.diag_embed(p * (1 - p))
+
+    def root_times(self, outputs: Tensor, vector: Tensor) -> Tensor:
+        """Return √(p (1 - p)) v."""
+        p = outputs.sigmoid()
+        return (p * (1 - p)).sqrt() * vector

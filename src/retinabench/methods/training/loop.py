@@ -18,14 +18,15 @@ from retinabench.methods.base import NetworkPosterior, Posterior, network_state,
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.losses import cross_entropy, whole_batch
+from retinabench.methods.training.likelihood import Likelihood
+from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.methods.training.nonfinite import FiniteWatch
 from retinabench.methods.training.schedules import learning_rate
 from retinabench.metrics.classification import auroc, nll
 from retinabench.metrics.registry import SCORES
 from retinabench.models.stochastic import use_generator
 
-Objective = Callable[[Tensor, Tensor, int], dict[str, Tensor]]
+Objective = Callable[[Tensor, Tensor, BatchInfo], dict[str, Tensor]]
 Trained = TypeVar("Trained", bound=NetworkPosterior)
 
 
@@ -53,7 +54,7 @@ def train(
 ) -> Trained:
     """Train the network of `posterior` for the run's epochs; return the posterior of the chosen epoch.
 
-    objective(images, labels, step) gives the named terms of the loss of one 0-based step; their sum is minimised.
+    objective(images, labels, batch) gives the named terms of the loss of one step; their sum is minimised.
     Default: the (reweighted) cross-entropy. It is called once per part of a batch (`optimizer.accumulate`, several
     processes); each term is a mean over the images or does not depend on them, and parts weigh as their images do, so
     that a penalty is not counted twice. `optimizer`: default as the run says (`make_optimizer`); its groups' `lr`
@@ -69,7 +70,7 @@ def train(
     Raises `DivergedError` where the loss is no longer finite.
     """
     config, model, ranks = run.optimizer, posterior.model, distributed.current()
-    objective = objective or likelihood_only(model, batches, run)
+    objective = objective or likelihood_only(model, batches, run, posterior.likelihood)
     optimizer = optimizer or make_optimizer(model, config)
     schedule = schedule or (lambda step: learning_rate(step, batches.steps, config))
     start, best = 0, -math.inf
@@ -123,13 +124,15 @@ def last_epoch_answers(run: TrainingRun) -> TrainingRun:
     return run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"select": "last"})})
 
 
-def likelihood_only(model: nn.Module, batches: Batches, run: TrainingRun) -> Objective:
+def likelihood_only(
+    model: nn.Module, batches: Batches, run: TrainingRun, likelihood: Likelihood
+) -> Objective:
     """Return the objective of one forward pass and no penalty."""
 
-    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
+    def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
         with precision(run, batches.device):
-            logits = model(images)
-        return {"cross_entropy": cross_entropy(logits, labels, run.optimizer.reweight)}
+            outputs = model(images)
+        return {"cross_entropy": cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch)}
 
     return objective
 
@@ -202,17 +205,17 @@ def _backward(
     objective: Objective, images: Tensor, labels: Tensor, step: int, accumulate: int
 ) -> Iterator[tuple[dict[str, Tensor], int]]:
     """Add the gradients of a batch, cut into `accumulate` parts; yield the terms and the images of each part."""
-    referable, whole = distributed.total(
+    positive, whole = distributed.total(
         torch.stack([labels.sum(), torch.full((), len(labels), device=labels.device)])
     )
     parts = min(accumulate, max(1, len(labels) // 2))  # batch norm needs two
-    with whole_batch(referable / whole, whole):
-        for some, theirs in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
-            if len(theirs):  # of a last batch smaller than the number of processes, some get nothing
-                terms = objective(some, theirs, step)
-                loss = sum(terms.values(), torch.zeros((), device=labels.device))
-                (loss * (len(theirs) / whole)).backward()
-                yield terms, len(theirs)
+    batch = BatchInfo(step, whole, positive / whole)
+    for some, theirs in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
+        if len(theirs):  # of a last batch smaller than the number of processes, some get nothing
+            terms = objective(some, theirs, batch)
+            loss = sum(terms.values(), torch.zeros((), device=labels.device))
+            (loss * (len(theirs) / whole)).backward()
+            yield terms, len(theirs)
 
 
 def validation_scores(

@@ -1,63 +1,65 @@
-"""Losses on outputs (B, O) and labels (B,)."""
+"""The data term of every training loss, and what it must know of a batch that is processed in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from retinabench.methods.training.likelihood import negative_log_likelihood
+from retinabench.methods.training.likelihood import Likelihood
 
 
-class Whole(NamedTuple):
-    """A batch before it is cut: the share of its referable images and its size, scalars."""
+class BatchInfo(NamedTuple):
+    """A batch before it is cut into micro-batches and processes: the loss must not depend on the cut.
 
-    referable_share: Tensor
+    step: 0-based number of the training step. size: images, a scalar float. positive_share: share of label 1, a scalar;
+    used by class weights alone.
+    """
+
+    step: int
     size: Tensor
+    positive_share: Tensor
+
+    @classmethod
+    def of(cls, labels: Tensor, step: int = 0) -> BatchInfo:
+        """Describe a batch that is processed at once."""
+        size = torch.full((), float(len(labels)), device=labels.device)
+        return cls(step, size, labels.float().mean())
 
 
-_whole: ContextVar[Whole | None] = ContextVar("whole", default=None)
+def class_weights(labels: Tensor, positive_share: Tensor) -> Tensor:
+    """Weigh each example by 1 / (K p(k)), K = 2 classes, p(k) the share of its class k.
 
+    The mean loss then is L = (1 / Kn) Σ CE / p(k). A batch with one class left gives every example 1/2.
 
-@contextmanager
-def whole_batch(referable_share: Tensor, size: Tensor) -> Iterator[None]:
-    """Let `class_weights` and `batch_size` speak of a whole batch while the training loop works on a part of it.
+    Args:
+        labels: 0. or 1., (B,).
+        positive_share: p(1) in the batch, or in the whole training set; a scalar.
 
-    Otherwise the loss of a batch would depend on how it is cut into micro-batches and processes.
+    Returns:
+        Weights (B,).
+
+    References:
+        Band et al. (2021), "Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks", equation A.1.
     """
-    token = _whole.set(Whole(referable_share, size))
-    try:
-        yield
-    finally:
-        _whole.reset(token)
-
-
-def batch_size(labels: Tensor) -> Tensor:
-    """Return the number of `labels`, or within `whole_batch` that of the whole batch; a scalar, float."""
-    whole = _whole.get()
-    return torch.full((), float(len(labels)), device=labels.device) if whole is None else whole.size
-
-
-def class_weights(labels: Tensor) -> Tensor:
-    """Weigh each example by 1 / (K p(k)), K = 2 classes, p(k) the share of its class k in the batch. (B,) -> (B,).
-
-    The loss mean then is L = (1 / Kn) Σ CE / p(k), equation A.1 of the Retina Benchmark. A batch with one class left
-    gives every example 1/2, as there. Within `whole_batch`, p(k) is the share in that.
-    """
-    whole = _whole.get()
-    positives = labels.mean() if whole is None else whole.referable_share
-    share = torch.where(labels > 0.5, positives, 1 - positives)
+    share = torch.where(labels > 0.5, positive_share, 1 - positive_share)
     return 0.5 / share
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, reweight: str) -> Tensor:
-    """Mean negative log-likelihood in nats (`likelihood.py`), reweighted by class (`minibatch`) or not (`none`).
+def cross_entropy(
+    outputs: Tensor, labels: Tensor, likelihood: Likelihood, reweight: str, batch: BatchInfo
+) -> Tensor:
+    """Return the mean negative log-likelihood in nats, a scalar, computed in float32.
 
-    Only two classes, one logit (B, 1), can be reweighted.
+    Args:
+        outputs: Of the network, (B, O).
+        labels: As the likelihood takes them, (B,).
+        likelihood: What the outputs mean.
+        reweight: `minibatch` weighs examples by `class_weights`, for one logit only; `none` does not.
+        batch: The whole batch, of which the B images may be a part.
     """
-    loss = negative_log_likelihood(logits.float(), labels)
-    return (loss * class_weights(labels)).mean() if reweight == "minibatch" else loss.mean()
+    if reweight != "minibatch":
+        return likelihood.mean_loss(outputs.float(), labels)
+    losses = likelihood.negative_log_likelihood(outputs.float(), labels)
+    return (losses * class_weights(labels, batch.positive_share)).mean()

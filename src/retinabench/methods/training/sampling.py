@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from retinabench.methods.base import State, network_state
-from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.variational.sample_cache import Kept, room
 from retinabench.models.stochastic import Draw, use_draws
 
@@ -24,6 +24,7 @@ class SampledPosterior:
     """
 
     model: nn.Module
+    likelihood: Likelihood
     per_image: bool = False
     kept: Kept[Draw] = field(default_factory=Kept, repr=False)
 
@@ -31,12 +32,12 @@ class SampledPosterior:
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """(B, 3, H, W) -> (S, B, C): S draws of the network's noise."""
         if self.per_image:
-            return predict_samples(self.model, images, samples, generator)
+            return predict_samples(self.model, self.likelihood, images, samples, generator)
         keep, weights = room(samples, self.model), list(self.model.parameters())
         draws = self.kept.samples(
             generator, samples, weights, lambda start: sample_draws(samples, start, keep=keep), keep=keep
         )
-        return predict_draws(self.model, images, list(draws))
+        return predict_draws(self.model, self.likelihood, images, list(draws))
 
     def state(self) -> State:
         """The network's tensors; the noise is not learnt."""
@@ -48,10 +49,15 @@ class SampledPosterior:
 
 
 def predict_samples(
-    model: nn.Module, images: Tensor, samples: int, generator: torch.Generator, pass_values: int | None = None
+    model: nn.Module,
+    likelihood: Likelihood,
+    images: Tensor,
+    samples: int,
+    generator: torch.Generator,
+    pass_values: int | None = None,
 ) -> Tensor:
     """Return class probabilities (S, B, C) of S posterior samples, fresh draws of `generator`'s stream."""
-    return predict_draws(model, images, sample_draws(samples, generator), pass_values)
+    return predict_draws(model, likelihood, images, sample_draws(samples, generator), pass_values)
 
 
 def sample_draws(samples: int, generator: torch.Generator, *, keep: bool = False) -> list[Draw]:
@@ -65,7 +71,11 @@ def sample_draws(samples: int, generator: torch.Generator, *, keep: bool = False
 
 
 def predict_draws(
-    model: nn.Module, images: Tensor, draws: list[Draw], pass_values: int | None = None
+    model: nn.Module,
+    likelihood: Likelihood,
+    images: Tensor,
+    draws: list[Draw],
+    pass_values: int | None = None,
 ) -> Tensor:
     """Return class probabilities (S, B, C) of the samples `draws`, with as many in one pass as `pass_values` allows.
 
@@ -78,6 +88,6 @@ def predict_draws(
     for first in range(0, len(draws), together):
         chunk = draws[first : first + together]
         use_draws(model, chunk)
-        drawn = predictive(model(torch.cat([images] * len(chunk))))
+        drawn = likelihood.predictive(model(torch.cat([images] * len(chunk))))
         probs.append(drawn.view(len(chunk), len(images), -1))
     return torch.cat(probs)

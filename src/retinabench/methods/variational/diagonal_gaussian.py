@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from retinabench.methods.base import State, restore_with, state_with
-from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.variational.sample_cache import Kept, room
 
 
@@ -19,6 +19,7 @@ class WeightPosterior:
     """Independent Gaussians over the weights: means in the network, deviations beside it, by name."""
 
     model: nn.Module
+    likelihood: Likelihood
     deviations: dict[str, Tensor]
     kept: Kept[dict[str, Tensor]] = field(default_factory=Kept, repr=False)
 
@@ -37,7 +38,7 @@ class WeightPosterior:
         sources = [*self.model.parameters(), *self.deviations.values()]
         drawn = self.kept.samples(generator, samples, sources, draw, keep=room(samples, self.model))
         answers = [functional_call(self.model, weights, (images,)) for weights in drawn]
-        return torch.stack([predictive(logits) for logits in answers])
+        return torch.stack([self.likelihood.predictive(outputs) for outputs in answers])
 
     def state(self) -> State:
         """The network's tensors and the deviations."""
@@ -48,6 +49,8 @@ class WeightPosterior:
         self.deviations = restore_with(self.model, state)
 
 
-def point(model: nn.Module) -> WeightPosterior:
+def point(model: nn.Module, likelihood: Likelihood) -> WeightPosterior:
     """Return the network with no width around it."""
-    return WeightPosterior(model, {name: torch.zeros_like(p) for name, p in model.named_parameters()})
+    return WeightPosterior(
+        model, likelihood, {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    )

@@ -18,7 +18,8 @@ from retinabench.methods.base import precision
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.annealing import Annealing, kl_weight
 from retinabench.methods.training.loop import Objective
-from retinabench.methods.training.losses import cross_entropy
+from retinabench.methods.training.losses import BatchInfo, cross_entropy
+from retinabench.methods.training.sampling import SampledPosterior
 from retinabench.models.stochastic import Prior, Variational, kl, swap
 from retinabench.models.stochastic.affine import Affine
 from retinabench.models.stochastic.families import Family
@@ -69,27 +70,25 @@ def around_weights(model: nn.Module, options: WeightConfig, family: Family, seed
     return swap(model, make)
 
 
-def elbo(model: nn.Module, batches: Batches, run: TrainingRun, options: VariationalConfig) -> Objective:
+def elbo(
+    posterior: SampledPosterior, batches: Batches, run: TrainingRun, options: VariationalConfig
+) -> Objective:
     """Return the objective with the terms `cross_entropy` and `kl`."""
+    model, likelihood = posterior.model, posterior.likelihood
 
-    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
-        weight = kl_weight(step, batches.steps, run.optimizer.epochs, options.annealing)
+    def data_term(images: Tensor, labels: Tensor, batch: BatchInfo) -> Tensor:
+        with precision(run, images.device):
+            outputs = model(images)  # every pass draws its own noise
+        return cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch)
+
+    def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
+        weight = kl_weight(batch.step, batches.steps, run.optimizer.epochs, options.annealing)
         weight *= options.kl_temperature / len(batches.train)
         return {
-            "cross_entropy": expected_cross_entropy(model, images, labels, run, options.train_samples),
+            "cross_entropy": torch.stack(
+                [data_term(images, labels, batch) for _ in range(options.train_samples)]
+            ).mean(),
             "kl": weight * kl(model),
         }
 
     return objective
-
-
-def expected_cross_entropy(
-    model: nn.Module, images: Tensor, labels: Tensor, run: TrainingRun, samples: int
-) -> Tensor:
-    """Mean (reweighted) cross-entropy over `samples` forward passes, each with fresh noise; a scalar in nats."""
-    losses = []
-    for _ in range(samples):
-        with precision(run, images.device):
-            logits = model(images)
-        losses.append(cross_entropy(logits, labels, run.optimizer.reweight))
-    return torch.stack(losses).mean()

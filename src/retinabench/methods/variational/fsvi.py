@@ -24,9 +24,9 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import State, as_config, network_state, precision, rewound
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import predictive
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, make_optimizer, train
-from retinabench.methods.training.losses import batch_size, cross_entropy
+from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
 
 RELEASED_DEVICES = 4  # each took the KL at its own inducing inputs, over its own quarter of the batch
@@ -130,6 +130,7 @@ class FunctionSpacePosterior:
     """A deterministic trunk and a Gaussian last layer."""
 
     model: SplitNetwork
+    likelihood: Likelihood
 
     @property
     def head(self) -> GaussianLinear:
@@ -144,7 +145,7 @@ class FunctionSpacePosterior:
         features = self.model.features(images)
         with torch.autocast(images.device.type, enabled=False):
             logits = self.head.sample(features, samples, rewound(generator))
-        return torch.stack([predictive(draw) for draw in logits])
+        return torch.stack([self.likelihood.predictive(draw) for draw in logits])
 
     def state(self) -> State:
         """The tensors of trunk and last layer."""
@@ -155,20 +156,20 @@ class FunctionSpacePosterior:
         self.model.load_state_dict(state)
 
 
-def build(model: nn.Module, run: TrainingRun) -> FunctionSpacePosterior:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> FunctionSpacePosterior:
     """Put a Gaussian layer where the last linear one was."""
     network = split_last_layer(model)
     assert isinstance(network.head, nn.Linear)
     generator = torch_generator("cpu", run.seed, "fsvi", "log_variance")
     network.head = GaussianLinear(network.head, as_config(run, Config).log_variance, generator)
-    return FunctionSpacePosterior(network)
+    return FunctionSpacePosterior(network, likelihood)
 
 
 def fit(
-    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> FunctionSpacePosterior:
     """Train trunk and last layer together."""
-    posterior = build(model, run)
+    posterior = build(model, run, likelihood)
     optimizer = make_optimizer(posterior.model, run.optimizer)
     scale = posterior.head.log_variance
     for group in optimizer.param_groups:
@@ -185,8 +186,8 @@ def function_space_objective(
     """Return the two terms of the loss: the expected cross-entropy and the weighted KL."""
     method, network, head = as_config(run, Config), posterior.model, posterior.head
 
-    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
-        generator = torch_generator(images.device, run.seed, "fsvi", step)
+    def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
+        generator = torch_generator(images.device, run.seed, "fsvi", batch.step)
         with precision(run, batches.device):
             features = network.features(images)
         chosen = torch.randperm(len(images), generator=generator, device=images.device)[: method.inducing]
@@ -204,21 +205,19 @@ def function_space_objective(
         else:
             prior = torch.full_like(mean, method.prior_variance)
             kl = kl_diagonal(mean, head.variance(inducing), torch.zeros_like(mean), prior)
-        size = batch_size(labels)
-        inputs = size.clamp(max=method.inducing)  # of the batch; a small part of it has fewer
-        terms = inputs * size / RELEASED_DEVICES if method.kl_weight == "released" else len(batches.train)
+        inputs = batch.size.clamp(max=method.inducing)  # of the batch; a small part of it has fewer
+        terms = (
+            inputs * batch.size / RELEASED_DEVICES if method.kl_weight == "released" else len(batches.train)
+        )
+        repeated = labels.repeat(len(logits))
         return {
-            "cross_entropy": expected_cross_entropy(logits, labels, run.optimizer.reweight),
+            "cross_entropy": cross_entropy(
+                logits.flatten(0, 1), repeated, posterior.likelihood, run.optimizer.reweight, batch
+            ),
             "function_kl": kl * (inputs / len(chosen)) / terms,
         }
 
     return objective
-
-
-def expected_cross_entropy(logits: Tensor, labels: Tensor, reweight: str) -> Tensor:
-    """Mean over samples and images of (S, B, C) logits; two outputs of a softmax count as their difference."""
-    referable = logits if logits.shape[2] == 1 else logits[..., 1:] - logits[..., :1]
-    return cross_entropy(referable.flatten(0, 1), labels.repeat(len(logits)), reweight)
 
 
 def monochrome(images: Tensor, generator: torch.Generator) -> Tensor:

@@ -26,8 +26,9 @@ from retinabench.methods.base import as_config, precision
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, last_epoch_answers, make_optimizer, train
-from retinabench.methods.training.losses import cross_entropy
+from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.methods.variational.diagonal_gaussian import WeightPosterior, point
 
 
@@ -62,12 +63,14 @@ class Spread(nn.Module):
         return {name: softplus(rho) for name, rho in zip(self.names, self.rho, strict=True)}
 
 
-def build(model: nn.Module, run: TrainingRun) -> WeightPosterior:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightPosterior:
     """Return the network with q as a point."""
-    return point(model)
+    return point(model, likelihood)
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> WeightPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> WeightPosterior:
     """Train q; the last epoch answers. The checkpoint's validation is the mean's."""
     options, settings = as_config(run, Config), run.optimizer
     if settings.l2 == 0:
@@ -77,27 +80,29 @@ def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkp
     spread = Spread(model, options.deviation)
     undecayed = settings.model_copy(update={"l2": 0.0})  # the divergence holds the prior
     trained = train(
-        PointPosterior(model),
+        PointPosterior(model, likelihood),
         batches,
         last_epoch_answers(run),
         checkpoint,
-        objective=bound(model, spread, batches, run),
+        objective=bound(model, spread, batches, run, likelihood),
         optimizer=make_optimizer(nn.ModuleList([model, spread]), undecayed),
         extra=spread,
     )
-    posterior = build(trained.model, run)
+    posterior = build(trained.model, run, likelihood)
     for name, deviation in spread.deviations().items():
         posterior.deviations[name] = deviation.detach()
     return posterior
 
 
-def bound(model: nn.Module, spread: Spread, batches: Batches, run: TrainingRun) -> Objective:
+def bound(
+    model: nn.Module, spread: Spread, batches: Batches, run: TrainingRun, likelihood: Likelihood
+) -> Objective:
     """Return the terms `cross_entropy` and `kl` of the negative evidence bound, per training point."""
     options = as_config(run, Config)
     points, prior_precision = len(batches.train), 2 * len(batches.train) * run.optimizer.l2
 
-    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
-        generator = torch_generator(images.device, run.seed, "gaussian_vi", step)
+    def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
+        generator = torch_generator(images.device, run.seed, "gaussian_vi", batch.step)
         deviations = spread.deviations()
         means = {name: p for name, p in model.named_parameters() if name in deviations}
         losses: list[Tensor] = []
@@ -113,7 +118,7 @@ def bound(model: nn.Module, spread: Spread, batches: Batches, run: TrainingRun) 
             weights = {name: p + deviations[name] * noise[name] for name, p in means.items()}
             with precision(run, batches.device):
                 outputs = functional_call(model, weights, (images,))
-            losses.append(cross_entropy(outputs, labels, run.optimizer.reweight))
+            losses.append(cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch))
         divergence = sum(
             (gaussian_kl(p, deviations[name], prior_precision) for name, p in means.items()),
             torch.zeros((), device=images.device),

@@ -23,8 +23,9 @@ from retinabench.methods.base import as_config, precision
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, last_epoch_answers, train
-from retinabench.methods.training.losses import cross_entropy
+from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.methods.variational.diagonal_gaussian import WeightPosterior, point
 from retinabench.methods.variational.ivon_optimizer import Ivon
 
@@ -51,12 +52,14 @@ class Config(MethodConfig):
     clip: float = Field(0.0, ge=0)
 
 
-def build(model: nn.Module, run: TrainingRun) -> WeightPosterior:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightPosterior:
     """Return the network with q as it is before the first step would widen it: a point."""
-    return point(model)
+    return point(model, likelihood)
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> WeightPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> WeightPosterior:
     """Train q; the last epoch answers, since h has to arrive first. The checkpoint's validation is the mean's."""
     method, config = as_config(run, Config), run.optimizer
     ess, delta = len(batches.train) / method.temperature, 2 * config.l2
@@ -72,14 +75,14 @@ def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkp
         clip=method.clip,
     )
     trained = train(
-        PointPosterior(model),
+        PointPosterior(model, likelihood),
         batches,
         last_epoch_answers(run),
         checkpoint,
-        objective=perturbed_objective(model, optimizer, batches, run),
+        objective=perturbed_objective(model, optimizer, batches, run, likelihood),
         optimizer=optimizer,
     )
-    posterior = build(trained.model, run)
+    posterior = build(trained.model, run, likelihood)
     for name, p in trained.model.named_parameters():
         if p.requires_grad:
             posterior.deviations[name] = optimizer.deviation(p).detach()
@@ -100,18 +103,20 @@ def initial_hessian(deviation: float, ess: float, delta: float) -> float:
     return hessian
 
 
-def perturbed_objective(model: nn.Module, optimizer: Ivon, batches: Batches, run: TrainingRun) -> Objective:
+def perturbed_objective(
+    model: nn.Module, optimizer: Ivon, batches: Batches, run: TrainingRun, likelihood: Likelihood
+) -> Objective:
     """Return the cross-entropy at weights drawn from q; the noise of a step depends on seed and step alone."""
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     samples = as_config(run, Config).train_samples
 
-    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
-        generator = torch_generator(images.device, run.seed, "ivon", step)
+    def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
+        generator = torch_generator(images.device, run.seed, "ivon", batch.step)
         losses = []
         for _ in range(samples):
             with precision(run, batches.device):
                 logits = functional_call(model, optimizer.perturbed(named, generator), (images,))
-            losses.append(cross_entropy(logits, labels, run.optimizer.reweight))
+            losses.append(cross_entropy(logits, labels, likelihood, run.optimizer.reweight, batch))
         return {"cross_entropy": torch.stack(losses).mean()}
 
     return objective

@@ -14,6 +14,7 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
 from retinabench.methods.training.sampling import SampledPosterior
 from retinabench.methods.variational.elbo import WeightConfig, around_weights, elbo
@@ -28,13 +29,16 @@ class Config(WeightConfig):
     name: Literal["mfvi"] = "mfvi"
 
 
-def build(model: nn.Module, run: TrainingRun) -> SampledPosterior:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
     """Put Gaussians around the weights."""
-    return SampledPosterior(around_weights(model, as_config(run, Config), FAMILIES["gaussian"], run.seed))
+    network = around_weights(model, as_config(run, Config), FAMILIES["gaussian"], run.seed)
+    return SampledPosterior(network, likelihood)
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> SampledPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> SampledPosterior:
     """Put Gaussians around the weights and train them."""
-    posterior = build(model, run)
-    objective = elbo(posterior.model, batches, run, as_config(run, Config))
+    posterior = build(model, run, likelihood)
+    objective = elbo(posterior, batches, run, as_config(run, Config))
     return train(posterior, batches, run, checkpoint, objective=objective)

@@ -16,6 +16,7 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
 from retinabench.methods.training.sampling import SampledPosterior
 from retinabench.methods.variational.elbo import WeightConfig, around_weights, elbo
@@ -37,15 +38,17 @@ class Config(WeightConfig):
     norm: Literal["layer", "per_filter"] = "layer"
 
 
-def build(model: nn.Module, run: TrainingRun) -> SampledPosterior:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
     """Put radial posteriors around the weights."""
     options = as_config(run, Config)
     family = FAMILIES["radial" if options.norm == "layer" else "radial_per_filter"]
-    return SampledPosterior(around_weights(model, options, family, run.seed))
+    return SampledPosterior(around_weights(model, options, family, run.seed), likelihood)
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> SampledPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> SampledPosterior:
     """Put radial posteriors around the weights and train them."""
-    posterior = build(model, run)
-    objective = elbo(posterior.model, batches, run, as_config(run, Config))
+    posterior = build(model, run, likelihood)
+    objective = elbo(posterior, batches, run, as_config(run, Config))
     return train(posterior, batches, run, checkpoint, objective=objective)

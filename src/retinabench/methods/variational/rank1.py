@@ -17,6 +17,7 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import make_optimizer, train
 from retinabench.methods.training.sampling import SampledPosterior
 from retinabench.methods.variational.elbo import VariationalConfig, elbo
@@ -54,7 +55,7 @@ class Config(VariationalConfig):
         return self
 
 
-def build(model: nn.Module, run: TrainingRun) -> SampledPosterior:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
     """Put distributions over r and s into every layer."""
     options = as_config(run, Config)
     generator = torch_generator("cpu", run.seed, "variational")
@@ -70,15 +71,17 @@ def build(model: nn.Module, run: TrainingRun) -> SampledPosterior:
             generator=generator,
         )
 
-    return SampledPosterior(swap(model, make))
+    return SampledPosterior(swap(model, make), likelihood)
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> SampledPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> SampledPosterior:
     """Put distributions over r and s into every layer and train them."""
-    posterior, options = build(model, run), as_config(run, Config)
+    posterior, options = build(model, run, likelihood), as_config(run, Config)
     optimizer = make_optimizer(posterior.model, run.optimizer)
     set_pace(optimizer, fast_parameters(posterior.model, norms=options.fast_norms), options.fast_lr)
-    objective = elbo(posterior.model, batches, run, options)
+    objective = elbo(posterior, batches, run, options)
     return train(posterior, batches, run, checkpoint, objective=objective, optimizer=optimizer)
 
 

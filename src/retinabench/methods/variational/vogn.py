@@ -22,9 +22,9 @@ from retinabench.methods.map import PointPosterior
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import negative_log_likelihood
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, last_epoch_answers, train
-from retinabench.methods.training.losses import batch_size, class_weights, cross_entropy
+from retinabench.methods.training.losses import BatchInfo, class_weights, cross_entropy
 from retinabench.methods.variational.diagonal_gaussian import WeightPosterior, point
 from retinabench.methods.variational.ivon import initial_hessian
 from retinabench.methods.variational.ivon_optimizer import next_mean
@@ -94,12 +94,14 @@ class Vogn(torch.optim.Optimizer):
             p.copy_(next_mean(p, state["momentum"], state["hessian"], rate, delta, debias, clip=0.0))
 
 
-def build(model: nn.Module, run: TrainingRun) -> WeightPosterior:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightPosterior:
     """Return the network with q as a point."""
-    return point(model)
+    return point(model, likelihood)
 
 
-def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint) -> WeightPosterior:
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+) -> WeightPosterior:
     """Train q; the last epoch answers, since h has to arrive first. The checkpoint's validation is the mean's."""
     options, settings = as_config(run, Config), run.optimizer
     ess, delta = len(batches.train) / options.temperature, 2 * settings.l2
@@ -114,21 +116,21 @@ def fit(model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkp
         beta2=options.beta2,
     )
     trained = train(
-        PointPosterior(model),
+        PointPosterior(model, likelihood),
         batches,
         last_epoch_answers(run),
         checkpoint,
-        objective=drawn_objective(model, optimizer, run),
+        objective=drawn_objective(model, optimizer, run, likelihood),
         optimizer=optimizer,
     )
-    posterior = build(trained.model, run)
+    posterior = build(trained.model, run, likelihood)
     for name, p in trained.model.named_parameters():
         if p.requires_grad:
             posterior.deviations[name] = optimizer.deviation(p).detach()
     return posterior
 
 
-def drawn_objective(model: nn.Module, optimizer: Vogn, run: TrainingRun) -> Objective:
+def drawn_objective(model: nn.Module, optimizer: Vogn, run: TrainingRun, likelihood: Likelihood) -> Objective:
     """Return the cross-entropy at weights drawn from q, which hands the squares of single gradients to the optimiser.
 
     The mean of the single gradients is the gradient: one pass gives both. Batch norm ties the images of a batch
@@ -138,8 +140,8 @@ def drawn_objective(model: nn.Module, optimizer: Vogn, run: TrainingRun) -> Obje
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     tied = any(isinstance(module, _BatchNorm) for module in model.modules())
 
-    def objective(images: Tensor, labels: Tensor, step: int) -> dict[str, Tensor]:
-        generator = torch_generator(images.device, run.seed, "vogn", step)
+    def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
+        generator = torch_generator(images.device, run.seed, "vogn", batch.step)
         weights = {
             name: p + optimizer.deviation(p) * torch.randn(p.shape, generator=generator, device=p.device)
             for name, p in named.items()
@@ -147,11 +149,17 @@ def drawn_objective(model: nn.Module, optimizer: Vogn, run: TrainingRun) -> Obje
         if tied:
             with precision(run, images.device):
                 outputs = functional_call(model, weights, (images,))
-            loss = cross_entropy(outputs, labels, run.optimizer.reweight)
+            loss = cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch)
         fixed = {name: w.detach() for name, w in weights.items()}
-        squares, gradients, total = single_gradients(model, fixed, images, labels, run.optimizer.reweight)
+        reweighted = run.optimizer.reweight == "minibatch"
+        shares = (
+            class_weights(labels, batch.positive_share)
+            if reweighted
+            else torch.ones(len(labels), device=labels.device)
+        )
+        squares, gradients, total = single_gradients(model, fixed, images, labels, shares, likelihood)
         for name, p in named.items():
-            optimizer.add(p, squares[name] / batch_size(labels))
+            optimizer.add(p, squares[name] / batch.size)
         if not tied:
             # A value whose derivative by the mean is known already.
             slopes = [((p - p.detach()) * gradients[name]).sum() for name, p in named.items()]
@@ -162,7 +170,12 @@ def drawn_objective(model: nn.Module, optimizer: Vogn, run: TrainingRun) -> Obje
 
 
 def single_gradients(
-    model: nn.Module, weights: dict[str, Tensor], images: Tensor, labels: Tensor, reweight: str
+    model: nn.Module,
+    weights: dict[str, Tensor],
+    images: Tensor,
+    labels: Tensor,
+    shares: Tensor,
+    likelihood: Likelihood,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
     """Return Σ_n c_n g_n² and Σ_n c_n g_n by name, and Σ_n c_n ℓ_n; ℓ_n = -log p(y_n | x_n), g_n = ∂ℓ_n / ∂θ.
 
@@ -171,9 +184,8 @@ def single_gradients(
 
     def loss(weights: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
         outputs = functional_call(model, weights, (image[None],))
-        return negative_log_likelihood(outputs, label[None]).squeeze()
+        return likelihood.negative_log_likelihood(outputs, label[None]).squeeze()
 
-    shares = class_weights(labels) if reweight == "minibatch" else torch.ones_like(labels).float()
     squares = {name: torch.zeros_like(w) for name, w in weights.items()}
     gradients = {name: torch.zeros_like(w) for name, w in weights.items()}
     total = torch.zeros((), device=images.device)
