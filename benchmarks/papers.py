@@ -20,7 +20,7 @@ import numpy as np
 from retinabench.core.progress import QUIET
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers.collect import collect
+from retinabench.reports.papers.collection import collect
 from retinabench.reports.papers.write import table_files, tables_of, write
 
 

@@ -7,7 +7,8 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.reports.commands import _names, find_files
+from retinabench.predictions.io import find_files
+from retinabench.reports.commands import _names
 
 
 def predictions(**metadata):

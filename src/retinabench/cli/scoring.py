@@ -101,11 +101,15 @@ def report(
     ] = False,
     labels: Annotated[
         Path | None,
-        typer.Option("--labels", help="With --tables: a CSV of file, method, task, criterion, blur, seed."),
+        typer.Option(
+            "--labels", help="With --tables: a CSV of file, method, task, dataset, criterion, blur, seed."
+        ),
     ] = None,
-    photographs: Annotated[
+    images: Annotated[
         Path | None,
-        typer.Option("--photographs", help="With --tables: a folder, for the examples of preprocessing."),
+        typer.Option(
+            "--images", help="With --tables: a folder of images, for the examples of preprocessing."
+        ),
     ] = None,
     rules: Rules = "corrected",
     bootstrap: Bootstrap = 1000,
@@ -114,25 +118,20 @@ def report(
     quiet: Silent = False,
 ) -> None:
     """Write one self-contained page about one or more models, or the tables and figures of the papers."""
-    from retinabench.reports.commands import report_files, table_files
+    from retinabench.reports.commands import report_files
+    from retinabench.reports.papers.write import write_tables
 
     if tables:
-        print(
-            table_files(
-                files,
-                out,
-                data,
-                title,
-                rules,
-                bootstrap,
-                seed,
-                labels,
-                photographs,
-                workers,
-                progress_of(quiet),
+        if data is not None or title is not None:
+            raise InputError(
+                "--data and --title belong to the page", hint="Leave them out, or leave out --tables."
             )
-        )
+        index, *_ = write_tables(
+            files, out / "papers", rules=rules, bootstrap=bootstrap, seed=seed, labels=labels, images=images,
+            workers=workers, progress=progress_of(quiet),
+        )  # fmt: skip
+        print(index)
         return
-    if any(given is not None for given in (labels, photographs, workers)):
-        raise InputError("--labels, --photographs and --workers belong to --tables", hint="Add --tables.")
+    if any(given is not None for given in (labels, images, workers)):
+        raise InputError("--labels, --images and --workers belong to --tables", hint="Add --tables.")
     print(report_files(files, out, data, title, rules, bootstrap, seed, progress_of(quiet), shifted))

@@ -5,7 +5,7 @@ The format is told by the first bytes, never by the file's name, and nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,6 +46,22 @@ def read_predictions(path: str | Path) -> Predictions:
         raise InputError("holds text that is not UTF-8", file=path, hint="Write it again as UTF-8.") from None
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"cannot be read: {str(error).partition(chr(10))[0]}", file=path) from None
+
+
+def find_files(paths: Sequence[Path]) -> list[Path]:
+    """Return predictions files: a run folder stands for the `predictions.parquet` in it.
+
+    Raises:
+        InputError: Where a folder holds none.
+    """
+    files = []
+    for path in paths:
+        if path.is_dir():
+            if not (path / "predictions.parquet").is_file():
+                raise InputError("holds no predictions.parquet", file=path, hint="Name run folders or files.")
+            path = path / "predictions.parquet"
+        files.append(path)
+    return files
 
 
 def write_predictions(predictions: Predictions, path: str | Path) -> None:

@@ -12,25 +12,10 @@ from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.merge import open_data
-from retinabench.predictions.io import read_predictions
+from retinabench.predictions.io import find_files, read_predictions
 from retinabench.predictions.table import Predictions
 
 LIST_SCHEMA = "retinabench.scores-list/1"
-
-
-def find_files(paths: Sequence[Path]) -> list[Path]:
-    """Return predictions files: a run folder stands for the `predictions.parquet` in it.
-
-    Raises `InputError` where a folder holds none.
-    """
-    files = []
-    for path in paths:
-        if path.is_dir():
-            if not (path / "predictions.parquet").is_file():
-                raise InputError("holds no predictions.parquet", file=path, hint="Name run folders or files.")
-            path = path / "predictions.parquet"
-        files.append(path)
-    return files
 
 
 def score_files(
@@ -146,32 +131,6 @@ def report_files(
             progress=shares(advance),
             **extra,
         )
-
-
-def table_files(
-    paths: Sequence[Path],
-    out: Path,
-    data: Path | None,
-    title: str | None,
-    rules: str,
-    bootstrap: int,
-    seed: int,
-    labels: Path | None,
-    photographs: Path | None,
-    workers: int | None,
-    progress: Progress = QUIET,
-) -> Path:
-    """Write the papers' tables and figures into `out`/papers; return the page that lists them."""
-    from retinabench.reports.papers.write_tables import write_tables
-
-    if data is not None or title is not None:
-        raise InputError(
-            "--data and --title belong to the page", hint="Leave them out, or leave out --tables."
-        )
-    return write_tables(
-        paths, out / "papers", rules=rules, bootstrap=bootstrap, seed=seed, labels=labels, photographs=photographs,
-        workers=workers, progress=progress,
-    )[0]  # fmt: skip
 
 
 def shares(advance: Any) -> Any:

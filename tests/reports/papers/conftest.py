@@ -8,7 +8,7 @@ import pytest
 
 from retinabench.core.progress import QUIET
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers.collect import collect
+from retinabench.reports.papers.collection import collect
 from retinabench.reports.papers.write import table_files, tables_of
 from support.fake_predictions import population
 from support.written_papers import Written, run, severity_people, write_runs

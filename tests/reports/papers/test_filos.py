@@ -1,4 +1,4 @@
-"""The 2019 paper's table and leaderboard."""
+"""The 2019 paper's table, leaderboard and figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from retinabench.core.progress import QUIET
 from retinabench.metrics.selective.referral_curves import referral_curve
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.reports.papers import filos
-from retinabench.reports.papers.collect import collect
+from retinabench.reports.papers.collection import collect
 from support.fake_predictions import METHODS, population
 from support.written_papers import TITLES, run, write_runs
 
@@ -22,7 +22,7 @@ def study(tmp_path_factory):
     runs = [run(method, seed, people, task="country_shift") for method in METHODS for seed in range(2)]
     return collect(
         write_runs(tmp_path_factory.mktemp("runs"), runs), None, "corrected", 0, 0, 1, QUIET
-    ).studies[0]
+    ).results[0]
 
 
 def test_the_table_reads_retained_shares_and_ends_with_random_referral(corrected, runs):
@@ -33,11 +33,11 @@ def test_the_table_reads_retained_shares_and_ends_with_random_referral(corrected
         part = one.select(domain="shifted")
         u, _ = referral_uncertainty(part)
         values.append(referral_curve(part.label, part.prob, u, "accuracy").at(0.3))
-    assert float(cells["MC dropout", "shifted", "accuracy_at_30"]["mean"]) == pytest.approx(np.mean(values))
+    assert float(cells["MC dropout", "shifted", "accuracy_at_30"]["value"]) == pytest.approx(np.mean(values))
     random = "Random referral of MAP"
     for share in (0, 30, 50):
         own = cells[random, "shifted", f"auroc_at_{share}"]
-        assert own["mean"] == cells["MAP", "shifted", "auroc_at_0"]["mean"]
+        assert own["value"] == cells["MAP", "shifted", "auroc_at_0"]["value"]
         assert own["best"] == "0"
 
 
@@ -53,7 +53,7 @@ def test_the_leaderboard_has_the_published_layout(study):
     lines = files["aptos2019/accuracy/mc_dropout.csv"].decode().splitlines()
     assert lines[0] == "retained_data,mean,std"
     assert [line.split(",")[0] for line in lines[1:]] == ["0.5", "0.6", "0.7", "0.8", "0.9", "1.0"]
-    group = next(g for g in study.groups if g.name == TITLES["MC dropout"])
+    group = next(g for g in study.methods if g.name == TITLES["MC dropout"])
     values = 100 * np.array([r.get(("shifted", "accuracy_at_40")) for r in group.runs])
     assert lines[2] == f"0.6,{values.mean():.1f},{values.std(ddof=1):.1f}"
 
@@ -65,4 +65,4 @@ def test_random_referral_changes_nothing(study):
 
 def test_two_methods_of_one_word_keep_their_files(study):
     taken: set[str] = set()
-    assert [filos._free("map", taken) for _ in range(3)] == ["map", "map_2", "map_3"]
+    assert [filos._unused("map", taken) for _ in range(3)] == ["map", "map_2", "map_3"]

@@ -104,6 +104,22 @@ def test_latex_groups_columns_and_escapes() -> None:
     assert text.count(r"\begin{") == text.count(r"\end{") == 2
 
 
+def test_markdown_rows_keep_their_columns_whatever_a_name_holds() -> None:
+    rows = [line for line in to_markdown(example()).splitlines() if line.startswith("|")]
+    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [4] * len(rows)
+
+
+def test_latex_is_balanced_and_every_row_is_as_wide() -> None:
+    text = to_latex(example())
+    plain = re.sub(r"\\[\\{}&%$#_]", "", text)  # without escaped characters
+    assert plain.count("{") == plain.count("}")
+    assert plain.count("$") % 2 == 0
+    body = text.partition(r"\toprule")[2].partition(r"\bottomrule")[0]
+    for row in (line for line in body.splitlines() if line.endswith(r"\\")):
+        spans = [int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d+)\}", row)]
+        assert len(re.findall(r"(?<!\\)&", row)) + sum(spans) == 2
+
+
 def test_latex_label_that_begins_like_an_option() -> None:
     table = Table.of("x", [Column("a")], [Row("[0.5]", [Cell("1")])])
     assert "\n{}[0.5] & 1 \\\\" in to_latex(table)

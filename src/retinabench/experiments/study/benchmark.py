@@ -19,7 +19,7 @@ from retinabench.experiments.study.summary import criterion_title, summarise
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.commands import shares
 from retinabench.reports.evaluation.page import write_report
-from retinabench.reports.papers.write_tables import write_tables
+from retinabench.reports.papers.write import write_tables
 
 
 def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> dict[str, Any]:

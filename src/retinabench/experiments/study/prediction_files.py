@@ -83,7 +83,8 @@ def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[Entry]:
     states = {seed: outcome.state for seed, outcome in choice.outcomes.items()}
     diverged = tuple(seed for seed, state in states.items() if state == "diverged")
     lacking = tuple(seed for seed, state in states.items() if state not in ("done", "diverged"))
-    about = {"criterion": choice.criterion} if is_tuned(study) else {}
+    # The label of a study's task tells apart data sets under one kind of task.
+    about = {"dataset": choice.cell.task, **({"criterion": choice.criterion} if is_tuned(study) else {})}
     cache: dict[int, Predictions] = {}
 
     def member(seed: int) -> Predictions:
@@ -129,7 +130,9 @@ def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[Entry]:
 
 def _stamp(choice: Chosen, seeds: Sequence[int], name: str) -> str:
     """What a labelled file depends on: the runs that it holds, and what they are called."""
-    content = "/".join([name, choice.criterion, *(choice.folders[seed].name for seed in seeds)])
+    content = "/".join(
+        [name, choice.cell.task, choice.criterion, *(choice.folders[seed].name for seed in seeds)]
+    )
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 

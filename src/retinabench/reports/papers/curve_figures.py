@@ -5,195 +5,183 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from retinabench.metrics.sets import SET_LABELS
-from retinabench.reports.papers import drawing
-from retinabench.reports.papers.collect import STANDARD_BLUR, Collection, Group, Study
-from retinabench.reports.papers.drawing import Drawing, canvas_of, heading, legend, marks
+from retinabench.reports.papers.collection import Collection, MethodRuns, TaskResults
+from retinabench.reports.papers.origins import JOINT_CRITERION, STANDARD_BLUR
 from retinabench.reports.papers.panels import (
-    LABELS,
-    limits_of,
+    BANDS,
+    METRIC_LABELS,
+    PaperFigure,
+    file_name,
+    has_referral_curve,
+    has_roc_curve,
+    method_legend,
+    method_marks,
+    panel_grid,
+    panel_title,
+    referral_axes,
     referral_line,
     referral_panel,
-    referral_there,
     roc_panel,
-    roc_there,
+    value_range,
 )
-from retinabench.reports.papers.retina import JOINTLY
-from retinabench.reports.papers.words import in_words, needs, slug
 from retinabench.reports.toolkit.style import HUES, Mark
 
-Floats = NDArray[np.float64]
-NAMES = {**SET_LABELS, "rebalanced": "Shifted, grades as in EyePACS"}
-BANDS = "Lines: means over runs; bands: ± one standard error over runs (none for a single run). "
-CONTROLS = "Grey: the best method's answers referred at random and in the order of their true loss (oracle)."
-Spec = tuple[str, str]  # what is drawn ("roc" or a metric), and the set
+_CONTROLS = "Grey: the predictions of the best method referred at random and in the order of their true loss (oracle)."
+_TITLES = {**SET_LABELS, "rebalanced": "Shifted, grades as in EyePACS"}
+_ROC = "roc"
+Panel = tuple[str, str]
+"""What a panel shows (ROC curves, or a metric over referral), and the set."""
 
 
-def drawings(study: Study, collection: Collection) -> tuple[list[Drawing], list[str]]:
-    """Return the figures of curves of a study, and a line for each that cannot be drawn."""
-    made, lacking = [], []
-    if study.groups:
-        if any(referral_there(study.groups, name, "accuracy") for name in SET_LABELS):
-            made.append(_main(study, collection))
+def figures(results: TaskResults, collection: Collection) -> tuple[list[PaperFigure], list[str]]:
+    """Return the figures of curves of some results, and a line for each that cannot be drawn."""
+    made, missing = [], []
+    if results.methods:
+        if any(has_referral_curve(results.methods, name, "accuracy") for name in SET_LABELS):
+            made.append(_main(results, collection))
         else:
-            lacking.append(needs("curves", study, "at least ten images"))
-        made += _by_metric(study, collection)
-        if roc_there(study.groups, "rebalanced"):
-            made += _rebalanced(study, collection)
-        elif study.task.startswith("country_shift") or not study.task:
-            lacking.append(
-                needs("class-balanced shifted set", study, "shifted images of both classes, all with a grade")
-            )
-    if study.variants:
-        made.append(_blurs(study, collection))
-    return made, lacking
+            missing.append(results.missing("curves", "at least ten images"))
+        made += _by_metric(results, collection)
+        if has_roc_curve(results.methods, "rebalanced"):
+            made += _rebalanced(results, collection)
+        elif results.task.startswith("country_shift") or not results.task:
+            needed = "shifted images of both classes, all with a grade"
+            missing.append(results.missing("class-balanced shifted set", needed))
+    if results.blur_variants:
+        made.append(_blurs(results, collection))
+    return made, missing
 
 
-def _main(study: Study, collection: Collection) -> Drawing:
-    """Figures 4 and 5: ROC and referral, in-domain and shifted; accuracy where the shifted set has one class."""
-    far = "shifted" if roc_there(study.groups, "shifted") else "joint"
-    metric = "auroc" if far == "shifted" else "accuracy"
-    specs: list[Spec] = [("roc", "in_domain"), ("roc", far), (metric, "in_domain"), (metric, "shifted")]
-    specs = [spec for spec in specs if _possible(study.groups, spec)]
-    single = {"country_shift": "5", "severity_shift": "4"}.get(study.task.removesuffix("_published"), "")
-    paper = "15" if single and study.criterion == JOINTLY else single
+def _main(results: TaskResults, collection: Collection) -> PaperFigure:
+    """Figures 4, 5 and 15: ROC and referral, in-domain and shifted; accuracy where the shifted set has one class."""
+    second = "shifted" if has_roc_curve(results.methods, "shifted") else "joint"
+    metric = "auroc" if second == "shifted" else "accuracy"
+    panels = [(_ROC, "in_domain"), (_ROC, second), (metric, "in_domain"), (metric, "shifted")]
+    panels = _possible(results.methods, panels)
+    number = {"country_shift": "5", "severity_shift": "4"}.get(results.kind, "")
+    number = "15" if number and results.criterion == JOINT_CRITERION else number
     note = ""
-    if ("roc", "joint") in specs:
-        note = "The shifted set has one class and no ROC curve: the joint set stands for it. "
-    caption = f"{note}{BANDS}Green: the NHS standard, sensitivity 85 % at specificity 80 %. {CONTROLS}"
-    return _drawing("results", paper, "ROC and referral", caption, study, collection, specs)
+    if (_ROC, "joint") in panels:
+        note = "The shifted set has one class and therefore no ROC curve; the joint set is shown instead. "
+    caption = f"{note}{BANDS}Green: the NHS standard, sensitivity 85 % at specificity 80 %. {_CONTROLS}"
+    return _figure("results", number, "ROC and referral", caption, results, collection, panels)
 
 
-def _by_metric(study: Study, collection: Collection) -> list[Drawing]:
-    """Each metric over referral on every set: Figure 14 (accuracy, Country Shift), and its siblings."""
-    found = []
-    for metric in LABELS:
-        specs: list[Spec] = [(metric, name) for name in SET_LABELS]
-        specs = [spec for spec in specs if _possible(study.groups, spec)]
-        if specs:
-            first = study.task == "country_shift" and study.criterion != JOINTLY and metric == "accuracy"
-            title = f"{LABELS[metric].partition(' of')[0]} over referral"
-            title = title[0].upper() + title[1:]
-            found.append(
-                _drawing(
-                    f"referral-{metric}",
-                    "14" if first else "",
-                    title,
-                    BANDS + CONTROLS,
-                    study,
-                    collection,
-                    specs,
-                )
+def _by_metric(results: TaskResults, collection: Collection) -> list[PaperFigure]:
+    """Each metric over referral on every set: Figure 14 (accuracy, Country Shift) and its counterparts."""
+    made = []
+    for metric, label in METRIC_LABELS.items():
+        panels = _possible(results.methods, [(metric, name) for name in SET_LABELS])
+        if panels:
+            numbered = (
+                results.task == "country_shift"
+                and results.criterion != JOINT_CRITERION
+                and metric == "accuracy"
             )
-    return found
+            title = f"{label.partition(' of')[0]} over referral"
+            title = title[0].upper() + title[1:]
+            number = "14" if numbered else ""
+            made.append(
+                _figure(f"referral-{metric}", number, title, BANDS + _CONTROLS, results, collection, panels)
+            )
+    return made
 
 
-def _rebalanced(study: Study, collection: Collection) -> list[Drawing]:
-    """Figures 16 and 17: the shifted set with the grades of the EyePACS test set."""
+def _rebalanced(results: TaskResults, collection: Collection) -> list[PaperFigure]:
+    """Figures 16 and 17: the shifted set with the grade frequencies of the EyePACS test set."""
     how = "drawn at random" if collection.rules == "published" else "by exact weights"
-    caption = f"The shifted set as it is, and with its grades as frequent as in the EyePACS test set ({how}). {BANDS}"
-    rocs: list[Spec] = [("roc", "shifted"), ("roc", "rebalanced")]
-    curves: list[Spec] = [(m, name) for m in ("auroc", "accuracy") for name in ("shifted", "rebalanced")]
-    curves = [spec for spec in curves if _possible(study.groups, spec)]
-    numbered = study.task == "country_shift"
+    caption = (
+        f"The shifted set as it is, and with the grade frequencies of the EyePACS test set ({how}). {BANDS}"
+    )
+    sets = ("shifted", "rebalanced")
+    curves = _possible(results.methods, [(metric, name) for metric in ("auroc", "accuracy") for name in sets])
+    roc, referral = ("16", "17") if results.task == "country_shift" else ("", "")
+    title = "class-balanced shifted set"
     return [
-        _drawing(
+        _figure(
             "balanced-roc",
-            "16" if numbered else "",
-            "ROC, class-balanced shifted set",
+            roc,
+            f"ROC, {title}",
             caption,
-            study,
+            results,
             collection,
-            rocs,
+            [(_ROC, name) for name in sets],
         ),
-        _drawing(
-            "balanced-referral",
-            "17" if numbered else "",
-            "Referral, class-balanced shifted set",
-            caption,
-            study,
-            collection,
-            curves,
-        ),
+        _figure("balanced-referral", referral, f"Referral, {title}", caption, results, collection, curves),
     ]
 
 
-def _blurs(study: Study, collection: Collection) -> Drawing:
+def _blurs(results: TaskResults, collection: Collection) -> PaperFigure:
     """Figures 19 and 20: a row of panels per method, a line per blur constant."""
-    number = {"severity_shift": "19", "country_shift": "20"}.get(study.task.removesuffix("_published"), "")
-    number = "" if study.criterion == JOINTLY else number
-    caption = f"One line per blur constant of the preprocessing. {BANDS}"
-    name = _name("blur", number, study)
-    return Drawing(
-        name,
+    number = {"severity_shift": "19", "country_shift": "20"}.get(results.kind, "")
+    number = "" if results.criterion == JOINT_CRITERION else number
+    return PaperFigure(
+        file_name("blur", number, results),
         number,
-        f"Referral by blur constant, {in_words(study)}",
-        caption,
-        partial(_draw_blurs, study, collection),
+        f"Referral by blur constant, {results.title()}",
+        f"One line per blur constant of the preprocessing. {BANDS}",
+        partial(_draw_blurs, results, collection),
     )
 
 
-def _draw_blurs(study: Study, collection: Collection) -> Figure:
-    names = list(dict.fromkeys(group.name for group in study.variants))
-    blurs = sorted({group.blur or STANDARD_BLUR for group in study.variants})
-    looks = {blur: Mark(k % len(HUES), (0, 1, 2, 3)[k % 4]) for k, blur in enumerate(blurs)}
-    metric = "auroc" if referral_there(study.variants, "shifted", "auroc") else "accuracy"
-    sets = [name for name in ("in_domain", "shifted") if referral_there(study.variants, name, metric)]
-    figure, grid = canvas_of(len(names), len(sets))
-    limits = [limits_of(study.variants, metric, name) for name in sets]
-    for row, method in enumerate(names):
-        for place, name in enumerate(sets):
-            axes = grid[row][place]
-            for group in study.variants:
-                if group.name == method:
-                    referral_line(axes, group, looks[group.blur or STANDARD_BLUR], metric, name, collection)
-            drawing.referral_axes(axes, LABELS[metric])
-            axes.set_ylim(*limits[place])
-            heading(axes, "", f"{method}, {SET_LABELS[name].lower()}")
-    legend(figure, [f"blur {blur}" for blur in blurs], list(looks.values()))
+def _draw_blurs(results: TaskResults, collection: Collection) -> Figure:
+    variants = results.blur_variants
+    names = list(dict.fromkeys(method.name for method in variants))
+    blurs = sorted({method.blur or STANDARD_BLUR for method in variants})
+    marks = {blur: Mark(k % len(HUES), (0, 1, 2, 3)[k % 4]) for k, blur in enumerate(blurs)}
+    metric = "auroc" if has_referral_curve(variants, "shifted", "auroc") else "accuracy"
+    sets = [name for name in ("in_domain", "shifted") if has_referral_curve(variants, name, metric)]
+    figure, grid = panel_grid(len(names), len(sets))
+    limits = [value_range(variants, metric, name) for name in sets]
+    for row, title in enumerate(names):
+        for column, name in enumerate(sets):
+            axes = grid[row][column]
+            for method in variants:
+                if method.name == title:
+                    referral_line(axes, method, marks[method.blur or STANDARD_BLUR], metric, name, collection)
+            referral_axes(axes, METRIC_LABELS[metric])
+            axes.set_ylim(*limits[column])
+            panel_title(axes, "", f"{title}, {SET_LABELS[name].lower()}")
+    method_legend(figure, [f"blur {blur}" for blur in blurs], list(marks.values()))
     return figure
 
 
-def _name(kind: str, number: str, study: Study) -> str:
-    return "-".join(
-        part for part in (f"figure-{int(number):02d}" if number else "figure", kind, slug(study)) if part
-    )
-
-
-def _drawing(
+def _figure(
     kind: str,
     number: str,
     title: str,
     caption: str,
-    study: Study,
+    results: TaskResults,
     collection: Collection,
-    specs: Sequence[Spec],
-) -> Drawing:
-    draw = partial(_draw, study, collection, specs)
-    return Drawing(_name(kind, number, study), number, f"{title}, {in_words(study)}", caption, draw)
+    panels: Sequence[Panel],
+) -> PaperFigure:
+    draw = partial(_draw, results, collection, panels)
+    return PaperFigure(file_name(kind, number, results), number, f"{title}, {results.title()}", caption, draw)
 
 
-def _possible(groups: Sequence[Group], spec: Spec) -> bool:
-    kind, name = spec
-    return roc_there(groups, name) if kind == "roc" else referral_there(groups, name, kind)
+def _possible(methods: Sequence[MethodRuns], panels: Sequence[Panel]) -> list[Panel]:
+    return [
+        (kind, name)
+        for kind, name in panels
+        if (has_roc_curve(methods, name) if kind == _ROC else has_referral_curve(methods, name, kind))
+    ]
 
 
-def _draw(study: Study, collection: Collection, specs: Sequence[Spec]) -> Figure:
-    columns = min(2, len(specs))
-    figure, grid = canvas_of(-(-len(specs) // columns), columns)
+def _draw(results: TaskResults, collection: Collection, panels: Sequence[Panel]) -> Figure:
+    columns = min(2, len(panels))
+    figure, grid = panel_grid(-(-len(panels) // columns), columns)
     places = [axes for row in grid for axes in row]
-    for axes in places[len(specs) :]:
+    for axes in places[len(panels) :]:
         axes.set_axis_off()
-    looks = marks(study.groups)
-    for k, ((kind, name), axes) in enumerate(zip(specs, places, strict=False)):
-        if kind == "roc":
-            roc_panel(axes, study.groups, looks, name, collection)
+    marks = method_marks(results.methods)
+    for k, ((kind, name), axes) in enumerate(zip(panels, places, strict=False)):
+        if kind == _ROC:
+            roc_panel(axes, results.methods, marks, name, collection)
         else:
-            referral_panel(axes, study.groups, looks, kind, name, collection)
-        heading(axes, "abcdefgh"[k], f"{NAMES[name]}")
-    legend(figure, [group.name for group in study.groups], looks)
+            referral_panel(axes, results.methods, marks, kind, name, collection)
+        panel_title(axes, "abcdefgh"[k], _TITLES[name])
+    method_legend(figure, [method.name for method in results.methods], marks)
     return figure

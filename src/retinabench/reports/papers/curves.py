@@ -1,7 +1,7 @@
-"""The curves of one predictions file, read on common grids so that runs can be averaged.
+"""The ROC and referral curves of one predictions file on common grids, so that runs can be averaged.
 
-Sets are those of `scores/sets.py` and, where the shifted set is graded and holds both classes, `rebalanced`: its images
-with the grades as frequent as in the EyePACS test set (paper, section B.5).
+The sets are those of `metrics.sets` and, where the shifted set is graded and holds both classes, `rebalanced`: the
+shifted images with the grade frequencies of the EyePACS test set (paper, section B.5).
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ Named = dict[tuple[str, str], Floats]
 GRID = np.linspace(0, 1, 101)  # of the share referred
 RATES = {"corrected": np.linspace(0, 1, 201), "published": np.arange(0, 1.02, 0.02)}
 RETAINED = (0.6, 0.9)  # of the ROC curves after referral, Figure 6 of the 2019 paper
-FEWEST = 0.05  # of the images: fewer make a curve jump, and it is not drawn on
+FEWEST = 0.05  # share of the images below which a curve is too noisy to be drawn
 METRICS = scores.METRICS
-CONTROLS = ("accuracy", "nll", "auroc")  # with an oracle; that of the AUPRC would take as long as all else
+CONTROLS = ("accuracy", "nll", "auroc")  # metrics with an oracle; that of the AUPRC takes too long
 
 
 @dataclass(frozen=True)
 class Curves:
-    """referral: {(set, metric): (101,) over `GRID`}. roc: {(set, share retained): sensitivity over `RATES`}.
+    """Curves by set.
 
-    oracle: as `referral`, with the same answers referred by their true loss.
+    Attributes:
+        referral: By (set, metric) the (101,) values over `GRID`.
+        roc: By (set, share retained) the sensitivities over `RATES`.
+        oracle: As `referral`, with the same predictions referred in the order of their true loss.
     """
 
     referral: Named
@@ -46,7 +49,13 @@ class Curves:
 def corrected_curves(
     test: Predictions, sets: Sequence[ImageSet], curves: dict[tuple[str, str], referral.Curve]
 ) -> Curves:
-    """Read the corrected curves of a file on the grids; the whole ones are put into `curves`, for their areas."""
+    """Return the corrected curves of a file on the grids.
+
+    Args:
+        test: The test images.
+        sets: The image sets of `test`.
+        curves: Receives the full referral curves by (set, metric), whose areas the caller needs.
+    """
     out = Curves({}, {}, {})
     for images in sets:
         whole = images.whole
@@ -59,7 +68,7 @@ def corrected_curves(
         for metric in CONTROLS:
             out.oracle[images.name, metric] = _on_grid(referral.curve_of(perfect, metric))
     if (part := rebalanced(test)) is not None:
-        weight = grade_weight(part.grade)  # type: ignore[arg-type]  # `rebalanced` has seen the grades
+        weight = grade_weight(part.grade)  # type: ignore[arg-type]  # `rebalanced` has checked the grades
         whole = Cases(part.label, part.prob, part.uncertainty).weighted(weight)
         _rocs(out, "rebalanced", whole)
         for metric in ("accuracy", "auroc"):
@@ -68,7 +77,7 @@ def corrected_curves(
 
 
 def rebalanced(test: Predictions) -> Predictions | None:
-    """The shifted images, where their grades can be weighed: all graded, both classes present."""
+    """Return the shifted images if all are graded and both classes are present, else None."""
     part = test.select(domain="shifted")
     if part is None or part.grade is None or len(np.unique(part.label)) < 2:
         return None
@@ -76,7 +85,7 @@ def rebalanced(test: Predictions) -> Predictions | None:
 
 
 def _on_grid(curve: referral.Curve) -> Floats:
-    """(101,) values of a curve, NaN where too few images remain for a line that means something."""
+    """Return the (101,) values of a curve, NaN where too few images remain."""
     values = np.array(curve.value)
     held = curve.positives + curve.negatives
     few = held < max(referral.MIN_CLASS, FEWEST * held.max()) - 1e-9
@@ -87,7 +96,7 @@ def _on_grid(curve: referral.Curve) -> Floats:
 
 
 def _rocs(out: Curves, name: str, w: Weighted) -> None:
-    """Add the ROC curves of a set, of all its images and of what remains after referral."""
+    """Add the ROC curves of all images of a set and of those that remain after referral."""
     if w.positives <= 0 or w.negatives <= 0:
         return
     for share in (1.0, *RETAINED):
@@ -97,12 +106,12 @@ def _rocs(out: Curves, name: str, w: Weighted) -> None:
 
 
 def read_roc(curve: Roc) -> Floats:
-    """(201,) sensitivities of a curve."""
+    """Return the (201,) sensitivities of a curve over `RATES`."""
     return average_roc([curve], RATES["corrected"])[1]
 
 
 def retained_weight(w: Weighted, share: float) -> Floats:
-    """(N,) weights, sorted as the cases, where only this share of the mass is retained; ties are shared evenly."""
+    """Return (N,) weights, in the order of the cases, that retain this share of the mass; ties are shared evenly."""
     block, fraction = w.locate(np.array([share * w.total]))
     starts = np.concatenate(([0], w.cases.ends + 1))
     weight = w.weight.copy()
@@ -112,7 +121,11 @@ def retained_weight(w: Weighted, share: float) -> Floats:
 
 
 def published_curves(test: Predictions, seed: int) -> tuple[Curves, Named]:
-    """The released code's curves, its joint, balanced and rebalanced sets among them; on the grids, and every point."""
+    """Return the released code's curves, including its joint, balanced and rebalanced sets.
+
+    Returns:
+        The curves on the grids, and by (set, metric) the values at every point.
+    """
     assert test.uncertainty is not None
     far = test.domain == "shifted"
     near = np.flatnonzero(~far)
@@ -129,7 +142,10 @@ def published_curves(test: Predictions, seed: int) -> tuple[Curves, Named]:
     for name, rows in sets.items():
         label, prob, uncertainty = test.label[rows], test.prob[rows], test.uncertainty[rows]
         for metric in METRICS:
-            if name == "balanced" and metric in ("auroc", "auprc"):  # the joint set as it is, a fault kept
+            if name == "balanced" and metric in (
+                "auroc",
+                "auprc",
+            ):  # the unbalanced joint set: a fault of the released code
                 curve_rows = sets["joint"]
                 arrays = test.label[curve_rows], test.prob[curve_rows], test.uncertainty[curve_rows]
             else:

@@ -1,4 +1,4 @@
-"""Predictive uncertainty by grade and method, right and wrong answers apart (paper: Figures 8 to 13, and 3)."""
+"""Histograms of predictive entropy by grade and method, of right and wrong predictions (paper: Figures 3 and 8 to 13)."""
 
 from __future__ import annotations
 
@@ -13,68 +13,64 @@ from numpy.typing import NDArray
 
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.metrics.uncertainty import binary_entropy
-from retinabench.reports.papers.collect import Collection, Group, Study
-from retinabench.reports.papers.drawing import Drawing, halo
-from retinabench.reports.papers.retina import JOINTLY
-from retinabench.reports.papers.words import in_words, needs, slug
+from retinabench.reports.papers.collection import MethodRuns, TaskResults
+from retinabench.reports.papers.origins import JOINT_CRITERION
+from retinabench.reports.papers.panels import PaperFigure, file_name, outline
 from retinabench.reports.toolkit.figures import canvas
 from retinabench.reports.toolkit.style import BAD, GOOD, MUTED
 
 Floats = NDArray[np.float64]
 EDGES = np.linspace(0, np.log(2), 31)
-NUMBERS = {  # (task, sets, ensembles)
+NUMBERS = {  # (task, set, ensembles)
     ("severity_shift", "joint", False): "8", ("severity_shift", "joint", True): "9",
     ("country_shift", "in_domain", False): "10", ("country_shift", "in_domain", True): "11",
     ("country_shift", "shifted", False): "12", ("country_shift", "shifted", True): "13",
 }  # fmt: skip
 MOST = 6  # columns of one figure
+_CAPTION = (
+    "Predictive entropy of right (blue) and wrong (red) predictions, each normalised to a density; all panels share "
+    "their axes, and bars taller than the frame are cut. Corners: numbers of images predicted right and wrong. All runs "
+    "of a method are pooled."
+)
 
 
-def drawings(study: Study, collection: Collection) -> tuple[list[Drawing], list[str]]:
-    """Return the histograms of a study: single methods and ensembles, per set (Severity Shift: both sets together)."""
-    if not study.groups:
+def figures(results: TaskResults) -> tuple[list[PaperFigure], list[str]]:
+    """Return the histograms of single methods and of ensembles per set (Severity Shift: both sets together).
+
+    Returns:
+        The figures, and a line for each that cannot be drawn.
+    """
+    if not results.methods:
         return [], []
-    if any(test.grade is None for group in study.groups for test in group.tests[:1]):
-        return [], [needs("histograms by grade", study, "the column 'grade'")]
-    task = study.task.removesuffix("_published")
-    domains = set(study.groups[0].tests[0].domain.tolist())
-    sets = (
-        ["joint"]
-        if task == "severity_shift" and len(domains) == 2
-        else [n for n in ("in_domain", "shifted") if n in domains]
-    )
+    if any(test.grade is None for method in results.methods for test in method.tests[:1]):
+        return [], [results.missing("histograms by grade", "the column 'grade'")]
+    domains = set(results.methods[0].tests[0].domain.tolist())
+    sets = [name for name in ("in_domain", "shifted") if name in domains]
+    if results.kind == "severity_shift" and len(domains) == 2:
+        sets = ["joint"]
     made = []
     for name in sets:
         for pooled in (False, True):
-            groups = [group for group in study.groups if group.ensemble == pooled]
-            for part in range(0, len(groups), MOST):
-                made.append(_drawing(study, name, pooled, groups[part : part + MOST], part // MOST))
+            methods = [method for method in results.methods if method.ensemble == pooled]
+            for part in range(0, len(methods), MOST):
+                made.append(_figure(results, name, pooled, methods[part : part + MOST], part // MOST))
     return made, []
 
 
-def _drawing(study: Study, name: str, pooled: bool, groups: Sequence[Group], part: int) -> Drawing:
-    key = (study.task.removesuffix("_published"), name, pooled)
-    number = "" if study.criterion == JOINTLY else NUMBERS.get(key, "")
-    who = "ensembles" if pooled else "single"
-    pieces = (
-        f"figure-{int(number):02d}" if number else "figure",
-        "uncertainty",
-        name.replace("_", "-"),
-        who,
-        slug(study),
-    )
-    stem = "-".join(piece for piece in pieces if piece) + (f"-{part + 1}" if part else "")
-    caption = (
-        "Predictive entropy of right (blue) and wrong (red) answers, each a density of its own; all panels share their axes, "
-        "and bars taller than the frame are cut. Corners: images right and wrong. All runs of a method are pooled."
-    )
-    title = f"Uncertainty by grade, {SET_LABELS[name].lower()}, {'ensembles' if pooled else 'single methods'}, {in_words(study)}"
-    return Drawing(stem, number, title, caption, partial(_draw, groups, name))
+def _figure(
+    results: TaskResults, name: str, pooled: bool, methods: Sequence[MethodRuns], part: int
+) -> PaperFigure:
+    number = "" if results.criterion == JOINT_CRITERION else NUMBERS.get((results.kind, name, pooled), "")
+    kind = f"uncertainty-{name.replace('_', '-')}-{'ensembles' if pooled else 'single'}"
+    stem = file_name(kind, number, results) + (f"-{part + 1}" if part else "")
+    which = "ensembles" if pooled else "single methods"
+    title = f"Uncertainty by grade, {SET_LABELS[name].lower()}, {which}, {results.title()}"
+    return PaperFigure(stem, number, title, _CAPTION, partial(_draw, methods, name))
 
 
-def _draw(groups: Sequence[Group], name: str) -> Figure:
-    pairs = [[_densities(group, name, grade) for group in groups] for grade in range(5)]
-    figure, grid = canvas(80 + 118 * len(groups), 5 * 74 + 40, 5, len(groups), sharex=True)
+def _draw(methods: Sequence[MethodRuns], name: str) -> Figure:
+    pairs = [[_densities(method, name, grade) for method in methods] for grade in range(5)]
+    figure, grid = canvas(80 + 118 * len(methods), 5 * 74 + 40, 5, len(methods), sharex=True)
     top = _top([density for row in pairs for right, wrong, *_ in row for density in (right, wrong)])
     for grade, (line, cells) in enumerate(zip(grid, pairs, strict=True)):
         for axes, cell in zip(line, cells, strict=True):
@@ -83,8 +79,8 @@ def _draw(groups: Sequence[Group], name: str) -> Figure:
         line[-1].text(
             1.04, 0.5, f"grade {grade}", transform=line[-1].transAxes, rotation=270, va="center", fontsize=9
         )
-    for axes, group in zip(grid[0], groups, strict=True):
-        axes.set_title(_folded(group.name), fontsize=9)
+    for axes, method in zip(grid[0], methods, strict=True):
+        axes.set_title(_folded(method.name), fontsize=9)
     for axes in grid[-1]:
         axes.set_xlabel("entropy (nats)", fontsize=8.5)
     for line in grid:
@@ -93,10 +89,10 @@ def _draw(groups: Sequence[Group], name: str) -> Figure:
     return figure
 
 
-def _densities(group: Group, name: str, grade: int) -> tuple[Floats, Floats, int, int]:
-    """Densities over `EDGES` of right and wrong answers of one grade, and how many answers these are."""
+def _densities(method: MethodRuns, name: str, grade: int) -> tuple[Floats, Floats, int, int]:
+    """Return the densities over `EDGES` of right and wrong predictions of one grade, and their numbers."""
     values, right = [], []
-    for test in group.tests:
+    for test in method.tests:
         assert test.grade is not None
         rows = (test.grade == grade) & ((test.domain == name) | (name == "joint"))
         values.append(binary_entropy(test.prob[rows]))
@@ -110,7 +106,7 @@ def _densities(group: Group, name: str, grade: int) -> tuple[Floats, Floats, int
 
 
 def _top(densities: Sequence[Floats]) -> float:
-    """The height of all panels: most bars fit, the spikes of sure answers are cut."""
+    """Return the common upper limit of all panels: the spikes of confident predictions are cut."""
     values = np.concatenate(densities)
     values = values[values > 0]
     return float(1.15 * np.quantile(values, 0.95)) if values.size else 1.0
@@ -136,11 +132,11 @@ def _panel(axes: Axes, right: Floats, wrong: Floats, rights: int, wrongs: int, t
             ha="center",
             va="top",
         )
-        halo(shown)
+        outline(shown)
 
 
 def _folded(name: str) -> str:
-    """A name over two lines where it is long."""
+    """Break a long name into at most three lines."""
     words, lines = name.replace("$", r"\$").split(), [""]
     for word in words:
         if len(lines[-1]) + len(word) > 18 and lines[-1]:

@@ -1,4 +1,9 @@
-"""All tables and figures of a collection as files, and the page that lists them."""
+"""Write the tables and figures of the two papers, from predictions files alone, without torch.
+
+Band et al. 2021 (the Retina Benchmark): Tables 1 to 13 and the figures of its results. Filos et al. 2019
+(bdl-benchmarks): Table 1, Figures 4 to 6 and the CSV files of the leaderboard. `docs/papers.md` names each file's table or
+figure and its differences from the paper.
+"""
 
 from __future__ import annotations
 
@@ -7,135 +12,148 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from retinabench.core import atomic_files
-from retinabench.core.progress import Progress
-from retinabench.core.version import __version__
-from retinabench.reports.papers import filos, render, retina, words
-from retinabench.reports.papers.collect import Collection, Study
-from retinabench.reports.papers.drawing import Drawing, save
-from retinabench.reports.papers.layout import Table
+from retinabench.core.atomic_files import write_bytes
+from retinabench.core.progress import QUIET, Progress
+from retinabench.reports.papers import curve_figures, filos, histograms, preprocessing_images, retina_tables
+from retinabench.reports.papers.collection import Collection, TaskResults, collect
+from retinabench.reports.papers.origins import task_title
+from retinabench.reports.papers.panels import PaperFigure
+from retinabench.reports.toolkit.figures import save
+from retinabench.reports.toolkit.pages import macros, render
+from retinabench.reports.toolkit.renderers import to_csv, to_latex, to_markdown
+from retinabench.reports.toolkit.tables import Table
 
-TABLES, FIGURES, LEADERBOARD = "tables", "figures", "leaderboard"
+FORMATS = ("svg", "pdf", "png")
+_PACKAGE = "retinabench.reports.papers"
 
 
-def write(collection: Collection, out: Path, photographs: Path | None, progress: Progress) -> list[Path]:
+def write_tables(
+    files: Sequence[Path],
+    out: Path,
+    *,
+    rules: str,
+    bootstrap: int,
+    seed: int,
+    labels: Path | None = None,
+    images: Path | None = None,
+    workers: int | None = None,
+    progress: Progress = QUIET,
+) -> list[Path]:
+    """Write all tables and figures that the files allow below `out`, and `index.md`, which lists them.
+
+    What cannot be made is left out; the index says what it needs.
+
+    Args:
+        files: Predictions files or run folders. Files that differ by their seed alone are runs of one method (a row);
+            their metadata `task`, `data`, `criterion` (what it was tuned on) and `blur` decide in which table it stands.
+        out: Folder to write.
+        rules: "corrected", or "published" for the numbers of the released code.
+        bootstrap: Replicates for the interval of a method with a single run, 0 for none.
+        seed: Of the bootstrap, of the jackknife's blocks and of the random sets of the published rules.
+        labels: A CSV with what the metadata of files lack (`origins.py`).
+        images: A folder of fundus images for the examples of preprocessing.
+        workers: Processes; None for one per core where the files are many.
+        progress: Reports the progress.
+
+    Returns:
+        The files written, the index first.
+
+    Raises:
+        InputError: Where files of one task and data set hold other images or other labels.
+    """
+    return write(collect(files, labels, rules, bootstrap, seed, workers, progress), out, images, progress)
+
+
+def write(collection: Collection, out: Path, images: Path | None, progress: Progress) -> list[Path]:
     """Write everything below `out`; return the files, the index first."""
-    of_2019 = filos.studies_of(collection)
-    made, lacking = tables_of(collection)
-    drawings, more = _drawings(collection, of_2019, photographs)
-    files = [*table_files(made, out), *_leaderboard_files(of_2019, out)]
-    with progress.track("Drawing", len(drawings), unit="figures") as advance:
-        for one in drawings:
-            files += save(one.draw(), out / FIGURES / one.name)
+    of_2019 = filos.results_of(collection)
+    tables, missing = tables_of(collection)
+    figures, also_missing = figures_of(collection, images)
+    files = [*table_files(tables, out), *_leaderboard_files(of_2019, out)]
+    with progress.track("Drawing", len(figures), unit="figures") as advance:
+        for figure in figures:
+            files += save(figure.draw(), out / "figures" / figure.name, FORMATS, dpi=200, font_size=10)
             advance(1)
     index = out / "index.md"
-    page = _index(collection, made, drawings, [*lacking, *more], bool(of_2019))
-    atomic_files.write_bytes(index, page.encode())
+    context = {
+        "collection": collection,
+        "tasks": list(dict.fromkeys(task_title(one.task) for one in collection.results)),
+        "tables": tables,
+        "figures": figures,
+        "missing": [*missing, *also_missing],
+        "leaderboard": bool(of_2019),
+    }
+    write_bytes(index, render("index.md.j2", context, package=_PACKAGE).encode())
     return [index, *files]
 
 
 def tables_of(collection: Collection) -> tuple[list[Table], list[str]]:
     """Return all tables, captions complete, and a line for each that cannot be made."""
-    made, lacking = retina.tables(collection)
-    made += [filos.table(study, collection) for study in filos.studies_of(collection)]
-    return [_captioned(table, collection) for table in made], lacking
+    tables, missing = retina_tables.tables(collection)
+    tables += [filos.table(results, collection) for results in filos.results_of(collection)]
+    return [_captioned(table, collection) for table in tables], missing
 
 
 def table_files(tables: Sequence[Table], out: Path) -> list[Path]:
-    """Write tables as Markdown, CSV and LaTeX; return the files."""
+    """Write tables as Markdown, CSV and LaTeX below `out`/tables; return the files."""
     files = []
     for table in tables:
         contents = {
-            ".md": render.markdown(table).encode(),
-            ".csv": render.csv_bytes(table),
-            ".tex": render.latex(table).encode(),
-        }
+            ".md": to_markdown(table).encode(), ".csv": to_csv(table), ".tex": to_latex(table).encode(),
+        }  # fmt: skip
         for ending, content in contents.items():
-            files.append(out / TABLES / f"{table.name}{ending}")
-            atomic_files.write_bytes(files[-1], content)
+            files.append(out / "tables" / f"{table.name}{ending}")
+            write_bytes(files[-1], content)
     return files
 
 
-def _leaderboard_files(studies: Sequence[Study], out: Path) -> list[Path]:
+def figures_of(collection: Collection, images: Path | None) -> tuple[list[PaperFigure], list[str]]:
+    """Return all figures, in the order of their numbers, and a line for each that cannot be made."""
+    figures: list[PaperFigure] = []
+    missing: list[str] = []
+    for results in collection.results:
+        for found, lines in (curve_figures.figures(results, collection), histograms.figures(results)):
+            figures += found
+            missing += lines
+    if images is None:
+        missing.append("Figures 6, 7 and 18 (preprocessing) need --images.")
+    else:
+        figures += preprocessing_images.figures(images, collection.rules)
+    figures.sort(key=_order)
+    for results in filos.results_of(collection):
+        figures += filos.figures(results, collection)
+    return figures, missing
+
+
+def _order(figure: PaperFigure) -> tuple[int, str]:
+    number = re.match(r"\d+", figure.number)
+    return int(number[0]) if number else 99, figure.name
+
+
+def _leaderboard_files(of_2019: Sequence[TaskResults], out: Path) -> list[Path]:
     files = []
-    for study in studies:
-        folder = out / LEADERBOARD / words.slug(study) if len(studies) > 1 else out / LEADERBOARD
-        for path, content in filos.leaderboard(study).items():
+    for results in of_2019:
+        folder = out / "leaderboard" / results.slug if len(of_2019) > 1 else out / "leaderboard"
+        for path, content in filos.leaderboard(results).items():
             files.append(folder / path)
-            atomic_files.write_bytes(files[-1], content)
+            write_bytes(files[-1], content)
     return files
 
 
 def _captioned(table: Table, collection: Collection) -> Table:
-    """The table with what its numbers are at the end of its caption."""
-    studies = [
-        s
-        for s in collection.studies
-        if not table.task or (s.task, s.criterion) == (table.task, table.criterion)
+    """Return the table with the meaning of its numbers at the end of its caption."""
+    keys = ("task", "dataset", "criterion")
+    place = [table.facts[key] for key in keys]
+    of_table = [
+        one for one in collection.results if not place[0] or place == [getattr(one, key) for key in keys]
     ]
-    return replace(table, caption=f"{table.caption} {words.spread(collection, studies)}")
-
-
-def _drawings(
-    collection: Collection, of_2019: list[Study], photographs: Path | None
-) -> tuple[list[Drawing], list[str]]:
-    # Only here: tables alone must not wait for matplotlib.
-    from retinabench.reports.papers import curve_figures, filos_figures, histograms
-    from retinabench.reports.papers import photographs as pictures
-
-    made: list[Drawing] = []
-    lacking: list[str] = []
-    for study in collection.studies:
-        for part in (curve_figures, histograms):
-            some, missing = part.drawings(study, collection)
-            made += some
-            lacking += missing
-    if photographs is None:
-        lacking.append("Figures 6, 7 and 18 (preprocessing) need --photographs.")
-    else:
-        made += pictures.drawings(photographs, collection.rules)
-    made.sort(key=lambda one: (int(re.match(r"\d+|", one.number)[0] or 99), one.name))  # type: ignore[index]
-    for study in of_2019:
-        made += filos_figures.drawings(study, collection)
-    return made, lacking
-
-
-def _index(
-    collection: Collection,
-    tables: list[Table],
-    drawings: list[Drawing],
-    lacking: list[str],
-    leaderboard: bool,
-) -> str:
-    tasks = dict.fromkeys(words.TASKS.get(s.task, s.task) for s in collection.studies)
-    lines = [
-        "# The papers' tables and figures",
-        "",
-        f"From {collection.files} predictions files; tasks: {render.escape(', '.join(tasks))}; rules: {collection.rules}; "
-        f"seed {collection.seed}; retinabench {__version__}. Every table is also there as CSV with all digits and as LaTeX, "
-        "every figure as SVG, PDF and PNG.",
-        "",
-    ]
-    lines += [f"- {render.escape(note)}" for note in collection.notes]
-    if lacking:
-        lines += ["", "Left out:", "", *(f"- {render.escape(line)}" for line in lacking)]
-    lines += ["", "## Tables", ""]
-    for table in tables:
-        stem = f"{TABLES}/{table.name}"
-        lines += [
-            render.markdown(table),
-            f"[Markdown]({stem}.md) · [CSV]({stem}.csv) · [LaTeX]({stem}.tex)",
-            "",
-        ]
-    if leaderboard:
-        lines += [f"The 2019 leaderboard's CSV files: [{LEADERBOARD}/]({LEADERBOARD}/)", ""]
-    lines += ["## Figures", ""]
-    for one in drawings:
-        stem = f"{FIGURES}/{one.name}"
-        name = f"Figure {one.number}: {one.title}" if one.number else one.title
-        lines += [
-            f"**{render.escape(name)}.** {render.escape(one.caption)}", "",
-            f"![{render.escape(one.title)}]({stem}.svg)", "",
-            f"[SVG]({stem}.svg) · [PDF]({stem}.pdf) · [PNG]({stem}.png)", "",
-        ]  # fmt: skip
-    return "\n".join(lines).rstrip() + "\n"
+    runs = {len(method.runs) for one in of_table for method in (one.methods or one.blur_variants)}
+    several = sorted(runs - {1})
+    numbers = macros("captions.md.j2", package=_PACKAGE).numbers(
+        collection.rules,
+        collection.bootstrap,
+        1 in runs,
+        bool(several),
+        "" if not several else f"{several[0]}" if len(several) == 1 else f"{several[0]} to {several[-1]}",
+    )
+    return replace(table, caption=f"{table.caption} {str(numbers).strip()}")

@@ -14,7 +14,7 @@ from retinabench.metrics.selective.referral_curves import referral_curve
 from retinabench.metrics.sorted_images import Cases
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers.collect import collect
+from retinabench.reports.papers.collection import collect
 from retinabench.reports.papers.curves import retained_weight
 from retinabench.reports.papers.write import table_files, tables_of
 from support.written_papers import Written, write_runs
@@ -53,10 +53,10 @@ def test_scores_are_means_of_score_over_runs(request, runs, rules):
                     for one in found
                 ]
                 if None in values:
-                    assert row["mean"] == ""
+                    assert row["value"] == ""
                     continue
                 ddof = 1 if rules == "corrected" else 0
-                assert float(row["mean"]) == pytest.approx(np.mean(values), abs=MEAN)
+                assert float(row["value"]) == pytest.approx(np.mean(values), abs=MEAN)
                 assert float(row["standard_error"]) == pytest.approx(
                     np.std(values, ddof=ddof) / np.sqrt(3), abs=1e-9
                 )
@@ -78,7 +78,7 @@ def test_referral_is_read_off_the_curve(request, runs, rules):
                 k = referred
                 values.append(curve.at(referred / 100) if rules == "corrected" else curve.value[k])
             cell = cells["MC dropout", domain, f"auroc_at_{referred}"]
-            assert float(cell["mean"]) == pytest.approx(np.mean(values), abs=MEAN)
+            assert float(cell["value"]) == pytest.approx(np.mean(values), abs=MEAN)
 
 
 def test_a_single_run_has_the_interval_of_score(corrected, runs):
@@ -87,7 +87,7 @@ def test_a_single_run_has_the_interval_of_score(corrected, runs):
     for name, score in (("in_domain", "nll"), ("shifted", "auroc"), ("joint", "auprc")):
         cell = corrected.cells(f"table-04-prediction-{COUNTRY}")["MFVI", name, score]
         entry = found[name]["scores"][score]
-        assert float(cell["mean"]) == pytest.approx(entry["value"], abs=MEAN)
+        assert float(cell["value"]) == pytest.approx(entry["value"], abs=MEAN)
         assert float(cell["low"]) == pytest.approx(entry["low"], abs=MEAN)
         assert float(cell["high"]) == pytest.approx(entry["high"], abs=MEAN)
         assert cell["standard_error"] == ""
@@ -97,7 +97,7 @@ def test_the_published_rules_drop_runs_without_a_value_and_use_ddof_0(published,
     values = [rb.score(one, rules="published").value("nll") for one in files_of(runs, "MAP", "country_shift")]
     cell = published.cells(f"table-04-prediction-{COUNTRY}")["MAP", "in_domain", "nll"]
     mean, _, error = published_aggregate(values)
-    assert (float(cell["mean"]), float(cell["standard_error"])) == pytest.approx((mean, error), abs=MEAN)
+    assert (float(cell["value"]), float(cell["standard_error"])) == pytest.approx((mean, error), abs=MEAN)
     caption = published.text(f"table-04-prediction-{COUNTRY}")
     assert "ddof 0" in caption
     assert "no test" in caption
@@ -106,11 +106,11 @@ def test_the_published_rules_drop_runs_without_a_value_and_use_ddof_0(published,
 def test_what_is_undefined_is_a_dash_with_a_reason(corrected):
     name = "table-02-referral-severity-shift"
     cell = corrected.cells(name)["MAP", "shifted", "auroc_at_0"]
-    assert cell["mean"] == ""
+    assert cell["value"] == ""
     assert cell["why"] == "needs both classes: the set has 60 positive and 0 negative images"
-    assert "—<sup>a</sup>" in corrected.text(name)
+    assert "–<sup>a</sup>" in corrected.text(name)
     assert "<sup>a</sup> needs both classes: the set has 60 positive" in corrected.text(name)
-    assert r"---\textsuperscript{a}" in corrected.text(name, ".tex")
+    assert r"--\textsuperscript{a}" in corrected.text(name, ".tex")
 
 
 def test_the_blur_study_has_a_row_per_constant(corrected, runs):
@@ -121,7 +121,7 @@ def test_the_blur_study_has_a_row_per_constant(corrected, runs):
         for one in files_of(runs, "MAP", "severity_shift")
         if one.metadata["blur"] == 5
     ]
-    assert float(cells["MAP, blur 5", "in_domain", "accuracy_at_0"]["mean"]) == pytest.approx(
+    assert float(cells["MAP, blur 5", "in_domain", "accuracy_at_0"]["value"]) == pytest.approx(
         np.mean(values), abs=MEAN
     )
     assert {row["method"] for row in corrected.rows("table-02-referral-severity-shift")} == {"MAP"}
@@ -146,11 +146,11 @@ def test_published_areas_equal_the_released_code(shared, tmp_path):
     areas, detection = written.cells("table-07-areas-severity-shift"), written.cells("table-03-detection")
     for metric in ("accuracy", "nll", "auroc", "auprc"):
         for name, theirs in (("balanced", "balanced_retention"), ("joint", "retention")):
-            ours = float(areas["000", name, f"referral_{metric}_area"]["mean"])
+            ours = float(areas["000", name, f"referral_{metric}_area"]["value"])
             assert ours == pytest.approx(metrics[f"joint_test/{theirs}_{metric}_auc"], abs=1e-12)
     for score in ("ood_auroc", "ood_auprc"):
         theirs = metrics[f"joint_test/{score.replace('ood', 'ood_detection')}"]
-        assert float(detection["000", "joint", score]["mean"]) == pytest.approx(theirs, abs=1e-12)
+        assert float(detection["000", "joint", score]["value"]) == pytest.approx(theirs, abs=1e-12)
 
 
 def test_retained_images_share_ties():

@@ -1,7 +1,7 @@
-"""All numbers and curves of one predictions file, computed once; tables and figures only read them.
+"""All numbers and curves of one predictions file, computed once and read by every table and figure.
 
 A number is named by its set and score: ("shifted", "auroc"), ("joint", "referral_nll_area"), ("in_domain",
-"accuracy_at_50"). Corrected numbers are functions of weights, so that patients can be left out or drawn again.
+"accuracy_at_50"). The corrected numbers are functions of image weights, as jackknife and bootstrap over patients need.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes, cluster_jackknife
+from retinabench.metrics.published import sets as published_sets
 from retinabench.metrics.registry import REFERRED_PERCENT, SCORES
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import Curve
@@ -26,15 +27,19 @@ Key = tuple[str, str]
 PLAIN = ("nll", "accuracy", "auprc", "auroc", "ece_top_label")
 DETECTION = ("ood_auroc", "ood_auprc")
 METRICS = ("accuracy", "nll", "auroc", "auprc")
-AT = ("accuracy", "auroc")  # the metrics that are also read at single fractions
-BLOCKS = 50  # of patients left out: a jackknife error known to 1 / sqrt(2 x 49) = 10 %
+AT = ("accuracy", "auroc")  # metrics that are also read at single fractions referred
+BLOCKS = 50  # of patients: the relative error of the jackknife standard error is 1 / sqrt(2 x 49) = 10 %
 
 
 @dataclass(frozen=True)
-class Job:
-    """One file to measure: its test images, with what orders their referral in `uncertainty`.
+class MeasureJob:
+    """One file to measure.
 
-    bootstrap: replicates for percentile intervals, 0 for none.
+    Attributes:
+        test: The test images; `uncertainty` orders their referral.
+        rules: "corrected" or "published".
+        bootstrap: Replicates for percentile intervals, 0 for none.
+        seed: Seed of jackknife blocks, bootstrap and the random sets of the published rules.
     """
 
     test: Predictions
@@ -44,35 +49,39 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """The numbers of a file: value {key: number}, NaN where undefined, with a `why`; and draws of them.
+class Measurements:
+    """The numbers and curves of one predictions file.
 
-    left_out: {key: (B,)} with one block of patients left out at a time; none under the published rules. drawn:
-    {key: (R,)} with patients drawn with replacement, where a bootstrap was asked for.
+    Attributes:
+        value: Number by key, NaN where undefined.
+        why: Reason by key of an undefined number.
+        jackknife: By key (B,) values, each without one block of patients; empty under the published rules.
+        bootstrap: By key (R,) replicates with patients drawn with replacement, where a bootstrap was asked for.
+        curves: ROC and referral curves on common grids.
     """
 
     value: dict[Key, float]
     why: dict[Key, str]
-    left_out: dict[Key, Floats]
-    drawn: dict[Key, Floats]
+    jackknife: dict[Key, Floats]
+    bootstrap: dict[Key, Floats]
     curves: Curves = field(repr=False)
 
     def get(self, key: Key) -> float:
-        """The value of a number, NaN where the file has none."""
+        """Return a number, NaN where the file has none."""
         return self.value.get(key, np.nan)
 
 
-def measure(job: Job) -> Measured:
-    """Measure one file."""
+def measure(job: MeasureJob) -> Measurements:
+    """Return all numbers and curves of one file."""
     return _published(job) if job.rules == "published" else _corrected(job)
 
 
-def _corrected(job: Job) -> Measured:
+def _corrected(job: MeasureJob) -> Measurements:
     test = job.test
     assert test.uncertainty is not None
     sets = image_sets(test, test.uncertainty)
     curves: dict[tuple[str, str], Curve] = {}
-    out = Measured({}, {}, {}, {}, corrected_curves(test, sets, curves))
+    out = Measurements({}, {}, {}, {}, corrected_curves(test, sets, curves))
     for images in sets:
         mine = {metric: curves[images.name, metric] for metric in METRICS}
         point = _numbers(images.name, images.whole, mine, mine["auprc"].area)
@@ -81,15 +90,15 @@ def _corrected(job: Job) -> Measured:
         statistic = _statistic(images, mine["auprc"].area, len(point))
         if cluster_codes(images.cluster)[1] > 1:
             left_out = cluster_jackknife(statistic, images.cluster, blocks=BLOCKS, seed=job.seed)
-            out.left_out.update(zip(point, left_out.T, strict=True))
+            out.jackknife.update(zip(point, left_out.T, strict=True))
         if job.bootstrap:
             drawn = cluster_bootstrap(statistic, images.cluster, replicates=job.bootstrap, seed=job.seed)
-            out.drawn.update(zip(point, drawn.T, strict=True))
+            out.bootstrap.update(zip(point, drawn.T, strict=True))
     return out
 
 
 def _statistic(images: ImageSet, area: float, count: int) -> Callable[[Floats], Floats]:
-    """The numbers of a set as a function of weights (N,); AUPRC over referral is seen at a few counts, as in `score`."""
+    """Return the numbers of a set as a function of weights (N,); the referral AUPRC is read at a few counts, as in `score`."""
     auprc = Evaluator(images, [SCORES["referral_auprc_area"]], np.array([area]))
 
     def statistic(weight: Floats) -> Floats:
@@ -103,7 +112,7 @@ def _statistic(images: ImageSet, area: float, count: int) -> Callable[[Floats], 
 
 
 def _numbers(name: str, w: Weighted, curves: dict[str, Curve], area: float) -> dict[Key, float]:
-    """The numbers of one weighted set, always in this order."""
+    """Return the numbers of one weighted set, always in this order."""
     out = {score: SCORES[score](w) for score in (*PLAIN, *(DETECTION if name == "joint" else ()))}
     out |= {f"referral_{metric}_area": curves[metric].area for metric in METRICS if metric != "auprc"}
     out["referral_auprc_area"] = area
@@ -121,15 +130,13 @@ def _why(key: Key, images: ImageSet, curves: dict[str, Curve]) -> str:
     return f"needs both classes: {f'the set has {held}' if referred == '0' else f'{held} are retained'}"
 
 
-def _published(job: Job) -> Measured:
-    """The released code's numbers, as `score` gives them; no draws, for that protocol has no intervals."""
-    from retinabench.metrics.published import sets as published_sets
-
+def _published(job: MeasureJob) -> Measurements:
+    """Return the released code's numbers, as `score` does; that protocol has no intervals."""
     test = job.test
     assert test.uncertainty is not None
     sets = published_sets.score_sets(test, test.uncertainty, job.seed)
     curves, whole = published_curves(test, job.seed)
-    out = Measured({}, {}, {}, {}, curves)
+    out = Measurements({}, {}, {}, {}, curves)
     for name, found in sets.items():
         for score, entry in found["scores"].items():
             out.value[name, score] = np.nan if entry["value"] is None else entry["value"]

@@ -1,4 +1,4 @@
-"""Photographs before and after preprocessing (paper: Figures 6 and 7, and 18 by blur constant)."""
+"""Fundus images before and after preprocessing (paper: Figures 6 and 7, and 18 by blur constant)."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe, picture
-from retinabench.reports.papers.drawing import Drawing
+from retinabench.reports.papers.panels import PaperFigure
 from retinabench.reports.toolkit.figures import canvas
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".ppm", ".jp2", ".gif")
 SHOWN = 4
-SIDE = 320  # pixels of a picture in a figure
+SIDE = 320  # pixels of an image in a figure
 BLURS = (5, 10, 20, 30)  # of section B.6
 
 
-def drawings(folder: Path, rules: str) -> list[Drawing]:
-    """Return the figures of the first to last of a folder's photographs, evenly spaced by name.
+def figures(folder: Path, rules: str) -> list[PaperFigure]:
+    """Return the figures of some images of a folder, evenly spaced in the order of their names.
 
-    Raises `InputError` where the folder holds none.
+    Raises:
+        InputError: Where the folder holds no image.
     """
     if not folder.is_dir():
-        raise InputError("is no folder", file=folder, hint="Name a folder of photographs.")
+        raise InputError("is not a folder", file=folder, hint="Name a folder of fundus images.")
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
     if not found:
-        raise InputError(
-            "holds no photographs", file=folder, hint=f"Endings that are looked for: {', '.join(ENDINGS)}."
-        )
+        hint = f"Recognised endings: {', '.join(ENDINGS)}."
+        raise InputError("holds no images", file=folder, hint=hint)
     chosen = [found[k] for k in np.unique(np.linspace(0, len(found) - 1, SHOWN).round().astype(int))]
     how = "exactly as released" if rules == "published" else "by the corrected form of Graham's preprocessing"
+    blur = "A smaller blur constant averages over a larger surround and keeps more signal and more noise."
     return [
-        Drawing("figure-06-preprocessing", "6 and 7", "Photographs before and after preprocessing",
-                f"Above: photographs. Below: the same {how}, blur 30.", partial(_before_and_after, chosen, rules)),
-        Drawing("figure-18-blur-examples", "18", "Preprocessing by blur constant",
-                f"Photographs {how}. A smaller blur constant averages over a larger surround, and keeps more signal and more noise.",
-                partial(_by_blur, chosen, rules)),
+        PaperFigure("figure-06-preprocessing", "6 and 7", "Images before and after preprocessing",
+                    f"Above: original images. Below: the same {how}, blur 30.", partial(_before_and_after, chosen, rules)),
+        PaperFigure("figure-18-blur-examples", "18", "Preprocessing by blur constant", f"Images {how}. {blur}",
+                    partial(_by_blur, chosen, rules)),
     ]  # fmt: skip
 
 
 def _read(path: Path, blur: int | None, rules: str) -> NDArray[np.uint8]:
-    """One picture (SIDE, SIDE, 3): the photograph itself, or preprocessed with a blur constant."""
+    """Return an image (SIDE, SIDE, 3), as it is or preprocessed with a blur constant."""
     if blur is None:
         return picture(path.read_bytes(), Recipe(SIDE, "none"), str(path))
     return picture(path.read_bytes(), Recipe(SIDE, "graham", blur, rules == "published"), str(path))
@@ -53,20 +53,20 @@ def _read(path: Path, blur: int | None, rules: str) -> NDArray[np.uint8]:
 
 def _before_and_after(paths: Sequence[Path], rules: str) -> Figure:
     rows = [[_read(path, blur, rules) for path in paths] for blur in (None, 30)]
-    return _sheet(rows, ["photograph", "blur 30"], by_row=True)
+    return _sheet(rows, ["original", "blur 30"], by_row=True)
 
 
 def _by_blur(paths: Sequence[Path], rules: str) -> Figure:
     recipes = (None, *BLURS)
     rows = [[_read(path, blur, rules) for blur in recipes] for path in paths]
-    return _sheet(rows, ["photograph", *(f"blur {blur}" for blur in BLURS)], by_row=False)
+    return _sheet(rows, ["original", *(f"blur {blur}" for blur in BLURS)], by_row=False)
 
 
 def _sheet(rows: Sequence[Sequence[NDArray[np.uint8]]], names: Sequence[str], *, by_row: bool) -> Figure:
-    """Draw pictures in a grid; `names` are those of the rows or of the columns."""
+    """Draw images in a grid with the names of the rows or of the columns."""
     figure, grid = canvas(104 * len(rows[0]) + 20, 104 * len(rows) + 20, len(rows), len(rows[0]))
-    for row, (line, pictures) in enumerate(zip(grid, rows, strict=True)):
-        for column, (axes, shown) in enumerate(zip(line, pictures, strict=True)):
+    for row, (line, images) in enumerate(zip(grid, rows, strict=True)):
+        for column, (axes, shown) in enumerate(zip(line, images, strict=True)):
             axes.imshow(shown, interpolation="lanczos")
             axes.set(xticks=[], yticks=[])
             for spine in axes.spines.values():

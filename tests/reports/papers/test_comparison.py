@@ -1,4 +1,4 @@
-"""Which methods stand in bold, on imagined methods whose truth is known."""
+"""Which methods are marked as best, on simulated methods whose true accuracies are known."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import pytest
 
 from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers.collect import Group
+from retinabench.reports.papers.collection import MethodRuns
+from retinabench.reports.papers.comparison import column_cells, difference_p, value_of
 from retinabench.reports.papers.curves import Curves
-from retinabench.reports.papers.inference import column, difference_p
-from retinabench.reports.papers.measure import Job, Measured, measure
+from retinabench.reports.papers.measurements import MeasureJob, Measurements, measure
 
 KEY = ("in_domain", "accuracy")
 LOSS = ("in_domain", "nll")
 BLOCKS = 50
 
 
-def group(name: str, hits: np.ndarray) -> Group:
-    """A method whose runs answer (runs, patients) rightly where `hits`; accuracy and its jackknife in closed form, also under LOSS."""
+def group(name: str, hits: np.ndarray) -> MethodRuns:
+    """A method whose runs answer (runs, patients) rightly where `hits`; their accuracy and its jackknife in closed form, and the same numbers as NLL."""
     blocks = np.arange(hits.shape[1]) % BLOCKS
     runs = []
     for hit in hits:
         left_out = np.array([hit[blocks != g].mean() for g in range(BLOCKS)])
         values = dict.fromkeys((KEY, LOSS), float(hit.mean()))
-        runs.append(Measured(values, {}, dict.fromkeys(values, left_out), {}, Curves({}, {}, {})))
-    return Group(name, name, False, None, runs)
+        runs.append(Measurements(values, {}, dict.fromkeys(values, left_out), {}, Curves({}, {}, {})))
+    return MethodRuns(name, name, False, None, runs)
 
 
 def studies(
     rng: np.random.Generator, levels: list[float], runs: int = 4, patients: int = 1000
-) -> list[Group]:
+) -> list[MethodRuns]:
     """Methods with these accuracies; patients differ in hardness, which methods share, and runs differ in skill."""
     hardness = rng.normal(size=patients)
     groups = []
@@ -48,8 +48,8 @@ def _quantile(p: float) -> float:
     return float(norm.ppf(p))
 
 
-def bold(groups: list[Group]) -> list[bool]:
-    return [cell.best for cell in column(groups, KEY, "corrected")]
+def bold(groups: list[MethodRuns]) -> list[bool]:
+    return [cell.emphasis == "best" for cell in column_cells(groups, KEY, "corrected")]
 
 
 def test_the_best_is_bold_and_so_is_its_equal_and_the_worse_is_not():
@@ -63,15 +63,15 @@ def test_nothing_is_bold_where_the_best_beats_none():
 
 
 def test_where_less_is_better_the_least_is_bold():
-    cells = column(studies(np.random.default_rng(0), [0.9, 0.8, 0.9]), LOSS, "corrected")
-    assert [cell.best for cell in cells] == [False, True, False]
+    cells = column_cells(studies(np.random.default_rng(0), [0.9, 0.8, 0.9]), LOSS, "corrected")
+    assert [cell.emphasis == "best" for cell in cells] == [False, True, False]
 
 
 def test_the_published_rules_mark_the_best_mean_alone():
     groups = studies(np.random.default_rng(1), [0.85, 0.85, 0.85])
-    cells = column(groups, KEY, "published")
-    assert sum(cell.best for cell in cells) == 1
-    assert max(cells, key=lambda cell: cell.value).best
+    cells = column_cells(groups, KEY, "published")
+    assert sum(cell.emphasis == "best" for cell in cells) == 1
+    assert max(cells, key=value_of).emphasis == "best"
 
 
 @pytest.mark.parametrize("runs", [1, 2, 6])
@@ -122,8 +122,8 @@ def test_the_jackknife_of_accuracy_is_its_closed_form():
     rng = np.random.default_rng(4)
     label, prob = rng.integers(0, 2, 50), rng.random(50)
     test = Predictions(np.arange(50).astype(str), label, prob, uncertainty=rng.random(50))
-    found = measure(Job(test, "corrected", 0, 0))
-    left_out = found.left_out[KEY]
+    found = measure(MeasureJob(test, "corrected", 0, 0))
+    left_out = found.jackknife[KEY]
     variance = 49 / 50 * np.sum((left_out - left_out.mean()) ** 2)
     hit = (prob > 0.5) == label
     assert variance == pytest.approx(hit.var(ddof=1) / 50, rel=1e-9)
@@ -136,12 +136,12 @@ def test_ensembles_that_share_members_are_not_independent():
     member = np.random.default_rng(5).normal(size=6)
     triples = list(combinations(range(6), 3))
     values = [float(member[list(triple)].mean()) for triple in triples]
-    pooled = Group(
-        "ensemble", "m", True, None, [Measured({}, {}, {}, {}, Curves({}, {}, {}))] * 20, [], triples
+    pooled = MethodRuns(
+        "ensemble", "m", True, None, [Measurements({}, {}, {}, {}, Curves({}, {}, {}))] * 20, [], triples
     )
     naive = aggregate(values).error
     assert np.mean(values) == pytest.approx(member.mean())
-    assert pooled.error(values) > 1.5 * naive
+    assert pooled.standard_error(values) > 1.5 * naive
     # Without seed j the mean is that of the five others: the jackknife of a mean, which is s / sqrt(n).
-    assert pooled.error(values) == pytest.approx(member.std(ddof=1) / np.sqrt(6))
+    assert pooled.standard_error(values) == pytest.approx(member.std(ddof=1) / np.sqrt(6))
     assert pooled.independent == 6

@@ -1,0 +1,335 @@
+"""Read predictions files, group them by task, data set, tuning criterion, blur and method, and measure each file once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.core.progress import Progress
+from retinabench.core.subprocesses import in_processes
+from retinabench.metrics.inference.bootstrap import check_seed
+from retinabench.metrics.inference.over_seeds import aggregate
+from retinabench.metrics.inference.paired import align
+from retinabench.metrics.score import RULES
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.io import find_files, read_predictions
+from retinabench.predictions.table import Predictions
+from retinabench.reports.papers.measurements import MeasureJob, Measurements, measure
+from retinabench.reports.papers.origins import (
+    STANDARD_BLUR,
+    Origin,
+    criterion_title,
+    origin,
+    read_labels,
+    slug,
+    task_title,
+)
+
+Floats = NDArray[np.float64]
+_PARALLEL_FROM = 400_000  # images in all files below which starting processes takes longer than measuring
+
+
+@dataclass
+class MethodRuns:
+    """The runs of one method: a row of a table, a line of a figure.
+
+    Attributes:
+        name: Title of the method.
+        base: Title of the method of a single member.
+        ensemble: Whether members are pooled.
+        blur: Blur constant of the preprocessing, None if unknown.
+        runs: The measurements of each run.
+        tests: The test images of each run.
+        member_seeds: The seeds that each run pools; as many as `runs` where every file states them.
+    """
+
+    name: str
+    base: str
+    ensemble: bool
+    blur: int | None
+    runs: list[Measurements] = field(default_factory=list)
+    tests: list[Predictions] = field(default_factory=list)
+    member_seeds: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def independent(self) -> int:
+        """The number of independent trainings: of runs, or of seeds where runs share members."""
+        return (
+            len({seed for pooled in self.member_seeds for seed in pooled}) if self._shares else len(self.runs)
+        )
+
+    @property
+    def _shares(self) -> bool:
+        pooled = [seed for seeds in self.member_seeds for seed in seeds]
+        return len(self.member_seeds) == len(self.runs) and len(set(pooled)) < len(pooled)
+
+    def standard_error(self, values: Sequence[float]) -> float:
+        """Return the standard error of the mean over runs, NaN for a single run.
+
+        Ensembles that share members are not independent: their standard error is that of the jackknife over the seeds
+        of the members, the mean of the ensembles without one seed at a time.
+
+        Args:
+            values: One value per run.
+
+        References:
+            Arvesen, Jackknifing U-statistics, Ann. Math. Stat. 40:2076 (1969).
+        """
+        if self._shares:
+            seeds = sorted({seed for pooled in self.member_seeds for seed in pooled})
+            without = [
+                [v for v, pooled in zip(values, self.member_seeds, strict=True) if seed not in pooled]
+                for seed in seeds
+            ]
+            if all(without):
+                means = np.array([np.mean(part) for part in without])
+                n = len(seeds)
+                return float(np.sqrt((n - 1) / n * np.sum((means - means.mean()) ** 2)))
+        return aggregate(values).error
+
+
+@dataclass(frozen=True)
+class TaskResults:
+    """The methods of one task on one data set, tuned on one criterion.
+
+    Attributes:
+        task: Name of the task.
+        dataset: Name of the data set where the task has several, else "".
+        criterion: The tuning criterion.
+        methods: The methods at the standard blur.
+        blur_variants: The methods that have several blur constants, at each of them.
+    """
+
+    task: str
+    dataset: str
+    criterion: str
+    methods: list[MethodRuns]
+    blur_variants: list[MethodRuns]
+
+    @property
+    def kind(self) -> str:
+        """The task, without the mark of the released variant."""
+        return self.task.removesuffix("_published")
+
+    @property
+    def slug(self) -> str:
+        """Task, data set and criterion as part of a file name."""
+        return slug(self.task, self.dataset, self.criterion)
+
+    def title(self, criterion: bool = True) -> str:
+        """Return task, data set and, if asked for, criterion: `Country Shift, tuned on …`."""
+        task = task_title(self.task) + (f" on {self.dataset}" if self.dataset else "")
+        tuned = criterion_title(self.criterion) if criterion else ""
+        return f"{task}, {tuned}" if tuned else task
+
+    def holds(self, set_name: str) -> bool:
+        """Tell whether any run has scores of a set."""
+        return has_set(self.methods, set_name)
+
+    def missing(self, kind: str, needed: str) -> str:
+        """Return the line for a table or figure that cannot be made."""
+        return f"{kind[0].upper()}{kind[1:]}, {self.title()}: needs {needed}."
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All results of the files, and how they were scored. notes: remarks on the files for the reader."""
+
+    results: list[TaskResults]
+    rules: str
+    bootstrap: int
+    seed: int
+    files: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What the runs of one method share."""
+
+    task: str
+    dataset: str
+    criterion: str
+    method: str
+    setting: str
+    blur: int | None
+
+
+def has_set(methods: Sequence[MethodRuns], set_name: str) -> bool:
+    """Tell whether any run of some methods has scores of a set."""
+    return any(key[0] == set_name for method in methods for run in method.runs for key in run.value)
+
+
+def collect(
+    files: Sequence[Path],
+    labels: Path | None,
+    rules: str,
+    bootstrap: int,
+    seed: int,
+    workers: int | None,
+    progress: Progress,
+) -> Collection:
+    """Read, align and measure all files; see `write.write_tables` for the arguments.
+
+    Raises:
+        InputError: Where options or files are not usable, or files of one task and data set hold other images.
+    """
+    if rules not in RULES:
+        raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, RULES))
+    if bootstrap < 0:
+        raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
+    check_seed(seed)
+    paths = find_files(files)
+    if not paths:
+        raise InputError("there is nothing to tabulate", hint="Give one predictions file or more.")
+    labelled = read_labels(labels, paths)
+    tests, origins = [], []
+    for path in paths:
+        predictions = read_predictions(path)
+        origins.append(origin(predictions, labelled.get(path.resolve(), {})))
+        tests.append(_reduced(predictions, exact=rules == "published"))
+    origins = _with_datasets(origins, tests)
+    _refuse_duplicates(origins, paths)
+    tests = _aligned(tests, origins)
+    places = [_place(one) for one in origins]
+    jobs = [
+        MeasureJob(test, rules, bootstrap if places.count(place) == 1 and rules == "corrected" else 0, seed)
+        for test, place in zip(tests, places, strict=True)
+    ]
+    names = _names(origins)
+    groups: dict[_Place, MethodRuns] = {}
+    for k, measured in enumerate(_measured(jobs, workers, progress)):
+        one = origins[k]
+        group = groups.setdefault(places[k], MethodRuns(names[k], one.base, one.ensemble, one.blur))
+        group.runs.append(measured)
+        group.tests.append(tests[k])
+        if one.member_seeds:
+            group.member_seeds.append(one.member_seeds)
+    notes = tuple(dict.fromkeys(note for test in tests for note in test.notes))
+    if any(test.patient_id is None for test in tests):
+        notes += ("no patient_id: every image is its own cluster, errors and intervals may be too narrow",)
+    return Collection(_results(groups), rules, bootstrap, seed, len(paths), notes)
+
+
+def _place(one: Origin) -> _Place:
+    return _Place(one.task, one.dataset, one.criterion, one.method, one.setting, one.blur)
+
+
+def _reduced(predictions: Predictions, exact: bool) -> Predictions:
+    """Return the test images with the mean probability and the uncertainty that orders referral, without samples."""
+    test = predictions.select(split="test")
+    if test is None:
+        raise InputError("holds no image of the test split", file=predictions.source)
+    values, _ = referral_uncertainty(test, exact=exact)
+    return replace(test, probs=test.prob[:, None], uncertainty=values, metadata={})
+
+
+def _with_datasets(origins: Sequence[Origin], tests: Sequence[Predictions]) -> list[Origin]:
+    """Keep the data set of an origin only where its task has several, told apart by name and by images.
+
+    Files that hold the same images with the same labels are of one data set, whatever its names. Files with other
+    images are of another one if no name is shared; otherwise `align` refuses them.
+    """
+    digests = [_digest(test) for test in tests]
+    datasets: dict[tuple[str, str], str] = {}
+    for task in dict.fromkeys(one.task for one in origins):
+        names: dict[str, set[str]] = {}
+        for one, digest in zip(origins, digests, strict=True):
+            if one.task == task:
+                names.setdefault(digest, set()).add(one.dataset)
+        stated = [name for of_images in names.values() for name in of_images]
+        distinct = len(names) > 1 and len(set(stated)) == len(stated) and "" not in stated
+        for digest, of_images in names.items():
+            datasets[task, digest] = min(of_images) if distinct else ""
+    return [
+        replace(one, dataset=datasets[one.task, digest]) for one, digest in zip(origins, digests, strict=True)
+    ]
+
+
+def _digest(test: Predictions) -> str:
+    """Return a hash of the images and their labels in any order."""
+    order = np.argsort(test.image_id, kind="stable")
+    names = "\n".join(test.image_id[order].tolist()).encode()
+    return hashlib.sha256(names + test.label[order].astype(np.int8).tobytes()).hexdigest()
+
+
+def _refuse_duplicates(origins: Sequence[Origin], paths: Sequence[Path]) -> None:
+    """Refuse a run that is named twice: its method would look more certain than it is."""
+    seen: dict[object, Path] = {}
+    for one, path in zip(origins, paths, strict=True):
+        if one.seed is None:
+            continue
+        key = (_place(one), one.seed, one.member_seeds)
+        if key in seen:
+            raise InputError(
+                f"is seed {one.seed} of {one.method}, as is {seen[key]}",
+                file=path,
+                hint="Name every run once, or tell the files apart with --labels.",
+            )
+        seen[key] = path
+
+
+def _aligned(tests: Sequence[Predictions], origins: Sequence[Origin]) -> list[Predictions]:
+    """Return the tests of each task and data set in one order of rows, sharing the columns that are equal."""
+    out = list(tests)
+    keys = [(one.task, one.dataset) for one in origins]
+    for key in dict.fromkeys(keys):
+        rows = [k for k, one in enumerate(keys) if one == key]
+        matched = align([tests[k] for k in rows])
+        truth = {
+            column: next((v for one in matched if (v := getattr(one, column)) is not None), None)
+            for column in ("image_id", "label", "domain", "split", "patient_id", "grade")
+        }
+        for k, one in zip(rows, matched, strict=True):
+            # Not `replace`: it would validate the columns again, which takes longer than reading them.
+            for column, values in truth.items():
+                object.__setattr__(one, column, values)
+            out[k] = one
+    return out
+
+
+def _names(origins: Sequence[Origin]) -> list[str]:
+    """Return the title of each file's method, with its setting where another method has the same title."""
+    settings: dict[_Place, set[str]] = {}
+    keys = [replace(_place(one), setting="") for one in origins]
+    for one, key in zip(origins, keys, strict=True):
+        settings.setdefault(key, set()).add(one.setting)
+    return [
+        f"{one.method} ({one.setting})" if len(settings[key]) > 1 and one.setting else one.method
+        for one, key in zip(origins, keys, strict=True)
+    ]
+
+
+def _measured(jobs: Sequence[MeasureJob], workers: int | None, progress: Progress) -> list[Measurements]:
+    images = sum(len(job.test) * (1 + job.bootstrap / 50) for job in jobs)
+    processes = workers or (1 if images < _PARALLEL_FROM else os.cpu_count() or 1)
+    found: list[Measurements | None] = [None] * len(jobs)
+    with progress.track("Scoring", len(jobs), unit="files") as advance:
+        for k, one in in_processes(measure, jobs, min(processes, len(jobs))):
+            found[k] = one
+            advance(1)
+    return [one for one in found if one is not None]
+
+
+def _results(groups: Mapping[_Place, MethodRuns]) -> list[TaskResults]:
+    results = []
+    for key in dict.fromkeys((place.task, place.dataset, place.criterion) for place in groups):
+        methods = [
+            group for place, group in groups.items() if (place.task, place.dataset, place.criterion) == key
+        ]
+        bases = list(dict.fromkeys(method.base for method in methods))
+        methods.sort(key=lambda method: (bases.index(method.base), method.ensemble))
+        standard = [method for method in methods if method.blur in (None, STANDARD_BLUR)]
+        blurs: dict[str, set[int]] = {}
+        for method in methods:
+            blurs.setdefault(method.name, set()).add(method.blur or STANDARD_BLUR)
+        variants = [method for method in methods if len(blurs[method.name]) > 1]
+        results.append(TaskResults(*key, standard, variants))
+    return results
