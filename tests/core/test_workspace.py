@@ -163,7 +163,7 @@ def test_the_first_manifest_stays_and_the_same_one_continues(workspace):
 
 def test_another_manifest_is_refused_with_both_sides(workspace):
     workspace.begin({"settings": {"learning_rate": 1}, "version": "1"})
-    with pytest.raises(InputError, match=r"another settings\.learning rate: 1 there, 2 here") as refused:
+    with pytest.raises(InputError, match=r"another settings\.learning_rate: 1 there, 2 here") as refused:
         workspace.begin({"settings": {"learning_rate": 2}, "version": "1"}, hint="Do something else.")
     assert "Do something else." in str(refused.value)
 

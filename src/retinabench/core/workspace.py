@@ -133,7 +133,7 @@ class Workspace:
         if difference := first_difference(decisive(begun), decisive(mine)):
             key, then, now = difference
             raise InputError(
-                f"holds a {self.kind} with another {key.replace('_', ' ')}: {_short(then)} there, {_short(now)} here",
+                f"holds a {self.kind} with another {key}: {_short(then)} there, {_short(now)} here",
                 file=self.folder,
                 hint=hint,
             )

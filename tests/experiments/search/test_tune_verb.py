@@ -131,7 +131,7 @@ def test_a_folder_of_another_sweep_is_one_line_and_exit_code_2(command, capsys):
     assert command("--quiet") == 0
     capsys.readouterr()
     assert command("--quiet", "--seed", 1) == 2
-    assert "belongs to another sweep" in line_of(capsys)
+    assert "holds a search with another" in line_of(capsys)
 
 
 def test_where_every_trial_diverges_the_work_failed(command, capsys, tmp_path):

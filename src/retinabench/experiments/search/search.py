@@ -64,7 +64,7 @@ def search(
     runs = trial_runs(base, space, 0, trials, seed)
     task = load_task(base.data, base.task, base.shifted)
     _check_images(chosen, task)
-    with sweep.hold(out):
+    with sweep.workspace(out).lock():
         sweep.begin(out, base, space, seed, task.data.fingerprint)
         with _Sweep(out, task.data.fingerprint, engine, f"{criterion}/{rules}", progress) as work:
             rows = _climb(runs, points(space, 0, trials, seed), shares, halving or 1, work)
