@@ -194,7 +194,7 @@ def test_a_folder_with_other_things_is_refused_untouched(workspace):
 
 def test_what_a_killed_command_left_counts_as_empty(workspace):
     workspace.folder.mkdir()
-    for name in (LOCK, HOLDER, ".study.json.1234.part", ".study.json.1234.claim"):
+    for name in (LOCK, HOLDER, f".{HOLDER}.12.part", ".study.json.1234.part", ".study.json.1234.claim"):
         (workspace.folder / name).write_text("{")
     workspace.begin({"seed": 1}, empty=True)
     assert workspace.manifest() == {"seed": 1}

@@ -149,7 +149,7 @@ class Workspace:
         Raises:
             InputError: There are other files.
         """
-        own = (LOCK, f".{self.file}.")  # the lock, and temporary files of a killed write
+        own = (LOCK, f".{HOLDER}.", f".{self.file}.")  # the lock, and temporary files of a killed write
         strangers = (p for p in self.folder.glob("*") if not p.name.startswith(own) and p.name not in allowed)
         if not self.manifest_path.is_file() and any(strangers):
             raise InputError(f"is not empty and holds no {self.kind}", file=self.folder, hint=hint)

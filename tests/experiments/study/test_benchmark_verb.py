@@ -7,7 +7,7 @@ import json
 import pytest
 
 from retinabench.cli import main as cli
-from retinabench.experiments.study.lock import take_turn
+from retinabench.experiments.study.runner import workspace
 from support.helpers import make_prepared
 from support.studies import BOTH, SPACE
 
@@ -61,7 +61,7 @@ def test_wrong_words_are_refused_in_one_line(tmp_path, capsys, words, told):
 
 def test_a_second_command_on_a_folder_is_refused_while_status_answers(file, tmp_path, capsys):
     words = ["benchmark", str(file), "--out", str(tmp_path / "out"), "--quiet", "--device", "cpu"]
-    with take_turn(tmp_path / "out"):
+    with workspace(tmp_path / "out").lock():
         assert cli.run(words) == 2
         error = capsys.readouterr().err
         assert "another benchmark command is at work" in error

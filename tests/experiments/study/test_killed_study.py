@@ -18,12 +18,12 @@ from pathlib import Path
 
 sys.path[:0] = sys.argv[4:]
 from support.studies import Serial
-from retinabench.protocol import benchmark as module
-from retinabench.protocol import conduct
+from retinabench.experiments.study import benchmark as module
+from retinabench.experiments.study import runner
 from retinabench.experiments.study.definition import Study
 
 module.write_outputs = lambda *_: None  # tables, pages and figures come after all that can be lost
-conduct.write_figures = lambda *_: None
+runner.write_figures = lambda *_: None
 definition, out = Study(**json.loads(Path(sys.argv[1]).read_text())), Path(sys.argv[2])
 replace, count = os.replace, 0
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from retinabench.experiments.study.ensembles import pool, subsets
+from retinabench.experiments.study.prediction_files import pool, subsets
 from retinabench.experiments.study.standard_errors import over_seeds, resampled_weights, weighted_mean
 from retinabench.predictions.table import Predictions
 

@@ -1,4 +1,4 @@
-"""`retinabench benchmark`: a study computed, then everything that can be said of it."""
+"""The `benchmark` command: compute a study, then write its summary, tables and pages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from retinabench.core.errors import WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.experiments.engines.jobs import JobEngine
 from retinabench.experiments.study.definition import Study
-from retinabench.experiments.study.lock import take_turn
-from retinabench.experiments.study.manifest import read_identity
 from retinabench.experiments.study.prediction_files import Entry, label_predictions
-from retinabench.experiments.study.runner import compute
-from retinabench.experiments.study.sources import open_task
+from retinabench.experiments.study.runner import ALLOWED, compute, workspace
+from retinabench.experiments.study.runs import open_task
 from retinabench.experiments.study.summary import criterion_title, summarise
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.commands import shares
@@ -23,15 +21,27 @@ from retinabench.reports.papers.write import write_tables
 
 
 def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> dict[str, Any]:
-    """Compute what is missing of a study, write its summary, tables and pages; return the summary.
+    """Compute what is missing of a study; write its summary, tables and pages.
 
     Below `out`: `study.json`, TASK/METHOD/ (trials, seeds, rankings), `predictions/`, `summary.json`, `summary.md`,
-    `tables/`, `report/TASK/CRITERION/`. Raises `InputError` where another command is at work in `out`, and `WorkError` at
-    the end where a run failed that another attempt may finish.
+    `tables/`, `report/TASK/CRITERION/`.
+
+    Args:
+        study: The definition.
+        out: The study's folder.
+        engine: Computes the runs.
+        progress: Is told how far the work is.
+
+    Returns:
+        The content of `summary.json`.
+
+    Raises:
+        InputError: Another command works in `out`, or `out` holds something else.
+        WorkError: A run failed that a second command may finish; everything else is written.
     """
     began = time.perf_counter()
-    read_identity(out)  # of a folder with other things in it nothing is touched
-    with take_turn(out):
+    workspace(out).check_empty(allowed=ALLOWED)
+    with workspace(out).lock():
         chosen = compute(study, out, engine, progress)
         entries = label_predictions(study, out, chosen)
         summary = summarise(study, out, chosen, entries, progress)

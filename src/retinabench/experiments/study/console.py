@@ -91,15 +91,15 @@ def status_lines(status: Status) -> Iterator[str]:
     """Say who is at work, what is left, and what failed."""
     for line in status.lines:
         for run, found in line.failures:
-            log = f" (log: {found['log']})" if found.get("log") else ""
-            yield f"{line.task}, {run}: {found['state'].replace('_', ' ')}: {found['message']}{log}"
+            log = f" (log: {found.log})" if found.log else ""
+            yield f"{line.task}, {run}: {found.state.replace('_', ' ')}: {found.message}{log}"
     left = sum(line.left for line in status.lines)
     if status.holder is not None:
-        since = duration(time.time() - status.holder["since"])
+        since = duration(time.time() - status.holder.since)
         ends = "" if status.seconds_left is None else f", about {duration(status.seconds_left)} left"
-        yield f"at work for {since} (process {status.holder['process']} on {status.holder['host']}): {left} runs left{ends}"
+        yield f"at work for {since} (process {status.holder.process} on {status.holder.host}): {left} runs left{ends}"
     elif left:
-        yield f"nobody is at work: {left} runs left; the same command without --status continues"
+        yield f"no process is at work: {left} runs left; the same command without --status continues"
     elif status.finished:
         yield "finished: see summary.md"
     else:

@@ -16,9 +16,17 @@ from retinabench.data.tasks import Task
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.study.cost_probe import Cost, prediction_bytes, probe
 from retinabench.experiments.study.definition import Drawn, Study
-from retinabench.experiments.study.ensembles import subsets
-from retinabench.experiments.study.runs import Cell, cells, folder_of, most_runs, trials
-from retinabench.experiments.study.sources import draw, is_drawn, open_task
+from retinabench.experiments.study.prediction_files import subsets
+from retinabench.experiments.study.runs import (
+    Cell,
+    cells,
+    draw,
+    folder_of,
+    is_drawn,
+    most_runs,
+    open_task,
+    trials,
+)
 
 PROBE_IMAGES = 128  # training pictures of the drawn data set on which a probe runs where none is prepared yet
 

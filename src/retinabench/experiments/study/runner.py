@@ -1,8 +1,14 @@
-"""A study from its definition to its results: data, trials, choices, seeds, prediction files.
+"""The runs of a study: trials, choices by each criterion, and the choices with every seed.
 
-Everything is found done where it was done before: a study that was stopped anywhere, or has got another method, seed or
-more trials, computes what is missing and nothing else. All trials of all methods are one queue, and so are all seeds of
-all choices: a machine of a cluster waits for another twice only.
+What was computed before is found and not computed again: a study that was stopped, or has got another method, seed or
+more trials, computes what is missing. All trials of all methods are one queue, and so are all seeds of all choices, so
+that the machines of a cluster wait for each other only twice.
+
+The folder of a study holds
+
+    study.json             the manifest: version, protocol, data
+    TASK/METHOD/           a search (`search/sweep.py`) and the choices; the runs of every seed lie with the trials
+    outcomes/HASH.json     per run: its last outcome and its seconds, from which `--status` tells the time left
 """
 
 from __future__ import annotations
@@ -11,12 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.version import __version__
+from retinabench.core.workspace import Workspace
 from retinabench.data.tasks import Task
-from retinabench.experiments.config import Run
+from retinabench.experiments.config import PROTOCOL, Run
 from retinabench.experiments.engines.jobs import Job, JobEngine, Outcome
 from retinabench.experiments.search import sweep
 from retinabench.experiments.search.criteria import CRITERIA
@@ -25,29 +33,37 @@ from retinabench.experiments.search.ranking import Ranking, write_ranking
 from retinabench.experiments.search.results import Writer
 from retinabench.experiments.search.search import measured, search
 from retinabench.experiments.study.definition import UNTUNED, Study
-from retinabench.experiments.study.manifest import check_identity
-from retinabench.experiments.study.run_log import Recorded
+from retinabench.experiments.study.outcomes import RecordingEngine
 from retinabench.experiments.study.runs import (
-    CHOICES,
     Cell,
+    SavedChoice,
     base_run,
     cells,
     folder_of,
-    read_choices,
+    open_tasks,
     trials,
     with_seeds,
+    write_choices,
 )
-from retinabench.experiments.study.sources import open_tasks
 
+SCHEMA = "retinabench.study/1"
+ALLOWED = ("data", "turns")  # in a folder without a manifest: drawn data; the locks of version 0.1
 LAST_FIGURE = "marginals.png"  # of those that `write_figures` writes
 
 
 @dataclass
 class Chosen:
-    """What a criterion chose for a method on a task, and what became of its runs with every seed.
+    """What a criterion chose for a method on a task, and the outcomes of its runs with every seed.
 
-    run: None where no trial has a value, and then `why`. outcomes: seed -> what came of its run. searched: how many of the
-    trials diverged or failed.
+    Args:
+        cell: The method on the task.
+        criterion: The criterion.
+        run: The chosen run; None where no trial has a value.
+        why: Why there is no choice.
+        value: The criterion's value of the chosen trial.
+        outcomes: Seed -> outcome of its run.
+        folders: Seed -> folder of its run.
+        searched: State -> number of trials.
     """
 
     cell: Cell
@@ -68,12 +84,12 @@ def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUI
     every = cells(study, out)
     tasks = open_tasks(study, out, progress)
     _check_criteria(study, tasks)
-    check_identity(out, {label: task.data.fingerprint for label, task in tasks.items()})
+    _begin(out, {label: task.data.fingerprint for label, task in tasks.items()})
     for cell in every:
         if cell.space is not None:  # a changed configuration is refused before anything is computed
             sweep.begin(cell.folder, cell.base, cell.space, study.seed, tasks[cell.task].data.fingerprint)
     fingerprints = {(cell.base.data, cell.base.shifted): tasks[cell.task].data.fingerprint for cell in every}
-    recorded = Recorded(engine, out, lambda run: fingerprints[run.data, run.shifted])
+    recorded = RecordingEngine(engine, out, lambda run: fingerprints[run.data, run.shifted])
     _search(study, recorded, every, tasks)
     chosen = [choice for cell in every for choice in _choose(study, cell, recorded, progress, out)]
     wanted = [(choice, run) for choice in chosen if choice.run for run in with_seeds(study, choice.run)]
@@ -83,6 +99,40 @@ def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUI
         choice.folders[run.seed] = folder_of(run, choice.cell, tasks[choice.cell.task])
         choice.outcomes[run.seed] = recorded.seen[recorded.key(Job(run, choice.cell.runs))]
     return chosen
+
+
+def workspace(out: Path) -> Workspace:
+    """Return the folder of a study, to lock and to begin."""
+    return Workspace(out, "benchmark", "study.json")
+
+
+def _begin(out: Path, fingerprints: Mapping[str, str]) -> None:
+    """Write the manifest of a study, or compare it with the one that is there and add what is new.
+
+    Args:
+        out: The study's folder.
+        fingerprints: Task label -> fingerprint of its data.
+
+    Raises:
+        InputError: The folder was begun by another version or with other data.
+    """
+    folder = workspace(out)
+    manifest = {"schema": SCHEMA, "protocol": PROTOCOL, "version": __version__, "data": dict(fingerprints)}
+
+    def decisive(content: Mapping[str, Any]) -> dict[str, Any]:
+        known = {
+            label: content["data"].get(label, fingerprint) for label, fingerprint in fingerprints.items()
+        }
+        return {**content, "data": known}
+
+    begun = folder.begin(
+        manifest,
+        decisive=decisive,
+        hint="Restore the data, install the version that began it, or choose another --out.",
+    )
+    grown = {**begun, "data": {**begun["data"], **fingerprints}}
+    if grown != begun:
+        folder.update(grown)
 
 
 def _check_criteria(study: Study, tasks: Mapping[str, Task]) -> None:
@@ -97,7 +147,7 @@ def _check_criteria(study: Study, tasks: Mapping[str, Task]) -> None:
                 )
 
 
-def _search(study: Study, recorded: Recorded, every: Sequence[Cell], tasks: dict[str, Task]) -> None:
+def _search(study: Study, recorded: RecordingEngine, every: Sequence[Cell], tasks: dict[str, Task]) -> None:
     """Compute the trials of all searches, and put them into the searches' own tables."""
     of_folder = {cell.runs: cell for cell in every}
     wanted = [(cell, run) for cell in every for run in trials(study, cell)]
@@ -113,7 +163,7 @@ def _search(study: Study, recorded: Recorded, every: Sequence[Cell], tasks: dict
 
 
 def _missing(
-    recorded: Recorded, wanted: Sequence[tuple[Cell, Run]], tasks: dict[str, Task]
+    recorded: RecordingEngine, wanted: Sequence[tuple[Cell, Run]], tasks: dict[str, Task]
 ) -> Iterator[Outcome]:
     """Compute the runs that are not done, and yield what comes of them; the others are noted as done."""
     jobs = []
@@ -126,9 +176,11 @@ def _missing(
     yield from recorded.compute(jobs)
 
 
-def _choose(study: Study, cell: Cell, recorded: Recorded, progress: Progress, out: Path) -> Iterator[Chosen]:
-    """Yield the choice of every criterion, and note it for `status`."""
-    noted = {}
+def _choose(
+    study: Study, cell: Cell, recorded: RecordingEngine, progress: Progress, out: Path
+) -> Iterator[Chosen]:
+    """Yield the choice of every criterion, and save it for `--status`."""
+    saved = {}
     for criterion in study.choices:
         if cell.space is None:
             choice = Chosen(cell, criterion, base_run(study, cell.task, cell.method, out, criterion))
@@ -148,13 +200,9 @@ def _choose(study: Study, cell: Cell, recorded: Recorded, progress: Progress, ou
             choice = _best(cell, criterion, ranking)
             if choice.run is None:
                 progress.say(f"{cell.task}, {cell.method}: {choice.why}")
-        noted[criterion] = {
-            "trials": study.trials,
-            "run": None if choice.run is None else choice.run.model_dump(mode="json"),
-        }
+        saved[criterion] = SavedChoice(study.trials, choice.run)
         yield choice
-    if noted != read_choices(cell):
-        write_json(cell.folder / CHOICES, noted)
+    write_choices(cell, saved)
 
 
 def _write(ranking: Ranking, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The runs of a study: for every task and method a base, its trials, and its choices with every seed."""
+"""The data and the runs of a study: for every task and method a base run, its trials, and its choices with every seed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError
-from retinabench.data.tasks import Task
+from retinabench.core.progress import QUIET, Progress
+from retinabench.data.ingest.prepare import prepare
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, build_run
 from retinabench.experiments.config_sources import find
 from retinabench.experiments.run import run_folder
 from retinabench.experiments.search.space import Space, read_space
 from retinabench.experiments.search.trials import trial_runs
-from retinabench.experiments.study.definition import UNTUNED, Study
-from retinabench.experiments.study.sources import data_folder
+from retinabench.experiments.study.definition import UNTUNED, Drawn, Study
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.settings import Optimizer
 
@@ -37,6 +40,49 @@ class Cell:
     def runs(self) -> Path:
         """Where runs are computed; a trial that is chosen is the run of the first seed."""
         return self.folder / "runs"
+
+
+def data_folder(study: Study, label: str, out: Path) -> Path:
+    """Return where the prepared data of a task lie, or will lie; tasks that draw alike share them."""
+    task = study.tasks[label]
+    if task.draw is not None:
+        return out / "data" / f"synthetic-{task.draw.images}-{task.draw.size}-{task.draw.seed}"
+    assert task.data is not None
+    return Path(task.data)
+
+
+def open_tasks(study: Study, out: Path, progress: Progress = QUIET) -> dict[str, Task]:
+    """Draw what is to be drawn, and open every task by its label.
+
+    Raises `InputError` where a folder, or a task on it, is not usable.
+    """
+    for label, task in study.tasks.items():
+        if task.draw is not None:
+            draw(task.draw, data_folder(study, label, out), progress)
+    return {label: open_task(study, label, out) for label in study.tasks}
+
+
+def open_task(study: Study, label: str, out: Path) -> Task:
+    """Open one task whose data are there."""
+    task = study.tasks[label]
+    return load_task(data_folder(study, label, out), task.task or label, task.shifted)
+
+
+def is_drawn(study: Study, label: str, out: Path) -> bool:
+    """Tell whether a task's data are there, or need no drawing."""
+    return study.tasks[label].draw is None or (data_folder(study, label, out) / "dataset.json").is_file()
+
+
+def draw(drawn: Drawn, folder: Path, progress: Progress = QUIET) -> None:
+    """Draw and prepare a data set, or find it done."""
+    prepare(
+        "synthetic",
+        folder,
+        recipe=Recipe(drawn.size),
+        images=drawn.images,
+        seed=drawn.seed,
+        progress=progress,
+    )
 
 
 def cells(study: Study, out: Path) -> list[Cell]:
@@ -100,13 +146,35 @@ def most_runs(study: Study) -> int:
     return beside * len(study.choices)
 
 
-def read_choices(cell: Cell) -> dict[str, Any]:
-    """Return what the criteria have chosen so far: criterion -> {trials, run}."""
+@dataclass(frozen=True)
+class SavedChoice:
+    """What a criterion has chosen so far: the run, None where no trial has a value, of how many trials."""
+
+    trials: int
+    run: Run | None
+
+
+def read_choices(cell: Cell) -> dict[str, SavedChoice]:
+    """Return the saved choices of a cell by criterion."""
     try:
-        found: dict[str, Any] = json.loads((cell.folder / CHOICES).read_text())
+        found = json.loads((cell.folder / CHOICES).read_text())
     except FileNotFoundError:
         return {}
-    return found
+    return {
+        criterion: SavedChoice(one["trials"], None if one["run"] is None else Run(**one["run"]))
+        for criterion, one in found.items()
+    }
+
+
+def write_choices(cell: Cell, choices: Mapping[str, SavedChoice]) -> None:
+    """Save the choices of a cell by criterion, unless they are the saved ones."""
+    if choices == read_choices(cell):
+        return
+    content = {
+        criterion: {"trials": one.trials, "run": None if one.run is None else one.run.model_dump(mode="json")}
+        for criterion, one in choices.items()
+    }
+    write_json(cell.folder / CHOICES, content)
 
 
 def folder_of(run: Run, cell: Cell, task: Task) -> Path:

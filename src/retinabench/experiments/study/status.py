@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from retinabench.core.workspace import Holder
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
 from retinabench.experiments.run import describe
 from retinabench.experiments.study.definition import Study
-from retinabench.experiments.study.lock import holder
-from retinabench.experiments.study.run_log import read_outcome
+from retinabench.experiments.study.outcomes import RunRecord, read_record, read_records
+from retinabench.experiments.study.runner import workspace
 from retinabench.experiments.study.runs import (
     Cell,
     cells,
     folder_of,
+    is_drawn,
     most_runs,
+    open_task,
     read_choices,
     trials,
     with_seeds,
 )
-from retinabench.experiments.study.sources import is_drawn, open_task
 
 KINDS = ("done", "running", "failed", "left")
 
@@ -42,7 +42,7 @@ class Standing:
     trials: Counter[str] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
     seconds: float | None = None
-    failures: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    failures: list[tuple[str, RunRecord]] = field(default_factory=list)
 
     @property
     def left(self) -> int:
@@ -59,10 +59,10 @@ class Standing:
 
 @dataclass(frozen=True)
 class Status:
-    """All standings. holder: the live command (`turn.py`), None where nobody works. at_once: runs at once, as seen."""
+    """All standings. holder: the process that works in the folder, None where there is none. at_once: runs at once, as seen."""
 
     lines: list[Standing]
-    holder: dict[str, Any] | None
+    holder: Holder | None
     at_once: float | None
     finished: bool
 
@@ -87,8 +87,8 @@ def read_status(study: Study, out: Path) -> Status:
 
     Raises `InputError` where the definition or its data are not usable.
     """
-    now = holder(out)
-    since = now["since"] if now else time.time()
+    now = workspace(out).holder()
+    since = now.since if now else time.time()
     every = cells(study, out)
     tasks = {
         label: open_task(study, label, out) if is_drawn(study, label, out) else None for label in study.tasks
@@ -117,50 +117,46 @@ def _standing(study: Study, cell: Cell, task: Task | None, out: Path, live: bool
             if folder.name in names:
                 continue
             names.add(folder.name)
-            found = read_outcome(out, run.hash(task.data.fingerprint))
+            found = read_record(out, run.hash(task.data.fingerprint))
             kind = _kind(folder, found, live, since)
             into[kind] += 1
             if kind == "failed" and found is not None:
                 line.failures.append((describe(run), found))
             if kind == "done" and found is not None:
-                seconds.append(found["seconds"])
+                seconds.append(found.seconds)
 
     count(searched, line.trials)
     chosen = read_choices(cell)
     current = [
-        chosen[name] for name in study.choices if name in chosen and chosen[name]["trials"] == study.trials
+        chosen[name] for name in study.choices if name in chosen and chosen[name].trials == study.trials
     ]
     for one in current:
-        if one["run"] is not None:
-            count(with_seeds(study, Run(**one["run"])), line.runs)
+        if one.run is not None:
+            count(with_seeds(study, one.run), line.runs)
     if undecided := len(study.choices) - len(current):
         line.runs["left"] += undecided * (study.seeds - (study.trials > 0))
     line.seconds = sum(seconds) / len(seconds) if seconds else None
     return line
 
 
-def _kind(folder: Path, found: dict[str, Any] | None, live: bool, since: float) -> str:
+def _kind(folder: Path, found: RunRecord | None, live: bool, since: float) -> str:
     if (folder / "done").is_file():
         return "done"
     newest = max((file.stat().st_mtime for file in folder.glob("*")), default=0.0) if live else 0.0
     if newest > since and (found is None or not _fresh(found, newest)):
         return "running"
-    return "left" if found is None or found["state"] == "done" else "failed"
+    return "left" if found is None or found.state == "done" else "failed"
 
 
-def _fresh(found: dict[str, Any], newest: float) -> bool:
+def _fresh(found: RunRecord, newest: float) -> bool:
     """Tell whether an outcome is younger than the last file of its run."""
-    return bool(found["at"] >= newest)
+    return found.at >= newest
 
 
-def _at_once(out: Path, now: dict[str, Any] | None) -> float | None:
+def _at_once(out: Path, now: Holder | None) -> float | None:
     """Runs at once: seconds of the work that ended since the live command began, over the time since then."""
     if now is None:
         return None
-    worked = 0.0
-    for file in (out / "outcomes").glob("*.json"):
-        found = json.loads(file.read_text())
-        if found["at"] > now["since"]:
-            worked += found["seconds"]
-    elapsed = time.time() - now["since"]
+    worked = sum(record.seconds for record in read_records(out) if record.at > now.since)
+    elapsed = time.time() - now.since
     return max(1.0, worked / elapsed) if worked else None
