@@ -3,17 +3,25 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test slow lint bench clean
+.PHONY: demo test slow coverage recipes lint hooks docs dist bench clean
 
 demo: $(VENV)/train.stamp
 	$(BIN)/retinabench demo
 
 test: $(VENV)/dev.stamp
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+	$(PYTEST) -m "not slow and not recipes"
 
 slow: $(VENV)/dev.stamp
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
+	$(PYTEST) -m slow
+
+coverage: $(VENV)/dev.stamp
+	$(PYTEST) -m "not slow and not recipes" --cov=retinabench --cov-report=term:skip-covered --cov-report=html:build/coverage
+
+# Follow every recipe of CONTRIBUTING.md in a temporary copy of the tree, then lint and test it there.
+recipes: $(VENV)/dev.stamp
+	$(PYTEST) -n 0 -m recipes tests/conformance/test_contributing.py
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -22,11 +30,23 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/docstrings.py src
 
+hooks: $(VENV)/dev.stamp
+	$(BIN)/pre-commit install
+
+docs: $(VENV)/dev.stamp
+	$(INSTALL) '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+dist: $(VENV)/dev.stamp
+	rm -rf dist
+	$(INSTALL) build
+	$(BIN)/python -m build --quiet
+
 bench: $(VENV)/dev.stamp
 	@for file in benchmarks/*.py; do case $$file in */gpu_*|*/coverage.py|*/results.py) ;; *) echo "== $$file"; $(BIN)/python $$file || exit 1 ;; esac; done
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage src/*.egg-info
 
 $(VENV)/train.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

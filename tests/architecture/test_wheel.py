@@ -1,0 +1,30 @@
+"""The wheel holds every module and every data file of the package, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_wheel_holds_every_file_of_the_package(tmp_path):
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    files = {
+        path.relative_to(tree / "src").as_posix() for path in (tree / "src").rglob("*") if path.is_file()
+    }
+    code = f"from setuptools.build_meta import build_wheel; build_wheel({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=tree, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("retinabench-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if not name.partition("/")[0].endswith(".dist-info")}
+        (points,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
+        assert "retinabench = retinabench.cli.main:main" in archive.read(points).decode()
+    assert held == files
