@@ -6,6 +6,7 @@ inside the function: `--help` stays quick and never needs PyTorch.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ import typer
 
 from retinabench.cli import benchmarking, data, examining, fidelity, scoring, tracking, training, tuning, uci
 from retinabench.core.errors import InputError, WorkError
+from retinabench.core.subprocesses import sleeping_threads
 
 SHELL_INTERRUPTED = 130  # what newer versions of typer turn Ctrl-C into
 
@@ -62,6 +64,7 @@ app.add_typer(fidelity.app, name="fidelity")
 
 def main() -> None:
     """Run the command line; the console script."""
+    os.environ.update(sleeping_threads())  # before anything imports PyTorch
     sys.exit(run(sys.argv[1:]))
 
 

@@ -1,4 +1,4 @@
-"""Child processes: spawned with an environment of their own, deaf to Ctrl-C, and never left behind."""
+"""Child processes: their environment, Ctrl-C, and their end when the parent ends."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from retinabench.core.errors import WorkError
 
+WAIT_POLICY = "OMP_WAIT_POLICY"
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -22,9 +23,18 @@ Result = TypeVar("Result")
 def in_processes(
     work: Callable[[Item], Result], items: Sequence[Item], workers: int
 ) -> Iterator[tuple[int, Result]]:
-    """Call `work` with every item, in `workers` processes; yield (number of the item, result) in any order.
+    """Call `work` with every item in several processes.
 
-    Raises what `work` raises, and `WorkError` where a process was killed.
+    Args:
+        work: A function of a module, which another process can import.
+        items: Its arguments.
+        workers: Number of processes; 1 or less works in this process.
+
+    Yields:
+        The number of an item and its result, in any order.
+
+    Raises:
+        WorkError: A process was killed. What `work` raises is raised, too.
     """
     if workers <= 1:
         yield from enumerate(map(work, items))
@@ -47,13 +57,13 @@ def in_processes(
 
 def begin() -> None:
     """Call this first in a child."""
-    # Ctrl-C reaches the whole group of processes; only the parent shall speak of it.
+    # Ctrl-C reaches the whole group of processes; only the parent reports it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """End when the parent does: one that was killed cannot tell, and its workers would wait for work forever."""
+    """End this process when its parent ends, also when the parent is killed and cannot tell."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     multiprocessing.connection.wait([parent.sentinel])
@@ -61,8 +71,21 @@ def _end_with_parent() -> None:
 
 
 def threads(count: int) -> dict[str, str]:
-    """Return the environment in which linear algebra takes `count` threads."""
-    return dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(count))
+    """Return the environment in which linear algebra takes `count` threads, which sleep while they wait."""
+    return {
+        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(count)),
+        **sleeping_threads(),
+    }
+
+
+def sleeping_threads() -> dict[str, str]:
+    """Return the environment in which idle OpenMP threads sleep; empty where the user has chosen a policy.
+
+    By default they spin, and on a machine with other work they spin on cores that the working threads need: training
+    with two threads beside one busy process took 40 to 100 times as long (`benchmarks/busy_machine.py`). The OpenMP
+    library reads the variable when it is loaded, so it must be set before PyTorch is imported.
+    """
+    return {} if WAIT_POLICY in os.environ else {WAIT_POLICY: "PASSIVE"}
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Any
 
 from retinabench.core.errors import InputError, WorkError, printable
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.subprocesses import environment, sleeping_threads
 from retinabench.experiments.engines.jobs import Job, Outcome
 from retinabench.experiments.engines.scheduler import Attempt, Task, compute
 from retinabench.experiments.engines.storage import Storage, attempt_apart, check
@@ -216,12 +217,13 @@ def connect(ray: ModuleType, address: str | None) -> None:
     quiet = {"log_to_driver": False, "logging_level": "warning"}
     if address is None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
-        ray.init("local", include_dashboard=False, object_store_memory=OBJECTS, **quiet)
+        with environment(sleeping_threads()):  # its workers inherit it
+            ray.init("local", include_dashboard=False, object_store_memory=OBJECTS, **quiet)
         return
     try:
         if ":" in address and not listens(address):  # Ray would try for minutes
             raise ConnectionError("nothing listens there")
-        ray.init(address, **quiet)
+        ray.init(address, runtime_env={"env_vars": sleeping_threads()}, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         reason = printable(str(error).strip().partition("\n")[0], 300)
         raise InputError(

@@ -1,0 +1,70 @@
+"""The environment of child processes, and what becomes of them when one is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from retinabench.core.errors import WorkError
+from retinabench.core.subprocesses import WAIT_POLICY, environment, in_processes, sleeping_threads, threads
+
+
+def variable(name):
+    return os.environ.get(name)
+
+
+def kill_at(number):
+    if number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_every_item_has_its_result_whatever_the_number_of_processes():
+    for workers in (1, 2):
+        assert sorted(in_processes(abs, [-3, -2, -1], workers)) == [(0, 3), (1, 2), (2, 1)]
+
+
+def test_a_killed_worker_is_one_line():
+    with pytest.raises(WorkError, match="a worker was killed"):
+        list(in_processes(kill_at, [1, 2, 3], 2))
+
+
+def test_workers_have_one_thread_that_sleeps_while_it_waits(monkeypatch):
+    monkeypatch.delenv(WAIT_POLICY, raising=False)
+    found = dict(in_processes(variable, ["OMP_NUM_THREADS", WAIT_POLICY], 2))
+    assert found == {0: "1", 1: "PASSIVE"}
+    assert WAIT_POLICY not in os.environ  # the parent's environment is as before
+
+
+def test_the_users_own_policy_wins(monkeypatch):
+    monkeypatch.setenv(WAIT_POLICY, "ACTIVE")
+    assert sleeping_threads() == {}
+    assert WAIT_POLICY not in threads(2)
+    assert dict(in_processes(variable, [WAIT_POLICY, "HOME"], 2))[0] == "ACTIVE"
+
+
+def test_the_environment_is_restored(monkeypatch):
+    monkeypatch.setenv("RETINABENCH_A", "before")
+    with environment({"RETINABENCH_A": "within", "RETINABENCH_B": "new"}):
+        assert (variable("RETINABENCH_A"), variable("RETINABENCH_B")) == ("within", "new")
+    assert (variable("RETINABENCH_A"), variable("RETINABENCH_B")) == ("before", None)
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_the_command_line_sets_the_policy_before_torch_is_imported(given, found):
+    code = """
+import os, sys
+from retinabench.cli import main
+assert "torch" not in sys.modules
+main.run = lambda words: print(os.environ["OMP_WAIT_POLICY"], "torch" in sys.modules) or 0
+main.main()
+"""
+    own = {key: value for key, value in os.environ.items() if key != WAIT_POLICY}
+    if given:
+        own[WAIT_POLICY] = given
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=own)
+    assert done.stdout.split() == [found, "False"]
