@@ -198,14 +198,14 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     for runs in singles.values():
         if len(runs) > 1 and all(done[run.model_dump_json()][0] for run in runs):
             group = composed_of(runs[0], "ensemble", members=len(runs))
-            composed[title(group)] = [group]
+            composed[group.method.describe()] = [group]
     if "temperature" in METHODS:
         scaled = [composed_of(run, "temperature") for run in singles["map"]]
-        composed[title(scaled[0])] = scaled
+        composed[scaled[0].method.describe()] = scaled
     done |= compute([run for runs in composed.values() for run in runs], out, options.workers)
 
     rows: dict[str, list[Scores] | str] = {}
-    for name, runs in {**{title(runs[0]): runs for runs in singles.values()}, **composed}.items():
+    for name, runs in {**{runs[0].method.describe(): runs for runs in singles.values()}, **composed}.items():
         found = [done[run.model_dump_json()] for run in runs]
         why = next((why for _, why, _ in found if why), "")
         rows[name] = why or [
@@ -215,12 +215,6 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     pages = [f"## {heading}\n\n{table(rows, name)}" for name, heading in SETS.items()]
     write_page(options.page, "\n\n".join(pages))
     return rows
-
-
-def title(run: Run) -> str:
-    from retinabench.experiments.run import title as title_of
-
-    return title_of(run.method)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ from torch.func import functional_call, grad, jacrev, vmap
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.fidelity.submissions.budget import EXAMPLES, Meter, check_plan, planned, within
-from retinabench.fidelity.submissions.entries import Entry, entries, entry, entry_run
+from retinabench.fidelity.submissions.entries import entries, entry, entry_run
 from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.methods.base import FidelitySettings
 from support.tiny_target import TRAIN, regression_target
 
 
@@ -71,7 +72,7 @@ def test_counts_go_on_from_those_that_a_journal_brings_back():
 
 
 def run_of(method, monkeypatch, budget=100, **optimizer):
-    chosen = Entry(name="x", title="x", method=method, optimizer=optimizer)
+    chosen = FidelitySettings(name="x", title="x", method=method, optimizer=optimizer)
     return entry_run(chosen, regression_target(monkeypatch), TRAIN, budget, 0)
 
 
@@ -122,7 +123,7 @@ def test_every_entry_targets_the_stated_posterior_within_the_budget(name):
 
 
 def test_a_member_s_settings_may_differ_by_likelihood():
-    chosen = Entry(
+    chosen = FidelitySettings(
         name="two", title="two",
         method={"name": "ensemble", "members": 2, "member": {"name": "sghmc", "samples": 5, "lr_factor": 0.1}},
         gaussian={"method": {"members": 3, "member": {"lr_factor": 0.2}}},

@@ -13,7 +13,8 @@ from support.tiny_target import classification_target, regression_target
 
 def search(monkeypatch, tmp_path, reference, chosen, name="map", trials=3, **space):
     space = space or {"optimizer.lr": {"low": 1e-4, "high": 1e-1, "scale": "log"}}
-    monkeypatch.setattr(tuning, "searches", lambda: {name: {chosen.likelihood: space}})
+    one = entry(name).model_copy(update={"search": {chosen.likelihood: space}})
+    monkeypatch.setattr(tuning, "entries", lambda: {name: one})
     monkeypatch.setattr(tuning, "read_reference", lambda *_: reference)
     return tuning.tune(name, chosen, trials=trials, budget=30, out=tmp_path)
 
@@ -75,10 +76,12 @@ def test_an_entry_without_a_space_is_refused_by_name():
     assert "sgld" in caught.value.hint
 
 
-@pytest.mark.parametrize("name", list(tuning.searches()))
+SEARCHED = [name for name, one in entries().items() if one.search]
+
+
+@pytest.mark.parametrize("name", SEARCHED)
 @pytest.mark.parametrize("task", ["fundus-small", "energy-gap-wall"])
 def test_every_space_is_one_of_settings_that_its_entry_has(name, task):
-    assert name in entries()
     chosen = TARGETS[task]
     for settings in tuning.points(tuning.search_space(name, chosen), 0, 4, 0):
         words = [f"{key}={value}" for key, value in settings.items()]
@@ -87,4 +90,4 @@ def test_every_space_is_one_of_settings_that_its_entry_has(name, task):
 
 
 def test_both_likelihoods_are_searched_for_every_entry():
-    assert all(set(spaces) == {"categorical", "gaussian"} for spaces in tuning.searches().values())
+    assert all(set(entries()[name].search) == {"categorical", "gaussian"} for name in SEARCHED)

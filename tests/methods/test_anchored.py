@@ -11,7 +11,6 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.experiments.config import load_run
 from retinabench.methods.ensembles import sequential_anchored
 from retinabench.methods.ensembles.anchors import Anchors
-from retinabench.methods.registry import METHODS
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
 from support.linear_gaussian import FEATURES, NOISE, PRIOR, LinearGaussian, fitted, make_run, truth, weights
 
@@ -129,7 +128,7 @@ def test_every_member_has_its_own_cosine():
 def test_passes_beside_the_epochs_are_told(anchors, extra):
     for method, passes in (("anchored", 1), ("sequential_anchored", 7)):
         run = make_run(method, f"method.anchors={anchors}", f"method.samples={passes}", epochs=30)
-        assert METHODS[method].gradients_per_example(run) == 30 + extra * passes
+        assert run.method.gradients_per_example(run.optimizer) == 30 + extra * passes
 
 
 @pytest.mark.parametrize("words", [["optimizer.l2=0"], ["optimizer.l2_on=nothing"]])

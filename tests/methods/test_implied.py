@@ -8,7 +8,6 @@ import pytest
 
 from retinabench.experiments.config import load_run
 from retinabench.methods.registry import METHODS
-from retinabench.methods.target_posterior import OTHERS, implied
 
 POINTS, VARIANCE = 512, 1 / 30
 STATED = ["optimizer.l2_on=everything", "optimizer.reweight=none", "optimizer.augment=none"]
@@ -35,32 +34,37 @@ def entry_run(*words):
     ids=" ".join,
 )
 def test_the_exam_s_settings_imply_the_target(words):
-    found = implied(entry_run(*words), POINTS)
+    found = entry_run(*words).target_posterior(POINTS)
     assert found.temperature == 1
     assert found.prior_variance == pytest.approx(VARIANCE)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_is_spoken_of_here_and_in_the_documents(name):
-    found = implied(entry_run(f"method.name={name}"), POINTS)
+    found = entry_run(f"method.name={name}").target_posterior(POINTS)
     assert found.how != "not stated"
     assert (found.temperature is None) == (found.prior_variance is None)
     assert f"`{name}`" in DOCUMENT.read_text()
 
 
-def test_names_without_a_posterior_have_none():
-    for name in {*OTHERS} & {*METHODS}:
-        assert implied(entry_run(f"method.name={name}"), POINTS) == (None, None, OTHERS[name])
+def test_settings_without_a_target_posterior_say_why():
     for words, why in (
+        (["method.name=swag"], "noise of SGD"),
+        (["method.name=multiswag"], "noise of SGD"),
+        (["method.name=dropout"], "noise on activations"),
+        (["method.name=radial"], "divergence"),
+        (["method.name=rank1"], "two vectors per layer"),
+        (["method.name=fsvi"], "over functions"),
+        (["method.name=temperature"], "after training"),
         (["method.name=mfvi"], "follows the means"),
         (["method.name=mfvi", "method.prior_mean=zero", "method.prior_stddev=0.5"], "two priors"),
         (["method.name=laplace"], "chosen after"),
         (["method.name=laplace", "method.prior_precision=7.0"], "two priors"),
         (["method.name=map", "optimizer.l2_on=weights"], "a prior on weights only"),
         (["method.name=ivon", "optimizer.reweight=minibatch"], "reweighted by class"),
-        (["method.name=ivon", "optimizer.augment=flip"], "never taken"),
+        (["method.name=ivon", "optimizer.augment=flip"], "augmented images"),
     ):
-        found = implied(entry_run(*words), POINTS)
+        found = entry_run(*words).target_posterior(POINTS)
         assert found.temperature is None
         assert why in found.how
 
@@ -69,14 +73,16 @@ def test_the_winners_settings_are_a_cold_posterior():
     """UCI in the 2024 rerun: λ = 6000, δ = 0.005, N = 512: power λ / N = 11.7, prior precision λ δ = 30."""
     ess, delta = 6000, 0.005
     words = ["method.name=ivon", f"method.temperature={POINTS / ess!r}", f"optimizer.l2={delta / 2}"]
-    found = implied(entry_run(*words), POINTS)
+    found = entry_run(*words).target_posterior(POINTS)
     assert 1 / found.temperature == pytest.approx(11.7, abs=0.05)
     assert 1 / found.prior_variance == pytest.approx(30)
     # The divergence's temperature leaves the prior as it is.
-    warm = implied(entry_run("method.name=gaussian_vi", "method.temperature=0.25"), POINTS)
+    warm = entry_run("method.name=gaussian_vi", "method.temperature=0.25").target_posterior(POINTS)
     assert warm.temperature == 0.25
     assert warm.prior_variance == pytest.approx(VARIANCE)
 
 
 def test_without_an_l2_term_the_prior_is_flat():
-    assert implied(entry_run("method.name=map", "optimizer.l2=0"), POINTS).prior_variance == float("inf")
+    assert entry_run("method.name=map", "optimizer.l2=0").target_posterior(POINTS).prior_variance == float(
+        "inf"
+    )

@@ -12,7 +12,7 @@ from retinabench.cli.output import progress_of
 
 
 def tune(
-    method: Annotated[str, typer.Argument(help="An entry with a table in fidelity/search.toml.")],
+    method: Annotated[str, typer.Argument(help="An entry for which settings are searched.")],
     task: Annotated[
         str, typer.Option("--task", help="A development target: fundus-small or energy-gap-wall.")
     ] = "fundus-small",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,7 @@ from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import DEFAULT_RESOURCES, Resources, Training, execute_run
 from retinabench.methods.base import Posterior, precision
-from retinabench.methods.ensembles import ensemble
-from retinabench.methods.posthoc import temperature
 from retinabench.methods.registry import METHODS
-from retinabench.methods.settings import MethodConfig
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.likelihood import Bernoulli
@@ -74,7 +71,7 @@ class ImageRuns:
             batches=batches,
             likelihood=LIKELIHOOD,
             predict=lambda posterior: predict(run, self.task, posterior, batches, resources.progress),
-            title=f"Training {title(run.method)}, seed {run.seed}",
+            title=f"Training {run.method.describe()}, seed {run.seed}",
         )
 
     def combine(self, run: Run, members: Sequence[Predictions]) -> Predictions:
@@ -117,22 +114,7 @@ def run_folder(run: Run, out: Path, task: Task) -> Path:
 
 def describe(run: Run) -> str:
     """Return the run in a few words: `dropout resnet18 seed 2`."""
-    name = _phrase(run.method, lambda single: single.name)
-    return f"{name} {run.model.name} seed {run.seed}"
-
-
-def title(method: MethodConfig) -> str:
-    """Return what readers call a method: `ensemble of 3 MC dropout`."""
-    return _phrase(method, lambda single: single.title or single.name)
-
-
-def _phrase(method: MethodConfig, word: Callable[[MethodConfig], str]) -> str:
-    """Put a method into words, its members included; `word` names one that has none."""
-    if isinstance(method, ensemble.Config):
-        return f"ensemble of {method.members} {_phrase(method.member, word)}"
-    if isinstance(method, temperature.Config):
-        return f"tempered {_phrase(method.member, word)}"
-    return word(method)
+    return f"{run.method.describe(titles=False)} {run.model.name} seed {run.seed}"
 
 
 def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
@@ -178,7 +160,7 @@ def predict(
     generator = torch_generator(batches.device, run.seed, "predict")
     probs = []
     with progress.track(
-        f"Predicting {title(run.method)}, seed {run.seed}", len(part), unit="images"
+        f"Predicting {run.method.describe()}, seed {run.seed}", len(part), unit="images"
     ) as advance:
         for images, _ in batches.rows(part.rows, PREDICT_BATCH):
             with precision(run, batches.device):
@@ -187,7 +169,7 @@ def predict(
             advance(len(images))
     if not all(np.isfinite(drawn).all() for drawn in probs):
         raise DivergedError(
-            f"{title(run.method)} predicts values that are no numbers. Lower optimizer.lr, or look at method.*."
+            f"{run.method.describe()} predicts values that are no numbers. Lower optimizer.lr, or look at method.*."
         )
     return Predictions(
         image_id=part.image_id,
@@ -206,7 +188,7 @@ def metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
     recipe = recipe_of(task.data.folder)
     return {
         "method": run.method.name,
-        "title": title(run.method),
+        "title": run.method.describe(),
         "setting": run.setting(task.data.fingerprint),
         "run": describe(run),
         "task": run.task,

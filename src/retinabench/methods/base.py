@@ -1,23 +1,24 @@
 """The contract of a method, in one screenful.
 
-A method is a module with three names:
+A method is a module whose docstring is its card, with three names
 
-    Config                                             its hyper-parameters, a frozen `config.Method`
-    build(model, run, likelihood) -> Posterior         the posterior around a fresh network: layers swapped, untrained
+    Config                                                           a frozen `MethodConfig`: hyper-parameters and what
+                                                                     the method says of itself (title, cost, target)
+    build(model, run, likelihood) -> Posterior                       the posterior of an untrained network
     fit(model, batches, run, checkpoint, likelihood) -> Posterior    build and train, or continue from the checkpoint
 
-and one line in `METHODS`. A finished posterior comes back by `build` and `restore`. A method that trains nothing but
-composes the runs of others (`ensemble`, `temperature`) has instead of `build` and `fit`
+and one line in `METHODS` or an entry point `retinabench.methods`. A finished posterior is restored by `build` and
+`restore`. A method that combines the runs of others (`ensemble`, `temperature`) has instead of `build` and `fit`
 
-    member_runs(run) -> list[TrainingRun]                      what is to be computed, or found done
-    combine(predictions) -> Predictions                theirs, in the same order, made one
+    member_runs(run) -> list[TrainingRun]                            the runs to compute, or to find done
+    combine(predictions) -> Predictions                              one file of theirs, which come in the same order
 
-A method that takes other than epochs times `train_samples` gradient evaluations per training example also has
+A method may have, for the fidelity benchmark,
 
-    gradients_per_example(run) -> float                what the exam's budget counts (`fidelity/budget.py`)
+    FIDELITY: tuple[FidelitySettings, ...]                           the entries under which it takes part
 
 Letters: S posterior samples, B batch, C classes (2: not referable, referable).
-Randomness: every draw comes from a stream of `seeds.py` named after its purpose, derived from `run.seed`.
+Randomness: every draw comes from a stream of `core/random_streams.py`, named after its purpose and derived from `run.seed`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
+
+from retinabench.core.settings import Frozen
 
 if TYPE_CHECKING:
     from retinabench.data.loader import Batches
@@ -84,6 +88,38 @@ class Method(Protocol):
         likelihood: Likelihood,
     ) -> Posterior:
         """Build the posterior and train it on `batches`."""
+
+
+class FidelitySettings(Frozen):
+    """An entry of the fidelity benchmark: the settings under which a method takes part.
+
+    All entries train on the stated posterior, in batches of 50, until the last epoch. Rates, widths and numbers of members
+    are what `retinabench fidelity tune` found on development targets.
+
+    Args:
+        name: Of the entry.
+        title: In tables and figures.
+        method: The table `method` of a run. The values "prior_precision" and "prior_std" stand for the target's numbers.
+        optimizer: The table `optimizer` of a run. Without `epochs` as many are trained as the budget allows.
+        categorical: Changes to the tables `method` and `optimizer` for targets of classes.
+        gaussian: The same for targets of regression.
+        share: Share of the budget that the entry takes at most.
+        search: Ranges and choices that `fidelity tune` searches, by likelihood and dotted key.
+    """
+
+    name: str
+    title: str
+    method: dict[str, Any]
+    optimizer: dict[str, Any] = Field(default_factory=dict)
+    categorical: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    gaussian: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    share: float = Field(1.0, gt=0, le=1)
+    search: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+
+
+def log_range(low: float, high: float) -> dict[str, Any]:
+    """Return a range of a search space, uniform in the logarithm."""
+    return {"low": low, "high": high, "scale": "log"}
 
 
 def rewound(generator: torch.Generator) -> torch.Generator:

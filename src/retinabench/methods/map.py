@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from retinabench.data.loader import Batches
-from retinabench.methods.base import State, network_state
-from retinabench.methods.settings import MethodConfig, TrainingRun
+from retinabench.methods.base import FidelitySettings, State, network_state
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
@@ -26,6 +26,10 @@ class Config(MethodConfig):
 
     name: Literal["map"] = "map"
     samples: Literal[1] = 1
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        return optimizer.target(points, "its mode")
 
 
 @dataclass
@@ -60,3 +64,16 @@ def fit(
 ) -> PointPosterior:
     """Train and return the network."""
     return train(build(model, run, likelihood), batches, run, checkpoint)
+
+
+FIDELITY = (
+    FidelitySettings(
+        name="map",
+        title="MAP",
+        method={"name": "map"},
+        optimizer={"name": "adam", "schedule": "cosine"},
+        categorical={"optimizer": {"lr": 0.0068}},
+        gaussian={"optimizer": {"lr": 0.0085}},
+        share=0.1,
+    ),
+)

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 
 from retinabench.core.errors import nearest
 from retinabench.core.settings import Frozen
 from retinabench.methods.registry import METHODS
+
+
+class TargetPosterior(NamedTuple):
+    """The posterior that a run approximates: π(w) ∝ p(D | w)^(1/T) N(w; 0, s² I).
+
+    temperature: T, of the likelihood alone. prior_variance: s², infinite without an L2 term. Both are None where no T and s²
+    describe what the run tends to. how: in which sense it approximates the posterior, or why there is none.
+    """
+
+    temperature: float | None
+    prior_variance: float | None
+    how: str
+
+
+def no_target(why: str) -> TargetPosterior:
+    """Return what a run without a target posterior says."""
+    return TargetPosterior(None, None, why)
 
 
 class Optimizer(Frozen):
@@ -43,6 +60,22 @@ class Optimizer(Frozen):
     precision: Literal["float32", "bfloat16"] = "float32"
     select: Literal["auroc", "nll", "last"] = "auroc"
 
+    def prior_variance(self, points: int) -> float:
+        """Return s² = 1 / (2 N l2), the variance of the Gaussian prior of N training points that the L2 term stands for."""
+        return 1 / (2 * points * self.l2) if self.l2 else float("inf")
+
+    def target(self, points: int, how: str, temperature: float = 1.0) -> TargetPosterior:
+        """Return the posterior whose prior is the L2 term on all parameters; none where it acts on some only.
+
+        Args:
+            points: Number N of training points.
+            how: In which sense a method approximates it.
+            temperature: Of the whole posterior, exp(-U / T): likelihood and prior are tempered alike.
+        """
+        if self.l2_on != "everything":
+            return no_target(f"a prior on {self.l2_on.replace('_', ' ')} only (optimizer.l2_on)")
+        return TargetPosterior(temperature, temperature * self.prior_variance(points), how)
+
     @field_validator("augment", mode="before")
     @classmethod
     def _once_a_switch(cls, augment: Any) -> Any:
@@ -51,15 +84,29 @@ class Optimizer(Frozen):
 
 
 class MethodConfig(Frozen):
-    """What every method's configuration has: its name, and how many posterior samples it predicts with.
+    """The hyper-parameters of a method, and what the method says of itself.
 
-    `title` is what readers call the method; without one it is its name.
+    name: as in `METHODS`. samples: posterior samples per prediction. title: what readers call the method; the name where
+    it is empty. needs_validation_labels: whether predictions depend on labels of a validation split.
     """
 
     title: ClassVar[str] = ""
+    needs_validation_labels: ClassVar[bool] = False
 
     name: str
     samples: int = Field(1, ge=1)
+
+    def describe(self, *, titles: bool = True) -> str:
+        """Return the method in a few words: by titles for readers, else by names for folders."""
+        return (self.title if titles else "") or self.name
+
+    def gradients_per_example(self, optimizer: Optimizer) -> float:
+        """Return the gradient evaluations per training example: epochs times `train_samples`, where there are any."""
+        return float(optimizer.epochs * getattr(self, "train_samples", 1))
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the posterior that a run on N = `points` training points approximates."""
+        return no_target("not stated")
 
 
 def method_config(value: Any) -> Any:
@@ -84,3 +131,11 @@ class TrainingRun(Frozen):
     method: AnyMethod = Field(default_factory=lambda: method_config("map"))
     optimizer: Optimizer = Optimizer()
     seed: int = Field(0, ge=0)
+
+    def target_posterior(self, points: int) -> TargetPosterior:
+        """Return the posterior that the run approximates, given its number N of training points."""
+        if self.optimizer.reweight != "none":
+            return no_target("a likelihood reweighted by class (optimizer.reweight)")
+        if self.optimizer.augment != "none":
+            return no_target("a likelihood of augmented images (optimizer.augment)")
+        return self.method.target_posterior(self.optimizer, points)

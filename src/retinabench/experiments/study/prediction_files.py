@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 
-from retinabench.experiments.run import title
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.runner import Chosen, is_tuned
 from retinabench.methods.ensembles.ensemble import combine
@@ -72,7 +71,7 @@ def label_predictions(study: Study, out: Path, chosen: Sequence[Chosen]) -> list
 
 def method_titles(chosen: Sequence[Chosen]) -> dict[tuple[str, str], str]:
     """What readers call a method of a task: its title, with its label where two would be called the same."""
-    titles = {(choice.cell.task, choice.cell.method): title(choice.cell.base.method) for choice in chosen}
+    titles = {(choice.cell.task, choice.cell.method): choice.cell.base.method.describe() for choice in chosen}
     return {
         (task, method): f"{name} ({method})"
         if sum(other == name for (where, _), other in titles.items() if where == task) > 1

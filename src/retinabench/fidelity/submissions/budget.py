@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.experiments.config import Run
-from retinabench.methods.posthoc.temperature import Config as Temperature
 from retinabench.methods.registry import METHODS
 
 EXAMPLES, SECONDS = "gradient_examples", "gradient_seconds"  # the names in a checkpoint's `counts`
@@ -25,20 +24,17 @@ EXAMPLES, SECONDS = "gradient_examples", "gradient_seconds"  # the names in a ch
 def planned(run: Run) -> float:
     """Return the gradient evaluations per training example that a run will take, all its members together.
 
-    A method's own `gradients_per_example(run)` where it has one, else epochs times `train_samples` (1 without any).
     Raises `InputError` for a method that needs more than training points.
     """
     method = METHODS[run.method.name]
-    if isinstance(run.method, Temperature):
+    if run.method.needs_validation_labels:
         raise InputError(
-            "'temperature' needs validation labels, which fidelity targets do not have",
+            f"'{run.method.name}' needs validation labels, which fidelity targets do not have",
             hint="Name another method.",
         )
     if hasattr(method, "member_runs"):
         return sum(planned(member) for member in method.member_runs(run))
-    if hasattr(method, "gradients_per_example"):
-        return float(method.gradients_per_example(run))
-    return float(run.optimizer.epochs * getattr(run.method, "train_samples", 1))
+    return run.method.gradients_per_example(run.optimizer)
 
 
 def with_epochs(run: Run, epochs: int) -> Run:

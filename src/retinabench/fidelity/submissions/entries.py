@@ -1,71 +1,49 @@
-"""The entries of the benchmark: every method with its settings, one table of `entries.toml` each."""
+"""The entries of the benchmark: the settings under which each method takes part, as the methods state them."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from functools import cache
-from importlib import resources
 from math import sqrt
 from typing import Any
 
-from pydantic import Field
-
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.settings import Frozen
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.config_sources import override
 from retinabench.fidelity.targets.target import Target
+from retinabench.methods.base import FidelitySettings
+from retinabench.methods.registry import METHODS
 
 WITHOUT_TRAINING = {"nngp": "infinite width (NNGP)"}
 """Entries that train no network (`direct.py`), by name, with their titles."""
 
 
-class Entry(Frozen):
-    """How a method takes part in the benchmark.
-
-    method, optimizer: as in the TOML file of a Run. The words "prior_precision" and "prior_deviation" stand for the
-    target's own numbers. categorical, gaussian: differences for targets of that likelihood, in tables `method` and
-    `optimizer`. share: of the budget that the entry takes at most. Without `optimizer.epochs`, the epochs are as many
-    as that allows; members of a composed method share it.
-    """
-
-    name: str
-    title: str
-    method: dict[str, Any]
-    optimizer: dict[str, Any] = Field(default_factory=dict)
-    categorical: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    gaussian: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    share: float = Field(1.0, gt=0, le=1)
-
-
 @cache
-def entries() -> dict[str, Entry]:
-    """Return all entries by name."""
-    text = (
-        resources.files("retinabench.fidelity.submissions")
-        .joinpath("entries.toml")
-        .read_text(encoding="utf-8")
-    )
-    return {name: Entry(name=name, **table) for name, table in tomllib.loads(text).items()}
+def entries() -> dict[str, FidelitySettings]:
+    """Return the entries of all methods by name."""
+    return {one.name: one for method in METHODS.values() for one in getattr(method, "FIDELITY", ())}
 
 
-def entry(name: str) -> Entry:
-    """Return one entry. A method that has none takes part under its own name, with its default settings.
+def entry(name: str) -> FidelitySettings:
+    """Return one entry. A method without one takes part under its own name, with its default settings.
 
-    Raises `InputError` where there is neither.
+    Raises:
+        InputError: There is neither.
     """
-    from retinabench.methods.registry import METHODS
-
     if name in entries():
         return entries()[name]
     if name in METHODS:
-        return Entry(name=name, title=METHODS[name].Config.title or name, method={"name": name})
+        return FidelitySettings(name=name, title=METHODS[name].Config.title or name, method={"name": name})
     raise InputError(f"unknown method '{name}'", hint=nearest(name, {*entries(), *METHODS}))
 
 
 def entry_run(
-    entry: Entry, target: Target, points: int, budget: float, seed: int, overrides: Sequence[str] = ()
+    entry: FidelitySettings,
+    target: Target,
+    points: int,
+    budget: float,
+    seed: int,
+    overrides: Sequence[str] = (),
 ) -> Run:
     """Return the run that approximates the posterior of `target`, given its number of training points N.
 
@@ -100,5 +78,5 @@ def _of_target(value: Any, target: Target) -> Any:
     """Put the target's numbers where their names stand, however deep."""
     if isinstance(value, dict):
         return {key: _of_target(inner, target) for key, inner in value.items()}
-    numbers = {"prior_precision": 1 / target.prior_variance, "prior_deviation": sqrt(target.prior_variance)}
+    numbers = {"prior_precision": 1 / target.prior_variance, "prior_std": sqrt(target.prior_variance)}
     return numbers.get(value, value) if isinstance(value, str) else value

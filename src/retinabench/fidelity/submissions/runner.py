@@ -28,13 +28,13 @@ from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, is_composed
 from retinabench.fidelity.submissions.budget import SECONDS, Meter, check_plan, planned
-from retinabench.fidelity.submissions.entries import Entry, entry, entry_run
+from retinabench.fidelity.submissions.entries import entry, entry_run
 from retinabench.fidelity.submissions.gp_baseline import DIRECT, run_direct
 from retinabench.fidelity.submissions.submission import Submission, submission_in, write_submission
 from retinabench.fidelity.targets.data import Data, load, point_batches, standardised
 from retinabench.fidelity.targets.networks import build_network, likelihood_of
 from retinabench.fidelity.targets.target import Target
-from retinabench.methods.base import Posterior
+from retinabench.methods.base import FidelitySettings, Posterior
 from retinabench.methods.mcmc.weight_samples import SAMPLES
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -170,7 +170,9 @@ def predict(posterior: Posterior, data: Data, run: Run, device: torch.device) ->
     return np.concatenate(parts, axis=1)
 
 
-def _submission(predicted: Predicted, chosen: Entry, run: Run, sitting: Sitting, budget: float) -> Submission:
+def _submission(
+    predicted: Predicted, chosen: FidelitySettings, run: Run, sitting: Sitting, budget: float
+) -> Submission:
     target, values = sitting.target, predicted.values
     meta = {
         "task": target.name,

@@ -1,17 +1,14 @@
 """Fair tuning: the settings of every entry are searched on development targets, under the same budget as the benchmark.
 
-Trial i is point i of the entry's scrambled Sobol sequence (`tune/space.py`) in the space of `search.toml`; a trial is
+Trial i is point i of the entry's scrambled Sobol sequence (`tune/space.py`) in the space that the method states (`FidelitySettings.search`); a trial is
 run on the development target like any entry, resumable and idempotent. Least distance to that target's reference wins:
-total variation, or the Wasserstein distance. What wins is written into `entries.toml` by hand and stays there.
+total variation, or the Wasserstein distance. What wins is written into the method's `FIDELITY` by hand and stays there.
 
 `OUT/ENTRY-TASK.json` is the record: space, trials with their settings, distances and cost, and the best.
 """
 
 from __future__ import annotations
 
-import tomllib
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from retinabench.experiments.execution import Resources
 from retinabench.experiments.search.space import Space, points, space_of
 from retinabench.fidelity.reference.reference_file import Reference, read_reference
 from retinabench.fidelity.scoring import distances
+from retinabench.fidelity.submissions.entries import entries
 from retinabench.fidelity.submissions.runner import CPU, run_entry
 from retinabench.fidelity.submissions.submission import Submission, read_submission
 from retinabench.fidelity.targets.data import load
@@ -31,22 +29,19 @@ from retinabench.fidelity.targets.target import Target
 SCHEMA = "retinabench.fidelity-tuning/1"
 
 
-@cache
-def searches() -> dict[str, dict[str, Any]]:
-    """Return the tables of `search.toml`: {entry: {likelihood: space}}."""
-    text = (
-        resources.files("retinabench.fidelity.submissions")
-        .joinpath("search.toml")
-        .read_text(encoding="utf-8")
-    )
-    return tomllib.loads(text)
-
-
 def search_space(name: str, target: Target) -> Space:
-    """Return what is searched for an entry on a target. Raises `InputError` where nothing is."""
-    if name not in searches():
-        raise InputError(f"nothing is searched for '{name}'", hint=nearest(name, searches()))
-    return space_of(searches()[name][target.likelihood], name=name)
+    """Return what is searched for an entry on a target.
+
+    Raises:
+        InputError: Nothing is searched for that entry.
+    """
+    search = entries()[name].search if name in entries() else {}
+    if target.likelihood not in search:
+        raise InputError(
+            f"nothing is searched for '{name}'",
+            hint=nearest(name, [one for one in entries() if entries()[one].search]),
+        )
+    return space_of(search[target.likelihood], name=name)
 
 
 def tune(

@@ -13,15 +13,21 @@ from torch import nn
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.base import as_config
-from retinabench.methods.ensembles.anchors import Anchors, anchored_objective, prior_deviation, without_l2
+from retinabench.methods.base import FidelitySettings, log_range
+from retinabench.methods.ensembles.anchors import (
+    Anchors,
+    anchored_objective,
+    anchored_target,
+    prior_deviation,
+    without_l2,
+)
 from retinabench.methods.map import PointPosterior, build
-from retinabench.methods.settings import MethodConfig, TrainingRun
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import make_optimizer, train
 
-__all__ = ["Config", "build", "fit", "gradients_per_example"]
+__all__ = ["FIDELITY", "Config", "build", "fit"]
 
 
 class Config(MethodConfig):
@@ -35,11 +41,13 @@ class Config(MethodConfig):
     samples: Literal[1] = 1
     anchors: Literal["prior", "matched"] = "prior"
 
+    def gradients_per_example(self, optimizer: Optimizer) -> float:
+        """Return the passes over the training images: the epochs, and one per member for `matched` anchors."""
+        return optimizer.epochs + float(self.anchors == "matched")
 
-def gradients_per_example(run: TrainingRun) -> int:
-    """Return the passes over the training pictures that a run takes: its epochs, and one for `matched` anchors."""
-    method: Config = as_config(run, Config)
-    return run.optimizer.epochs + (method.anchors == "matched")
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        return anchored_target(optimizer, points, self.anchors)
 
 
 def fit(
@@ -68,3 +76,22 @@ def fit(
         after_epoch=add_noise if anchors.matched else None,
         extra=anchors,
     )
+
+
+FIDELITY = (
+    FidelitySettings(
+        name="anchored",
+        title="anchored ensemble",
+        method={"name": "ensemble", "members": 20, "member": {"name": "anchored", "anchors": "matched"}},
+        optimizer={"name": "adam", "schedule": "cosine"},
+        categorical={"optimizer": {"lr": 0.0046}},
+        gaussian={"optimizer": {"lr": 0.0069}, "method": {"members": 5}},
+        search={
+            "categorical": {
+                "method.members": {"choices": [5, 10, 20]},
+                "optimizer.lr": log_range(0.0003, 0.01),
+            },
+            "gaussian": {"method.members": {"choices": [5, 10, 20]}, "optimizer.lr": log_range(0.002, 0.03)},
+        },
+    ),
+)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
 from retinabench.methods.base import precision
-from retinabench.methods.settings import Optimizer, TrainingRun
+from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, likelihood_only, parameter_groups
 from retinabench.methods.training.losses import BatchInfo
@@ -40,6 +40,15 @@ def prior_deviation(run: TrainingRun, images: int) -> float:
             hint="Set optimizer.l2 above 0 and optimizer.l2_on to weights or everything.",
         )
     return 1 / math.sqrt(2 * images * run.optimizer.l2)
+
+
+def anchored_target(optimizer: Optimizer, points: int, anchors: str) -> TargetPosterior:
+    """Return what the members of anchored ensembles are draws of, with anchors of the `prior` or `matched` ones."""
+    how = {
+        "prior": "minimisers around anchors of the prior: narrower, of a linear-Gaussian model too",
+        "matched": "minimisers of randomised losses: draws, of a linear-Gaussian model",
+    }
+    return optimizer.target(points, how[anchors])
 
 
 def anchored_parameters(model: nn.Module, config: Optimizer) -> list[nn.Parameter]:

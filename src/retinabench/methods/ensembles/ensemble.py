@@ -14,7 +14,15 @@ import numpy as np
 from pydantic import Field
 
 from retinabench.core.errors import InputError
-from retinabench.methods.settings import AnyMethod, MethodConfig, TrainingRun, method_config
+from retinabench.methods.base import FidelitySettings, log_range
+from retinabench.methods.settings import (
+    AnyMethod,
+    MethodConfig,
+    Optimizer,
+    TargetPosterior,
+    TrainingRun,
+    method_config,
+)
 from retinabench.predictions.table import Predictions
 
 
@@ -24,6 +32,15 @@ class Config(MethodConfig):
     name: Literal["ensemble"] = "ensemble"
     members: int = Field(3, ge=2)
     member: AnyMethod = Field(default_factory=lambda: method_config("map"))
+
+    def describe(self, *, titles: bool = True) -> str:
+        """Return the method in a few words, its members included."""
+        return f"ensemble of {self.members} {self.member.describe(titles=titles)}"
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior of the members, of which this is a mixture."""
+        inner = self.member.target_posterior(optimizer, points)
+        return inner._replace(how=f"mixture: {inner.how}")
 
 
 def member_runs(run: TrainingRun) -> list[TrainingRun]:
@@ -56,3 +73,22 @@ def combine(members: Sequence[Predictions]) -> Predictions:
     return replace(
         first, probs=np.concatenate([m.probs for m in members], axis=1), metadata=metadata, source=None
     )
+
+
+FIDELITY = (
+    FidelitySettings(
+        name="ensemble",
+        title="deep ensemble",
+        method={"name": "ensemble", "members": 10, "member": "map"},
+        optimizer={"name": "adam", "schedule": "cosine"},
+        categorical={"optimizer": {"lr": 0.0068}},
+        gaussian={"optimizer": {"lr": 0.0085}, "method": {"members": 5}},
+        search={
+            "categorical": {
+                "method.members": {"choices": [5, 10, 20]},
+                "optimizer.lr": log_range(0.0003, 0.01),
+            },
+            "gaussian": {"method.members": {"choices": [5, 10, 20]}, "optimizer.lr": log_range(0.002, 0.03)},
+        },
+    ),
+)

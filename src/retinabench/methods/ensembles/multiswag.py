@@ -26,12 +26,12 @@ from torch.func import functional_call
 
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
-from retinabench.methods.base import State, as_config, restore_with, state_with
+from retinabench.methods.base import FidelitySettings, State, as_config, log_range, restore_with, state_with
 from retinabench.methods.ensembles.swag import Moments, draw, flat_weights, named_weights, update_batch_norm
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.langevin import Langevin
 from retinabench.methods.mcmc.weight_samples import before_steps
-from retinabench.methods.settings import MethodConfig, TrainingRun
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import (
@@ -67,6 +67,12 @@ class Config(MethodConfig):
     covariance: Literal["diagonal", "low_rank", "per_layer", "all"] = "all"
     components: int = Field(1, ge=1)
     scale: float = Field(1.0, ge=0)
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        if self.path == "sgd":
+            return no_target("around modes of the loss, as wide as the noise of SGD")
+        return optimizer.target(points, "Gaussians fitted to draws of Langevin dynamics")
 
 
 @dataclass
@@ -223,3 +229,33 @@ def path_optimizer(model: nn.Module, batches: Batches, run: TrainingRun) -> torc
         adapt=0,
         seed=run.seed,
     )
+
+
+FIDELITY = (
+    FidelitySettings(
+        name="multiswag",
+        title="MultiSWAG along SGLD",
+        method={
+            "name": "multiswag",
+            "samples": 100,
+            "path": "sgld",
+            "start": 0.3,
+            "per_epoch": 1,
+            "components": 4,
+        },
+        categorical={"optimizer": {"lr": 0.079}, "method": {"lr_factor": 0.11, "scale": 0.67}},
+        gaussian={"optimizer": {"lr": 0.0022}, "method": {"lr_factor": 0.21, "scale": 0.58}},
+        search={
+            "categorical": {
+                "method.lr_factor": log_range(0.1, 1.0),
+                "method.scale": {"low": 0.3, "high": 1.0},
+                "optimizer.lr": log_range(0.01, 0.2),
+            },
+            "gaussian": {
+                "method.lr_factor": log_range(0.1, 1.0),
+                "method.scale": {"low": 0.3, "high": 1.0},
+                "optimizer.lr": log_range(0.001, 0.03),
+            },
+        },
+    ),
+)

@@ -17,18 +17,24 @@ from torch import nn
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.base import as_config
-from retinabench.methods.ensembles.anchors import Anchors, anchored_objective, prior_deviation, without_l2
+from retinabench.methods.base import FidelitySettings, as_config, log_range
+from retinabench.methods.ensembles.anchors import (
+    Anchors,
+    anchored_objective,
+    anchored_target,
+    prior_deviation,
+    without_l2,
+)
 from retinabench.methods.ensembles.guided_walk import guided_walk
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.sgmcmc import build
 from retinabench.methods.mcmc.weight_samples import CollectedPosterior, Collector, before_steps, evenly_spaced
-from retinabench.methods.settings import MethodConfig, TrainingRun
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import last_epoch_answers, make_optimizer, train
 
-__all__ = ["Config", "build", "fit", "gradients_per_example"]
+__all__ = ["FIDELITY", "Config", "build", "fit"]
 
 
 class Config(MethodConfig):
@@ -47,6 +53,14 @@ class Config(MethodConfig):
     lr_factor: float = Field(1.0, gt=0)
     walk: float = Field(0.1, gt=0)
     anchors: Literal["prior", "matched"] = "prior"
+
+    def gradients_per_example(self, optimizer: Optimizer) -> float:
+        """Return the passes over the training images: the epochs, and one per member for `matched` anchors."""
+        return optimizer.epochs + self.samples * float(self.anchors == "matched")
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        return anchored_target(optimizer, points, self.anchors)
 
 
 class WalkingAnchors(Anchors):
@@ -79,12 +93,6 @@ class WalkingAnchors(Anchors):
         """Continue with them."""
         super().load_state_dict(state)
         self.direction = state["direction"].to(self.direction.device)
-
-
-def gradients_per_example(run: TrainingRun) -> int:
-    """Return the passes over the training pictures that a run takes: its epochs, and one a member for `matched` anchors."""
-    method: Config = as_config(run, Config)
-    return run.optimizer.epochs + method.samples * (method.anchors == "matched")
 
 
 def fit(
@@ -132,3 +140,31 @@ def rate(step: int, steps_per_epoch: int, run: TrainingRun, ends: list[int]) -> 
         return step / warm
     cosine = 0.5 * (1 + math.cos(math.pi * (step - begin) / (ends[member] - begin)))
     return cosine * (method.lr_factor if member else 1.0)
+
+
+FIDELITY = (
+    FidelitySettings(
+        name="sequential_anchored",
+        title="sequential anchored, 3 chains",
+        method={
+            "name": "ensemble",
+            "members": 3,
+            "member": {"name": "sequential_anchored", "samples": 33, "first": 0.3, "anchors": "matched"},
+        },
+        optimizer={"name": "adam", "schedule": "cosine"},
+        categorical={"optimizer": {"lr": 0.0097}, "method": {"member": {"lr_factor": 0.96, "walk": 0.32}}},
+        gaussian={"optimizer": {"lr": 0.013}, "method": {"member": {"lr_factor": 0.22, "walk": 0.13}}},
+        search={
+            "categorical": {
+                "method.member.lr_factor": log_range(0.2, 2.0),
+                "method.member.walk": log_range(0.03, 0.5),
+                "optimizer.lr": log_range(0.0003, 0.01),
+            },
+            "gaussian": {
+                "method.member.lr_factor": log_range(0.2, 2.0),
+                "method.member.walk": log_range(0.03, 0.5),
+                "optimizer.lr": log_range(0.002, 0.03),
+            },
+        },
+    ),
+)

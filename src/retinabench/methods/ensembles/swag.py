@@ -22,9 +22,17 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from retinabench.data.loader import Batches
-from retinabench.methods.base import State, as_config, precision, restore_with, state_with
+from retinabench.methods.base import (
+    FidelitySettings,
+    State,
+    as_config,
+    log_range,
+    precision,
+    restore_with,
+    state_with,
+)
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.settings import MethodConfig, TrainingRun
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, last_epoch_answers, likelihood_only, train
@@ -50,6 +58,10 @@ class Config(MethodConfig):
     per_epoch: int = Field(4, ge=1)
     rank: int = Field(20, ge=2)
     scale: float = Field(0.5, ge=0)
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        return no_target("around a mode of the loss, as wide as the noise of SGD")
 
 
 class Moments:
@@ -232,3 +244,19 @@ def update_batch_norm(model: nn.Module, batches: Batches, run: TrainingRun) -> N
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
     model.eval()
+
+
+FIDELITY = (
+    FidelitySettings(
+        name="swag",
+        title="SWAG",
+        method={"name": "swag", "samples": 100, "start": 0.5, "scale": 0.5, "rank": 20, "per_epoch": 1},
+        optimizer={"name": "sgd", "momentum": 0.9, "schedule": "constant"},
+        categorical={"optimizer": {"lr": 0.021}, "method": {"lr_factor": 0.72}},
+        gaussian={"optimizer": {"lr": 0.00068}, "method": {"lr_factor": 0.52}},
+        search={
+            "categorical": {"method.lr_factor": log_range(0.1, 1.0), "optimizer.lr": log_range(0.001, 0.05)},
+            "gaussian": {"method.lr_factor": log_range(0.1, 1.0), "optimizer.lr": log_range(0.0002, 0.01)},
+        },
+    ),
+)

@@ -12,6 +12,7 @@ from typing import Literal
 from torch import nn
 
 from retinabench.data.loader import Batches
+from retinabench.methods.base import FidelitySettings, log_range
 from retinabench.methods.mcmc import sgmcmc
 from retinabench.methods.mcmc.sgmcmc import build, cyclical, sample_chain
 from retinabench.methods.mcmc.weight_samples import CollectedPosterior
@@ -19,7 +20,7 @@ from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 
-__all__ = ["Config", "build", "fit"]
+__all__ = ["FIDELITY", "Config", "build", "fit"]
 
 
 class Config(sgmcmc.Config):
@@ -44,3 +45,25 @@ def fit(
         lr=run.optimizer.lr,
         factor=cyclical,
     )
+
+
+FIDELITY = (
+    FidelitySettings(
+        name="csghmc",
+        title="cyclical SGHMC",
+        method={"name": "csghmc", "burn_in": 0.2},
+        optimizer={"momentum": 0.9},
+        categorical={"optimizer": {"lr": 0.0055}, "method": {"samples": 60}},
+        gaussian={"optimizer": {"lr": 0.0012}, "method": {"samples": 15}},
+        search={
+            "categorical": {
+                "method.samples": {"choices": [15, 30, 60]},
+                "optimizer.lr": log_range(0.002, 0.05),
+            },
+            "gaussian": {
+                "method.samples": {"choices": [15, 30, 60]},
+                "optimizer.lr": log_range(0.0002, 0.01),
+            },
+        },
+    ),
+)

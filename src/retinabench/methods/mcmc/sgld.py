@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import nn
 
 from retinabench.data.loader import Batches
-from retinabench.methods.base import as_config
+from retinabench.methods.base import FidelitySettings, as_config, log_range
 from retinabench.methods.mcmc import sgmcmc
 from retinabench.methods.mcmc.sgmcmc import build, constant_after_burn_in, sample_chain
 from retinabench.methods.mcmc.weight_samples import CollectedPosterior
@@ -20,7 +20,7 @@ from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 
-__all__ = ["Config", "build", "fit"]
+__all__ = ["FIDELITY", "Config", "build", "fit"]
 
 
 class Config(sgmcmc.Config):
@@ -46,3 +46,18 @@ def fit(
         lr=run.optimizer.lr,
         factor=constant_after_burn_in(as_config(run, Config).lr_factor),
     )
+
+
+FIDELITY = (
+    FidelitySettings(
+        name="sgld",
+        title="SGLD",
+        method={"name": "sgld", "samples": 100, "burn_in": 0.3},
+        categorical={"optimizer": {"lr": 0.02}, "method": {"lr_factor": 0.77}},
+        gaussian={"optimizer": {"lr": 0.0061}, "method": {"lr_factor": 0.11}},
+        search={
+            "categorical": {"method.lr_factor": log_range(0.1, 1.0), "optimizer.lr": log_range(0.01, 0.2)},
+            "gaussian": {"method.lr_factor": log_range(0.1, 1.0), "optimizer.lr": log_range(0.001, 0.03)},
+        },
+    ),
+)

@@ -23,7 +23,7 @@ from retinabench.methods.base import as_config
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.langevin import Langevin
 from retinabench.methods.mcmc.weight_samples import CollectedPosterior, Collector, before_steps, evenly_spaced
-from retinabench.methods.settings import MethodConfig, TrainingRun
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import last_epoch_answers, likelihood_only, parameter_groups, train
@@ -43,6 +43,10 @@ class Config(MethodConfig):
     burn_in: float = Field(0.5, gt=0, lt=1)
     temperature: float = Field(1.0, ge=0)
     preconditioner: Literal["none", "rmsprop"] = "none"
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        return optimizer.target(points, "draws, up to the error of the step", self.temperature)
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> CollectedPosterior:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
-from retinabench.methods.base import as_config, precision
+from retinabench.methods.base import FidelitySettings, as_config, precision
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.posthoc.laplace_curvature import (
     diagonal_curvature,
@@ -35,7 +35,7 @@ from retinabench.methods.posthoc.laplace_curvature import (
     linear_curvature,
 )
 from retinabench.methods.posthoc.laplace_posterior import DiagonalPosterior, LastLayerPosterior
-from retinabench.methods.settings import MethodConfig, TrainingRun
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train, validation_scores
@@ -68,6 +68,24 @@ class Config(MethodConfig):
             raise ValueError("a precision is above 0")
         return value
 
+    def gradients_per_example(self, optimizer: Optimizer) -> float:
+        """Return those of MAP, and one Jacobian for the diagonal."""
+        return optimizer.epochs + float(self.weights == "diagonal")
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior: the mode has the prior of the L2 term, the width its own."""
+        variance, precision = optimizer.prior_variance(points), self.prior_precision
+        if optimizer.l2_on != "everything":
+            return optimizer.target(points, "")
+        if not isinstance(precision, float):
+            return no_target("the prior of its width is chosen after the training")
+        if abs(precision * variance - 1) > 1e-6:
+            return no_target(
+                f"two priors: variance {variance:.3g} at the mode, {1 / precision:.3g} around it"
+            )
+        random = "the last layer's weights" if self.weights == "last_layer" else "all weights"
+        return TargetPosterior(1.0, variance, f"a Gaussian at the mode, {random}, by the curvature")
+
 
 def build(
     model: nn.Module, run: TrainingRun, likelihood: Likelihood
@@ -99,11 +117,6 @@ def fit(
     else:
         widen(_validation_precision(posterior, widen, batches, run))
     return posterior
-
-
-def gradients_per_example(run: TrainingRun) -> float:
-    """Those of MAP, and for the diagonal one Jacobian."""
-    return run.optimizer.epochs + float(as_config(run, Config).weights == "diagonal")
 
 
 @torch.no_grad()
@@ -186,3 +199,35 @@ def _head_weights(network: SplitNetwork) -> Tensor:
     assert isinstance(head, nn.Linear)
     bias = head.bias if head.bias is not None else head.weight.new_zeros(head.out_features)
     return torch.cat([head.weight, bias[:, None]], dim=1).detach()
+
+
+FIDELITY = (
+    FidelitySettings(
+        name="laplace",
+        title="last-layer Laplace",
+        method={
+            "name": "laplace",
+            "weights": "last_layer",
+            "samples": 100,
+            "prior_precision": "prior_precision",
+        },
+        optimizer={"name": "adam", "schedule": "cosine"},
+        categorical={"optimizer": {"lr": 0.0068}},
+        gaussian={"optimizer": {"lr": 0.0085}},
+        share=0.1,
+    ),
+    FidelitySettings(
+        name="laplace-diagonal",
+        title="diagonal Laplace",
+        method={
+            "name": "laplace",
+            "weights": "diagonal",
+            "samples": 100,
+            "prior_precision": "prior_precision",
+        },
+        optimizer={"name": "adam", "schedule": "cosine"},
+        categorical={"optimizer": {"lr": 0.0068}},
+        gaussian={"optimizer": {"lr": 0.0085}},
+        share=0.1,
+    ),
+)

@@ -19,7 +19,15 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
-from retinabench.methods.settings import AnyMethod, MethodConfig, TrainingRun, method_config
+from retinabench.methods.settings import (
+    AnyMethod,
+    MethodConfig,
+    Optimizer,
+    TargetPosterior,
+    TrainingRun,
+    method_config,
+    no_target,
+)
 from retinabench.metrics.classification import nll
 from retinabench.predictions.table import Predictions
 
@@ -30,8 +38,18 @@ SMALLEST = 2.0**-53  # a probability of 1 stands for one that float64 cannot tel
 class Config(MethodConfig):
     """member: the method whose logits are scaled; its samples are kept."""
 
+    needs_validation_labels = True
+
     name: Literal["temperature"] = "temperature"
     member: AnyMethod = Field(default_factory=lambda: method_config("map"))
+
+    def describe(self, *, titles: bool = True) -> str:
+        """Return the method in a few words, its member included."""
+        return f"tempered {self.member.describe(titles=titles)}"
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        return no_target("logits are divided after training")
 
 
 def member_runs(run: TrainingRun) -> list[TrainingRun]:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import State, as_config, network_state, precision, rewound
-from retinabench.methods.settings import MethodConfig, TrainingRun
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, make_optimizer, train
@@ -58,6 +58,10 @@ class Config(MethodConfig):
     stochastic_mean: bool = False
     log_variance: float = -8.0
     variance_rate: float = Field(100.0, ge=0)
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        return no_target("a prior over functions; the weights below the last layer are points")
 
 
 class GaussianLinear(nn.Module):

@@ -22,9 +22,9 @@ from torch.nn.functional import softplus
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.base import as_config, precision
+from retinabench.methods.base import FidelitySettings, as_config, log_range, precision
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.settings import MethodConfig, TrainingRun
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, last_epoch_answers, make_optimizer, train
@@ -46,6 +46,12 @@ class Config(MethodConfig):
     train_samples: int = Field(1, ge=1)
     deviation: float = Field(0.01, gt=0)
     temperature: float = Field(1.0, gt=0)
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        return TargetPosterior(
+            self.temperature, optimizer.prior_variance(points), "the best independent Gaussian"
+        )
 
 
 class Spread(nn.Module):
@@ -135,3 +141,22 @@ def gaussian_kl(mean: Tensor, deviation: Tensor, prior_precision: float) -> Tens
     """KL(N(mean, deviation²) ‖ N(0, 1 / prior_precision)), summed over all elements, in nats."""
     scaled = prior_precision * deviation.square()
     return 0.5 * (scaled + prior_precision * mean.square() - 1 - scaled.log()).sum()
+
+
+FIDELITY = (
+    FidelitySettings(
+        name="gaussian_vi",
+        title="mean-field Gaussian",
+        method={"name": "gaussian_vi", "samples": 100, "train_samples": 2},
+        optimizer={"name": "adam", "schedule": "cosine"},
+        categorical={"optimizer": {"lr": 0.0027}, "method": {"deviation": 0.0088}},
+        gaussian={"optimizer": {"lr": 0.0036}, "method": {"deviation": 0.0056}},
+        search={
+            "categorical": {
+                "method.deviation": log_range(0.005, 0.1),
+                "optimizer.lr": log_range(0.0005, 0.02),
+            },
+            "gaussian": {"method.deviation": log_range(0.005, 0.1), "optimizer.lr": log_range(0.0005, 0.02)},
+        },
+    ),
+)

@@ -19,9 +19,9 @@ from torch.func import functional_call
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.base import as_config, precision
+from retinabench.methods.base import FidelitySettings, as_config, log_range, precision
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.settings import MethodConfig, TrainingRun
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, last_epoch_answers, train
@@ -50,6 +50,11 @@ class Config(MethodConfig):
     beta2: float = Field(0.9995, ge=0, lt=1)
     temperature: float = Field(1.0, gt=0)
     clip: float = Field(0.0, ge=0)
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        variance = self.temperature * optimizer.prior_variance(points)  # δ acts on every parameter
+        return TargetPosterior(self.temperature, variance, "the best independent Gaussian")
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightPosterior:
@@ -120,3 +125,51 @@ def perturbed_objective(
         return {"cross_entropy": torch.stack(losses).mean()}
 
     return objective
+
+
+FIDELITY = (
+    FidelitySettings(
+        name="ivon",
+        title="IVON",
+        method={"name": "ivon", "samples": 100, "train_samples": 1},
+        optimizer={"momentum": 0.9, "schedule": "cosine"},
+        categorical={"optimizer": {"lr": 0.03}, "method": {"deviation": 0.011, "beta2": 0.9995}},
+        gaussian={"optimizer": {"lr": 0.0012}, "method": {"deviation": 0.021, "beta2": 0.998}},
+        search={
+            "categorical": {
+                "method.deviation": log_range(0.01, 0.1),
+                "method.beta2": {"choices": [0.998, 0.9995]},
+                "optimizer.lr": log_range(0.002, 0.1),
+            },
+            "gaussian": {
+                "method.deviation": log_range(0.01, 0.1),
+                "method.beta2": {"choices": [0.998, 0.9995]},
+                "optimizer.lr": log_range(0.0005, 0.02),
+            },
+        },
+    ),
+    FidelitySettings(
+        name="ivon-mixture",
+        title="mixture of IVON",
+        method={
+            "name": "ensemble",
+            "members": 16,
+            "member": {"name": "ivon", "samples": 64, "train_samples": 1, "beta2": 0.9995},
+        },
+        optimizer={"momentum": 0.9, "schedule": "cosine"},
+        categorical={"optimizer": {"lr": 0.012}, "method": {"member": {"deviation": 0.017}}},
+        gaussian={"optimizer": {"lr": 0.012}, "method": {"members": 6, "member": {"deviation": 0.012}}},
+        search={
+            "categorical": {
+                "method.members": {"choices": [6, 10, 16]},
+                "method.member.deviation": log_range(0.01, 0.1),
+                "optimizer.lr": log_range(0.002, 0.1),
+            },
+            "gaussian": {
+                "method.members": {"choices": [6, 10, 16]},
+                "method.member.deviation": log_range(0.01, 0.1),
+                "optimizer.lr": log_range(0.0005, 0.02),
+            },
+        },
+    ),
+)

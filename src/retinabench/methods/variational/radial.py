@@ -14,7 +14,7 @@ from torch import nn
 
 from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
-from retinabench.methods.settings import TrainingRun
+from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
@@ -36,6 +36,10 @@ class Config(WeightConfig):
     name: Literal["radial"] = "radial"
     stddev_mean_init: float = Field(0.1, gt=0)
     norm: Literal["layer", "per_filter"] = "layer"
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        return no_target("the noise's law is not the one whose divergence from the prior is taken")
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:

@@ -15,7 +15,7 @@ from torch import nn
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
-from retinabench.methods.settings import TrainingRun
+from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import make_optimizer, train
@@ -53,6 +53,10 @@ class Config(VariationalConfig):
                 "whose shares must be equal"
             )
         return self
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        return no_target("random factors of two vectors per layer; the weights themselves are points")
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:

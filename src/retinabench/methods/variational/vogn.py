@@ -17,9 +17,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.base import as_config, precision
+from retinabench.methods.base import FidelitySettings, as_config, log_range, precision
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.settings import MethodConfig, TrainingRun
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
@@ -46,6 +46,13 @@ class Config(MethodConfig):
     deviation: float = Field(0.005, gt=0)
     beta2: float = Field(0.9995, ge=0, lt=1)
     temperature: float = Field(1.0, gt=0)
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        variance = self.temperature * optimizer.prior_variance(points)  # δ acts on every parameter
+        return TargetPosterior(
+            self.temperature, variance, "an independent Gaussian, as wide as squared gradients say"
+        )
 
 
 class Vogn(torch.optim.Optimizer):
@@ -203,3 +210,19 @@ def single_gradients(
         total = total + shares[some] @ losses
     model.train(training)
     return squares, gradients, total
+
+
+FIDELITY = (
+    FidelitySettings(
+        name="vogn",
+        title="VOGN",
+        method={"name": "vogn", "samples": 100, "beta2": 0.9995},
+        optimizer={"momentum": 0.9, "schedule": "cosine"},
+        categorical={"optimizer": {"lr": 0.016}, "method": {"deviation": 0.011}},
+        gaussian={"optimizer": {"lr": 0.00079}, "method": {"deviation": 0.025}},
+        search={
+            "categorical": {"method.deviation": log_range(0.01, 0.1), "optimizer.lr": log_range(0.002, 0.1)},
+            "gaussian": {"method.deviation": log_range(0.01, 0.1), "optimizer.lr": log_range(0.0005, 0.02)},
+        },
+    ),
+)
