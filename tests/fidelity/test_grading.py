@@ -9,7 +9,6 @@ from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.scoring.baselines import baselines
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.resampling import Resampling, groups_of
-from retinabench.fidelity.scoring.serialise import entry_record, evaluator_record
 from retinabench.fidelity.scoring.utility import crps
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.data import Data
@@ -203,16 +202,6 @@ def test_a_single_sample_has_no_epistemic_uncertainty():
     assert found["epistemic_error"].value == pytest.approx(truth.mean(), abs=1e-10)
     gap = distances.pairwise_disagreement(reference.samples).mean()
     assert found["disagreement_gap"].value == pytest.approx(gap)
-
-
-def test_records_say_why_a_value_is_missing(graded):
-    evaluator, submission, _ = graded
-    bare = Submission(np.eye(5)[submission.probs.argmax(axis=1)], meta={"title": "x"})
-    record = entry_record(evaluator, bare, evaluator.grade(bare))["groups"]["all"]
-    assert record["epistemic_error"] == {"value": None, "why": "needs posterior samples"}
-    assert record["nll"]["why"] == "a class that occurs got probability 0"
-    assert set(record["agreement"]) == {"value", "low", "high", "relative", "relative_low", "relative_high"}
-    json.dumps([record, evaluator_record(evaluator)], allow_nan=False)
 
 
 def test_trivial_answers():

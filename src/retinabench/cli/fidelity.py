@@ -102,13 +102,15 @@ def score(
     """Score anyone's submission against the reference, without training and without PyTorch."""
     from rich.console import Console
 
-    from retinabench.fidelity.leaderboard.command import score_files
-    from retinabench.fidelity.leaderboard.tables import console, shown_groups, task_grid
+    from retinabench.fidelity.leaderboard.files import make_evaluator, score_files
+    from retinabench.fidelity.leaderboard.tables import groups_shown, task_table
+    from retinabench.fidelity.targets.registry import TARGETS
+    from retinabench.reports.toolkit.renderers import to_terminal
 
-    found = score_files(files, task, data, reference, bootstrap, seed, json, keep, title)
-    (graded,) = found["tasks"]
-    for group in shown_groups(graded):
-        Console().print(console(task_grid(graded, group, terminal=True)))
+    evaluator = make_evaluator(TARGETS.find(task), data, reference, bootstrap, seed)
+    found = score_files(files, evaluator, json_out=json, keep=keep, title=title)
+    for group in groups_shown(found):
+        Console().print(to_terminal(task_table(found, group, terminal=True)))
 
 
 def board(
@@ -131,16 +133,16 @@ def board(
     """Rank all submissions in some folders, with intervals, budget and usefulness beside them, as page and tables."""
     from rich.console import Console
 
-    from retinabench.fidelity.leaderboard.board_page import write_board
-    from retinabench.fidelity.leaderboard.command import board_of
-    from retinabench.fidelity.leaderboard.tables import console, ranking_grid, task_grid
+    from retinabench.fidelity.leaderboard.files import board_of
+    from retinabench.fidelity.leaderboard.tables import ranking_table, task_table, write_board
+    from retinabench.reports.toolkit.renderers import to_terminal
 
-    sheets = board_of(folders, data or (), reference or (), bootstrap, seed, progress_of(quiet))
-    found, page = write_board(sheets, out)
+    found = board_of(folders, data or (), reference or (), bootstrap, seed, progress_of(quiet))
+    page = write_board(found, out)
     screen = Console()
-    for grid in (*(task_grid(task, "all", terminal=True) for task in found["tasks"]), ranking_grid(found)):
-        if grid is not None:
-            screen.print(console(grid))
+    for table in (*(task_table(task, terminal=True) for task in found.tasks), ranking_table(found)):
+        if table is not None:
+            screen.print(to_terminal(table))
     print(page)
 
 

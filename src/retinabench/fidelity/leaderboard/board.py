@@ -1,213 +1,123 @@
-"""The board: all submissions in some folders, scored and ranked, for each task and over tasks.
+"""The board: entries scored and ranked, for each task and over tasks.
 
-For each task and each measure of the competition (`measures.RANKED`) the entries are ranked; a task's rank is the mean
-over its measures, the final rank the mean over tasks: of one task it is the competition's light track, of all the
-extended one. Intervals come from resampling the test points, the same ones for all entries. Seeds of one entry count
-as one: their values are averaged in every replicate. A reference that failed its own diagnostics gives no ranking.
+For each task the entries are ranked by each measure of the competition (`measures.RANKED`). The rank of a task is the mean
+over its measures, the final rank the mean over tasks; with one task this is the competition's light track, with all its
+extended track. Intervals come from resampling the test points, the same ones for all entries. Seeds of one entry count
+as one: their values are averaged in every replicate. A reference that fails its own diagnostics gives no ranking.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET, Progress
+from retinabench.fidelity.leaderboard.results import Board, Entry, Rank, RankedEntry, Score, TaskBoard
 from retinabench.fidelity.scoring.baselines import baselines
-from retinabench.fidelity.scoring.grading import Estimates, Evaluator
-from retinabench.fidelity.scoring.measures import MEASURES, RANKED
-from retinabench.fidelity.scoring.resampling import ALL, Estimate, average
-from retinabench.fidelity.scoring.serialise import entry_record, evaluator_record
-from retinabench.fidelity.submissions.submission import EARLIER_FILE, FILE, Submission, read_submission
-from retinabench.fidelity.submissions.submission_files import read_meta
-from retinabench.fidelity.targets.registry import TARGETS
-from retinabench.metrics.inference.bootstrap import percentile_interval
+from retinabench.fidelity.scoring.grading import Evaluator
+from retinabench.fidelity.scoring.measures import MEASURES
+from retinabench.fidelity.scoring.resampling import ALL, average
+from retinabench.fidelity.submissions.submission import Submission
+from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.inference.ranking import ranks
 
-SCHEMA = "retinabench.fidelity-board/1"
+REGRESSION = ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90")
+_NEEDS_DECISION = ("regret", "referral_area")
+Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Line:
-    """One entry on one task: its seeds' submissions, and their scores averaged."""
+@dataclass(frozen=True)
+class _TaskRanks:
+    """Ranks of a task's entries: mean over measures (E,), its replicates (R, E), and (E,) by measure."""
 
-    title: str
-    seeds: list[Submission]
-    grades: list[Estimates]
-
-    @property
-    def mean(self) -> Estimates:
-        """{group: {measure: mean over seeds}}."""
-        first = self.grades[0]
-        return {
-            group: {name: average([one[group][name] for one in self.grades]) for name in first[group]}
-            for group in first
-        }
-
-    @property
-    def baseline(self) -> bool:
-        """Is it a trivial one, which is shown and not ranked?"""
-        return bool(self.seeds[0].meta.get("baseline"))
+    titles: list[str]
+    mean: Floats
+    replicates: Floats
+    by_measure: dict[str, Floats]
 
 
-@dataclass(frozen=True, eq=False)
-class Sheet:
-    """One task of the board."""
-
-    evaluator: Evaluator
-    lines: list[Line]
-
-    @property
-    def entries(self) -> list[Line]:
-        """The lines that are ranked."""
-        return [line for line in self.lines if not line.baseline]
-
-
-def find_submissions(paths: Sequence[Path]) -> list[Path]:
-    """Return the files named, and all submissions below the folders named.
-
-    Raises `InputError` where a path holds none.
-    """
-    found: list[Path] = []
-    for path in paths:
-        here = (
-            sorted(file for name in (FILE, EARLIER_FILE) for file in path.rglob(name))
-            if path.is_dir()
-            else [path]
-        )
-        if not here:
-            raise InputError(
-                "holds no submission.npz",
-                file=path,
-                hint="Make some: retinabench fidelity run map --task fundus",
-            )
-        found += [file for file in here if file not in found]
-    return found
-
-
-def gather(
-    files: Sequence[Path],
-    evaluators: Mapping[str, Evaluator],
-    progress: Progress = QUIET,
-) -> list[Sheet]:
-    """Read and score submissions, task by task; `evaluators` are given by task."""
-    submissions: dict[str, list[Submission]] = {}
-    for file in files:
-        evaluator = evaluators[task_of(file)]
-        one = read_submission(file, evaluator.target, len(evaluator.data.test), evaluator.data.sha256)
-        submissions.setdefault(evaluator.target.name, []).append(one)
-    sheets = []
-    with progress.track("Grading", sum(map(len, submissions.values())), unit="submissions") as advance:
-        for task in (name for name in TARGETS if name in submissions):
-            sheets.append(graded(evaluators[task], submissions[task]))
-            advance(len(submissions[task]))
-    return sheets
-
-
-def graded(evaluator: Evaluator, submissions: Sequence[Submission]) -> Sheet:
-    """Score the submissions for one task, and the trivial ones beside them."""
-    by_title = _by_title(submissions) | {one.title: [one] for one in trivial(evaluator)}
-    lines = [Line(title, seeds, [evaluator.grade(one) for one in seeds]) for title, seeds in by_title.items()]
-    return Sheet(evaluator, lines)
-
-
-def trivial(evaluator: Evaluator) -> list[Submission]:
-    """Return the trivial submissions for an evaluator's task."""
+def score_task(evaluator: Evaluator, submissions: Sequence[Submission]) -> TaskBoard:
+    """Score and rank the submissions for one task, with the trivial ones beside them."""
     reference = evaluator.reference
     gaussian = evaluator.target.likelihood == "gaussian"
-    return baselines(evaluator.target, reference.draws if gaussian else reference.probs)
+    trivial = baselines(evaluator.target, reference.draws if gaussian else reference.probs)
+    by_title = _by_title(submissions) | {one.title: [one] for one in trivial}
+    entries = [_entry(evaluator, title, seeds) for title, seeds in by_title.items()]
+    board = TaskBoard(evaluator, entries)
+    if (found := _ranks(board)) is None:
+        return board
+    ranks_of = {title: Rank.of(found.mean[k], found.replicates[:, k]) for k, title in enumerate(found.titles)}
+    return TaskBoard(evaluator, [replace(entry, rank=ranks_of.get(entry.title)) for entry in entries])
 
 
-def task_of(file: Path) -> str:
-    """Return the task that a file of ours is for.
+def make_board(tasks: Sequence[TaskBoard]) -> Board:
+    """Rank the entries over tasks, those with a submission for every ranked task."""
+    found = [ranked for task in tasks if (ranked := _ranks(task)) is not None]
+    if not found:
+        return Board(list(tasks), [])
+    rows = []
+    for title in found[0].titles:
+        if any(title not in of_task.titles for of_task in found):
+            continue
+        own = [(of_task, of_task.titles.index(title)) for of_task in found]
+        replicates = np.mean([of_task.replicates[:, k] for of_task, k in own], axis=0)
+        rank = Rank.of(float(np.mean([of_task.mean[k] for of_task, k in own])), replicates)
+        measured: dict[str, list[float]] = {}
+        for of_task, k in own:
+            for name, of_entries in of_task.by_measure.items():
+                measured.setdefault(name, []).append(float(of_entries[k]))
+        by_measure = {name: float(np.mean(values)) for name, values in measured.items()}
+        rows.append(RankedEntry(title, rank, by_measure, len(found)))
+    return Board(list(tasks), sorted(rows, key=lambda row: row.rank.quantity.value))
 
-    Raises `InputError` where it names none.
-    """
-    task = read_meta(file).get("task")
-    if not isinstance(task, str):
-        raise InputError(
-            "does not say which task it is for",
-            file=file,
-            hint="Take it in by: retinabench fidelity score FILE --task T --keep FOLDER",
-        )
-    return TARGETS.find(task).name
+
+def measures_of(target: Target) -> list[str]:
+    """Return the measures of a task, the decision measures only where it has a decision."""
+    if target.likelihood == "gaussian":
+        return list(REGRESSION)
+    return [
+        name
+        for name in MEASURES
+        if name not in REGRESSION and (target.decision or name not in _NEEDS_DECISION)
+    ]
 
 
-def ranked(sheet: Sheet) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, NDArray[np.float64]]]:
-    """Return the ranks of a sheet's entries: mean over measures (E,), its replicates (R, E), and (E,) by measure."""
-    points, draws, by_measure = [], [], {}
-    for name in RANKED[sheet.evaluator.target.likelihood]:
-        estimates: list[Estimate] = [line.mean[ALL][name] for line in sheet.entries]
+def _entry(evaluator: Evaluator, title: str, submissions: list[Submission]) -> Entry:
+    estimates = [evaluator.grade(one) for one in submissions]
+    mean = {
+        group: {name: average([one[group][name] for one in estimates]) for name in of_group}
+        for group, of_group in estimates[0].items()
+    }
+    relative = evaluator.relative(mean)
+    scores: dict[str, dict[str, Score]] = {}
+    for group, of_group in mean.items():
+        scores[group] = {}
+        for name in measures_of(evaluator.target):
+            error = np.nan
+            if len(submissions) > 1 and name in of_group:
+                error = aggregate([one[group][name].value for one in estimates]).error
+            scores[group][name] = Score.of(name, of_group.get(name), relative[group].get(name), error)
+    return Entry(title, submissions, estimates, mean, scores)
+
+
+def _ranks(task: TaskBoard) -> _TaskRanks | None:
+    """Rank the entries of a task; None where it has none, or its reference fails its diagnostics."""
+    if not task.competitors or not task.evaluator.reference.passed:
+        return None
+    points, replicates, by_measure = [], [], {}
+    for name in task.ranked_measures:
+        estimates = [entry.mean[ALL][name] for entry in task.competitors]
         higher = MEASURES[name].higher
         by_measure[name] = ranks(np.array([[one.value for one in estimates]]), higher)[0]
         points.append(by_measure[name])
-        draws.append(ranks(np.stack([one.draws for one in estimates], axis=1), higher))
-    return np.mean(points, axis=0), np.mean(draws, axis=0), by_measure
-
-
-def board(sheets: Sequence[Sheet]) -> dict[str, Any]:
-    """Return the whole board as plain numbers, for JSON and for every table."""
-    tasks, places = [], []
-    for sheet in sheets:
-        record = evaluator_record(sheet.evaluator)
-        record["entries"] = [_line_record(sheet, line) for line in sheet.lines]
-        if sheet.entries and sheet.evaluator.reference.passed:
-            point, draws, by_measure = ranked(sheet)
-            places.append(([line.title for line in sheet.entries], point, draws, by_measure))
-            mine = [entry for entry in record["entries"] if not entry["baseline"]]
-            for k, entry in enumerate(mine):
-                entry["rank"] = _place(point[k], draws[:, k])
-        tasks.append(record)
-    return {"schema": SCHEMA, "tasks": tasks, "ranking": _over_tasks(places)}
-
-
-def _over_tasks(places: list[tuple[list[str], Any, Any, Any]]) -> list[dict[str, Any]]:
-    """Average the ranks of entries with a submission for every ranked task, best first."""
-    if not places:
-        return []
-    everywhere = [title for title in places[0][0] if all(title in titles for titles, *_ in places)]
-    rows = []
-    for title in everywhere:
-        own = [titles.index(title) for titles, *_ in places]
-        point = float(np.mean([ranks[k] for k, (_, ranks, *_) in zip(own, places, strict=True)]))
-        draws = np.mean([draws[:, k] for k, (_, _, draws, _) in zip(own, places, strict=True)], axis=0)
-        measured: dict[str, list[float]] = {}
-        for k, (*_, by_measure) in zip(own, places, strict=True):
-            for name, of_entries in by_measure.items():
-                measured.setdefault(name, []).append(float(of_entries[k]))
-        by_name = {name: float(np.mean(some)) for name, some in measured.items()}
-        rows.append({"title": title, **_place(point, draws), "by_measure": by_name, "tasks": len(places)})
-    return sorted(rows, key=lambda row: row["rank"])
-
-
-def _place(point: float, draws: NDArray[np.float64]) -> dict[str, Any]:
-    if not len(draws):
-        return {"rank": float(point), "low": None, "high": None}
-    low, high = percentile_interval(draws[:, None])
-    return {"rank": float(point), "low": float(low[0]), "high": float(high[0])}
-
-
-def _line_record(sheet: Sheet, line: Line) -> dict[str, Any]:
-    """The grades of the mean over seeds, with standard errors over seeds and the budget of the dearest one."""
-    record = entry_record(sheet.evaluator, line.seeds[0], line.mean)
-    record["title"] = line.title
-    record["seeds"] = [one.meta.get("seed") for one in line.seeds]
-    record["source"] = [str(one.source) for one in line.seeds if one.source]
-    budgets = [one.meta["budget"] for one in line.seeds if one.meta.get("budget")]
-    record["budget"] = max(budgets, key=lambda b: b.get("used", 0)) if budgets else None
-    for group, of_group in record["groups"].items():
-        for name, one in of_group.items():
-            if len(line.seeds) > 1 and one["value"] is not None:
-                one["error"] = aggregate([grade[group][name].value for grade in line.grades]).error
-    return record
+        replicates.append(ranks(np.stack([one.draws for one in estimates], axis=1), higher))
+    titles = [entry.title for entry in task.competitors]
+    return _TaskRanks(titles, np.mean(points, axis=0), np.mean(replicates, axis=0), by_measure)
 
 
 def _by_title(submissions: Sequence[Submission]) -> dict[str, list[Submission]]:
@@ -222,10 +132,10 @@ def _by_title(submissions: Sequence[Submission]) -> dict[str, list[Submission]]:
     }
 
 
-def _setting(submissions: Submission) -> str:
-    """Return 6 digits that submissions share when they differ in nothing but the seed; files without a run stand alone."""
-    run = submissions.meta.get("run")
+def _setting(submission: Submission) -> str:
+    """Return 6 digits shared by submissions that differ in nothing but the seed; its source for a file without a run."""
+    run = submission.meta.get("run")
     if run is None:
-        return str(submissions.source)
+        return str(submission.source)
     same = {key: value for key, value in run.items() if key != "seed"}
     return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:6]

@@ -1,11 +1,11 @@
 """The figures of the board: scores with intervals beside the ceiling, and the competition's Figure 1.
 
-Panels of Figure 1 hold no names: the legend of the page does, by the marks of `report/style.py`.
+Panels of Figure 1 have no legend of their own; that of the page shows the marks of all entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,73 +13,68 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from retinabench.fidelity.leaderboard.tables import ordered
-from retinabench.fidelity.scoring.measures import MEASURES, RANKED
+from retinabench.fidelity.leaderboard.results import TaskBoard
+from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import ALL
-from retinabench.reports.evaluation.figures import WIDTH
-from retinabench.reports.toolkit.figures import canvas
-from retinabench.reports.toolkit.style import FAINT, INK, MUTED, PASS, Mark
+from retinabench.reports.toolkit.figures import WIDTH, canvas, light_grid
+from retinabench.reports.toolkit.style import INK, MUTED, PASS, Mark
 
 BINS = 6  # of equally many points, for the calibration curves
-BROAD = "#b9b8b2"  # the reference's line
+REFERENCE = "#b9b8b2"
 LEVELS = np.linspace(0.1, 0.9, 9)  # of central intervals, for regression
 
 
-def board_width(task: Mapping[str, Any]) -> int:
+def board_width(task: TaskBoard) -> int:
     """Return the width of the task's board figure in CSS pixels: a panel for each ranked measure."""
-    return 180 + 290 * len(RANKED[task["likelihood"]])
+    return 180 + 290 * len(task.ranked_measures)
 
 
-def board_figure(task: Mapping[str, Any]) -> Figure:
-    """Draw every entry's ranked measures with their intervals; the band is one chain of the reference against the others.
+def board_figure(task: TaskBoard) -> Figure:
+    """Draw the ranked measures of all entries with intervals; a band shows one chain of the reference against the others.
 
-    Trivial submissions are grey.
+    Trivial entries are grey crosses, the noise floor is dotted.
     """
-    names = RANKED[task["likelihood"]]
-    entries = ordered(task["entries"], names[0])
-    height = 90 + 22 * len(entries)
-    figure, [row] = canvas(board_width(task), height, 1, len(names))
+    names, entries = task.ranked_measures, task.ordered
+    figure, [row] = canvas(board_width(task), 90 + 22 * len(entries), 1, len(names))
     places = np.arange(len(entries))[::-1]
+    floor = task.evaluator.floor[ALL]
     for axes, name in zip(row, names, strict=True):
-        ceiling = task["ceiling"][ALL][name]
-        if ceiling.get("low") is not None:
-            axes.axvspan(ceiling["low"], ceiling["high"], color=PASS, alpha=0.18, linewidth=0)
-        axes.axvline(ceiling["value"], color=PASS, linewidth=1.0)
-        if name in task["floor"][ALL]:
-            axes.axvline(task["floor"][ALL][name], color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
+        ceiling = task.ceiling[ALL][name].quantity
+        if ceiling.bounded:
+            axes.axvspan(ceiling.low, ceiling.high, color=PASS, alpha=0.18, linewidth=0)
+        axes.axvline(ceiling.value, color=PASS, linewidth=1.0)
+        if name in floor:
+            axes.axvline(floor[name], color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
         for place, entry in zip(places, entries, strict=True):
-            one = entry["groups"][ALL][name]
-            color = MUTED if entry["baseline"] else INK
-            if one.get("low") is not None:
-                axes.plot([one["low"], one["high"]], [place, place], color=color, linewidth=1.2)
-            axes.plot(
-                [one["value"]], [place], "o" if not entry["baseline"] else "x", color=color, markersize=5
-            )
+            score = entry.scores[ALL][name].quantity
+            color, marker = (MUTED, "x") if entry.baseline else (INK, "o")
+            if score.bounded:
+                axes.plot([score.low, score.high], [place, place], color=color, linewidth=1.2)
+            axes.plot([score.value], [place], marker, color=color, markersize=5)
         axes.set(yticks=places, ylim=(-0.6, len(entries) - 0.4), xlabel=_axis(name))
-        axes.set_yticklabels([entry["title"] for entry in entries] if axes is row[0] else [], fontsize=10)
+        axes.set_yticklabels([entry.title for entry in entries] if axes is row[0] else [], fontsize=10)
         axes.tick_params(axis="y", length=0)
-        axes.grid(axis="x", color=FAINT, linewidth=0.6)
-        axes.set_axisbelow(True)
+        light_grid(axes, "x")
     return figure
 
 
 def entropy_panel(
     reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]]
 ) -> Figure:
-    """Draw histograms of the predictive entropy (n,) of class probabilities (n, C); the reference's is filled."""
+    """Draw histograms of the predictive entropy of class probabilities (n, C); that of the reference is filled."""
     most = float(np.log(reference.shape[1]))
     label = "predictive entropy, nats"
     return _histogram(_entropy(reference), [(mark, _entropy(p)) for mark, p in methods], most, label)
 
 
-def deviation_panel(
+def std_panel(
     reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]]
 ) -> Figure:
-    """Draw histograms of the predictive deviation of draws of y (n, S)."""
+    """Draw histograms of the predictive standard deviation from draws of y (n, S)."""
     ours = [(mark, draws.std(axis=1)) for mark, draws in methods]
-    spread = reference.std(axis=1)
-    most = float(np.quantile(np.concatenate([spread, *(one for _, one in ours)]), 0.98))
-    return _histogram(spread, ours, most, "predictive deviation of y")
+    stds = reference.std(axis=1)
+    most = float(np.quantile(np.concatenate([stds, *(one for _, one in ours)]), 0.98))
+    return _histogram(stds, ours, most, "predictive standard deviation of y")
 
 
 def calibration_panel(
@@ -87,7 +82,7 @@ def calibration_panel(
     reference: NDArray[np.floating],
     methods: Sequence[tuple[Mark, NDArray[np.floating]]],
 ) -> Figure:
-    """Draw accuracy over confidence, in bins of equally many points; the diagonal is calibrated."""
+    """Draw accuracy over confidence in bins of equally many points; perfect calibration is the diagonal."""
     figure, axes = _calibration()
     for width, color, style, probs in _with_reference(reference, methods):
         confidence, right = probs.max(axis=1), probs.argmax(axis=1) == label
@@ -104,7 +99,7 @@ def coverage_panel(
     reference: NDArray[np.floating],
     methods: Sequence[tuple[Mark, NDArray[np.floating]]],
 ) -> Figure:
-    """Draw how often y lies in central intervals of the draws (n, S) over how often it should."""
+    """Draw the share of y inside central intervals of the draws (n, S) over the level of the intervals."""
     figure, axes = _calibration()
     for width, color, style, draws in _with_reference(reference, methods):
         low, high = (np.quantile(draws, (1 + sign * LEVELS) / 2, axis=1) for sign in (-1, 1))
@@ -141,9 +136,9 @@ def _calibration() -> tuple[Figure, Axes]:
 def _with_reference(
     reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]]
 ) -> list[tuple[float, str, Any, NDArray[np.floating]]]:
-    """Return width, colour, style and values of all lines, the reference below the others, grey and broad."""
+    """Return width, colour, style and values of all lines: the reference below the others, grey and broad."""
     lines = ((1.6, mark.color, mark.linestyle, values) for mark, values in methods)
-    return [(4.0, BROAD, "-", reference), *lines]
+    return [(4.0, REFERENCE, "-", reference), *lines]
 
 
 def _entropy(probs: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -1,24 +1,33 @@
-"""The board's tables: one content for the terminal, for Markdown and for the page.
+"""The tables of the board for terminal, Markdown and page, and the files that show it.
 
-Every task has a table for each group of test points: ranked entries first, then what another chain of the reference
-would score, the noise floor, and the trivial submissions.
+Every task has a table for each group of test points: the ranked entries first, then one chain of the reference against
+the others (the ceiling), the noise floor, and the trivial entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
-from rich import box
-from rich.markup import escape
-from rich.table import Table
+import numpy as np
+from markupsafe import Markup
 
-from retinabench.fidelity.scoring.measures import MEASURES, RANKED
+from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.fidelity.leaderboard import figures
+from retinabench.fidelity.leaderboard.results import Board, Entry, Rank, Score, TaskBoard
+from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import ALL
-from retinabench.reports.toolkit.number_format import plain
+from retinabench.fidelity.targets.data import labels
+from retinabench.reports.toolkit.figures import to_svg
+from retinabench.reports.toolkit.number_format import TWO_DIGITS, NumberFormat, Quantity
+from retinabench.reports.toolkit.pages import render
+from retinabench.reports.toolkit.renderers import to_markdown
+from retinabench.reports.toolkit.style import LegendEntry, Panel, mark
+from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
 CEILING, FLOOR = "another chain (ceiling)", "noise floor"
+MOST_CURVES = 5  # more curves cannot be told apart
 COLUMNS = {
     "categorical": (
         "agreement", "total_variation", "epistemic_correlation", "epistemic_error", "disagreement_gap",
@@ -26,203 +35,216 @@ COLUMNS = {
     ),
     "gaussian": ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90"),
 }  # fmt: skip
-TERMINAL = {
+TERMINAL_COLUMNS = {
     "categorical": ("agreement", "total_variation", "accuracy"),
     "gaussian": ("wasserstein", "crps"),
 }
 """Those that fit 80 columns."""
+_LEGEND = "Intervals are 95 % intervals over test points, ± is the standard error over seeds."
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A value as text, and below it its interval or error, if any."""
+class TaskSection:
+    """The section of one task in the page: its board figure, panels of curves with their legend, and its tables."""
 
-    text: str
-    below: str = ""
-
-
-@dataclass(frozen=True)
-class Row:
-    """An entry, or a control: what is not ranked."""
-
-    label: str
-    cells: list[Cell]
-    control: bool = False
+    board: TaskBoard
+    width: int
+    scores: Panel
+    legend: list[LegendEntry]
+    panels: list[Panel]
+    tables: list[Table]
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A table: header, rows, and what to know about it."""
+def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> Table:
+    """Return the table of one group of a task's test points.
 
-    caption: str
-    columns: list[str]
-    rows: list[Row] = field(default_factory=list)
-    note: str = ""
-
-
-def task_grid(task: Mapping[str, Any], group: str, *, terminal: bool = False) -> Grid:
-    """Return the table of one group of a task's test points, from a record of `board` or `score`."""
-    likelihood = task["likelihood"]
-    offered = (TERMINAL if terminal else COLUMNS)[likelihood]
-    known = next(iter(task["entries"]))["groups"][group]
-    names = [name for name in offered if name in known]
-    relative = () if terminal else RANKED[likelihood]
-    ranked = group == ALL and any("rank" in entry for entry in task["entries"])
-    columns = ["rank"] * ranked
+    Args:
+        task: The task.
+        group: The group of test points.
+        terminal: Leave out the columns that do not fit a terminal.
+    """
+    likelihood = task.target.likelihood
+    known = task.entries[0].scores[group]
+    names = [name for name in (TERMINAL_COLUMNS if terminal else COLUMNS)[likelihood] if name in known]
+    relative = () if terminal else task.ranked_measures
+    ranked = group == ALL and any(entry.rank is not None for entry in task.entries)
+    columns = [Column("rank")] * ranked
     for name in names:
-        columns += [f"{MEASURES[name].label}\u00a0{'↑' if MEASURES[name].higher else '↓'}"]
-        columns += ["÷ ceiling"] * (name in relative)
-    columns += ["budget"]
-    rows = []
-    for entry in ordered(task["entries"], RANKED[likelihood][0]):
-        cells = [_rank(entry)] * ranked
+        columns += [_column(name), *[Column("÷ ceiling")] * (name in relative)]
+    columns += [Column("budget")]
+
+    def row(label: str, scores: Mapping[str, Score], entry: Entry | None = None) -> Row:
+        cells = [UNDEFINED if entry is None else _rank_cell(entry.rank)] * ranked
         for name in names:
-            cells += [_value(entry["groups"][group][name])]
-            cells += [_relative(entry["groups"][group][name])] * (name in relative)
-        rows.append(Row(entry["title"], [*cells, _budget(entry)], entry["baseline"]))
-    controls = [
-        (CEILING, {name: one for name, one in task["ceiling"][group].items() if name in names}),
-        (FLOOR, {name: {"value": one} for name, one in task["floor"][group].items() if name in names}),
-    ]
-    first = next((k for k, row in enumerate(rows) if row.control), len(rows))
-    rows[first:first] = [
-        _control(label, values, names, relative, ranked) for label, values in controls if values
-    ]
-    return Grid(f"{task['title']}: {_called(group, task)}", columns, rows, _note(task))
+            score = scores.get(name)
+            cells.append(UNDEFINED if score is None else _score_cell(score))
+            cells += [UNDEFINED if score is None else _relative_cell(score)] * (name in relative)
+        cells.append(UNDEFINED if entry is None else _budget_cell(entry))
+        return Row(label, cells, control=entry is None or entry.baseline)
+
+    rows = [row(entry.title, entry.scores[group], entry) for entry in task.ordered]
+    floor = {name: Score(Quantity(value)) for name, value in task.evaluator.floor[group].items()}
+    controls = [(CEILING, task.ceiling[group]), (FLOOR, floor)]
+    first = len(task.competitors)
+    rows[first:first] = [row(label, scores) for label, scores in controls if set(scores) & set(names)]
+    title = "all test points" if group == ALL else group.replace("_", "-")
+    return Table.of(f"{task.target.title}: {title} ({task.points[group]:,})", columns, rows, note=_note(task))
 
 
-def strength_grid(task: Mapping[str, Any], name: str) -> Grid | None:
-    """Return one measure by strength of the corruption, or None where the task knows no strengths."""
-    strengths = [group for group in task["points"] if group[-1:].isdigit()]
+def strength_table(task: TaskBoard, name: str) -> Table | None:
+    """Return one measure by strength of the corruption, or None where the task has no strengths."""
+    strengths = [group for group in task.points if group[-1:].isdigit()]
     if not strengths:
         return None
     rows = [
-        Row(entry["title"], [_value(entry["groups"][group][name]) for group in strengths], entry["baseline"])
-        for entry in ordered(task["entries"], RANKED[task["likelihood"]][0])
+        Row(entry.title, [_score_cell(entry.scores[group][name]) for group in strengths], entry.baseline)
+        for entry in task.ordered
     ]
-    ceiling = Row(CEILING, [_value(task["ceiling"][group][name]) for group in strengths], True)
-    first = next((k for k, row in enumerate(rows) if row.control), len(rows))
-    rows.insert(first, ceiling)
-    return Grid(f"{task['title']}: {MEASURES[name].label} by strength", strengths, rows)
+    ceiling = [_score_cell(task.ceiling[group][name]) for group in strengths]
+    rows.insert(len(task.competitors), Row(CEILING, ceiling, True))
+    caption = f"{task.target.title}: {MEASURES[name].label} by strength"
+    return Table.of(caption, [Column(group) for group in strengths], rows)
 
 
-def ranking_grid(found: Mapping[str, Any]) -> Grid | None:
+def ranking_table(board: Board) -> Table | None:
     """Return the final ranking, or None where nothing is ranked."""
-    if not found["ranking"]:
+    if not board.ranking:
         return None
-    names = list(found["ranking"][0]["by_measure"])
-    tasks = found["ranking"][0]["tasks"]
+    names, tasks = list(board.ranking[0].by_measure), board.ranking[0].tasks
+    columns = [Column("mean rank"), *(Column(f"rank by {MEASURES[name].label}") for name in names)]
     rows = [
-        Row(row["title"], [_rank(row), *(Cell(plain(row["by_measure"][name], 2)) for name in names)])
-        for row in found["ranking"]
+        Row(
+            entry.title,
+            [
+                _rank_cell(entry.rank),
+                *(Cell.number(entry.by_measure[name], form=TWO_DIGITS) for name in names),
+            ],
+        )
+        for entry in board.ranking
     ]
-    caption = (
-        f"Mean rank over {tasks} tasks (extended track)" if tasks > 1 else "Rank (light track: one task)"
-    )
-    return Grid(caption, ["mean rank", *(f"rank by {MEASURES[name].label}" for name in names)], rows)
+    one, several = "Rank (light track: one task)", f"Mean rank over {tasks} tasks (extended track)"
+    return Table.of(several if tasks > 1 else one, columns, rows)
 
 
-def shown_groups(task: Mapping[str, Any]) -> list[str]:
-    """Return the groups that get tables of their own: all points, and the kinds where there are several."""
-    kinds = [group for group in task["points"] if group != ALL and not group[-1:].isdigit()]
+def groups_shown(task: TaskBoard) -> list[str]:
+    """Return the groups that have tables of their own: all points, and the kinds where there are several."""
+    kinds = [group for group in task.points if group != ALL and not group[-1:].isdigit()]
     return [ALL, *kinds] if len(kinds) > 1 else [ALL]
 
 
-def console(grid: Grid) -> Table:
-    """Return a table for the terminal."""
-    table = Table(
-        title=escape(grid.caption), title_justify="left", caption=escape(grid.note) or None,
-        caption_justify="left", header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
-    )  # fmt: skip
-    table.add_column("", overflow="fold")
-    for k, column in enumerate(grid.columns):
-        cells = [line for row in grid.rows for line in (row.cells[k].text, row.cells[k].below)]
-        table.add_column(column, justify="right", min_width=max(map(len, [*cells, *column.split(" ")])))
-    for row in grid.rows:
-        shown = (f"{cell.text}\n[dim]{cell.below}[/dim]" if cell.below else cell.text for cell in row.cells)
-        table.add_row(escape(row.label), *shown, style="dim" if row.control else "")
-    return table
+def write_board(board: Board, out: Path) -> Path:
+    """Write `board.json` (all numbers), `board.md` (all tables) and `index.html`; return the page's path."""
+    write_json(out / "board.json", board.to_dict())
+    write_bytes(out / "board.md", markdown(board).encode())
+    write_bytes(out / "index.html", page(board).encode())
+    return out / "index.html"
 
 
-def markdown(grid: Grid) -> str:
-    """Return a table as Markdown; what stands below a value follows in brackets."""
-    lines = [f"**{_plain_text(grid.caption)}**", "", "| | " + " | ".join(grid.columns) + " |"]
-    lines.append("|---|" + "---:|" * len(grid.columns))
-    for row in grid.rows:
-        cells = (f"{cell.text} ({cell.below})" if cell.below else cell.text for cell in row.cells)
-        label = _plain_text(row.label)
-        lines.append(f"| {f'*{label}*' if row.control else label} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", _plain_text(grid.note), ""] if grid.note else [*lines, ""])
+def markdown(board: Board) -> str:
+    """Return all tables, the ranking first."""
+    ranking = ranking_table(board)
+    tables = [ranking] * (ranking is not None) + [one for task in board.tasks for one in _tables(task)]
+    return "\n".join(to_markdown(table) for table in tables if table is not None)
 
 
-def ordered(entries: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
-    """Ranked entries by rank, unranked ones by the first measure of the competition, baselines last."""
-    sign = -1 if MEASURES[name].higher else 1
-
-    def key(entry: Mapping[str, Any]) -> tuple[bool, float]:
-        place = (
-            entry["rank"]["rank"] if "rank" in entry else sign * (entry["groups"][ALL][name]["value"] or 0)
-        )
-        return entry["baseline"], place
-
-    return sorted(entries, key=key)
+def page(board: Board) -> str:
+    """Return the page: self-contained, everything that comes from files escaped."""
+    context = {
+        "title": "How close do approximate posteriors come to that of Hamiltonian Monte Carlo?",
+        "ranking": ranking_table(board),
+        "sections": [_section(task) for task in board.tasks],
+    }
+    return render("board.html.j2", context, package="retinabench.fidelity.leaderboard")
 
 
-def _control(
-    label: str, values: Mapping[str, Any], names: Sequence[str], relative: Sequence[str], ranked: bool
-) -> Row:
-    cells = [Cell("–")] * ranked
-    for name in names:
-        cells += [_value(values[name]) if name in values else Cell("–")]
-        cells += [Cell("–")] * (name in relative)
-    return Row(label, [*cells, Cell("–")], True)
+def _tables(task: TaskBoard) -> list[Table]:
+    """Return the tables of each group of points, then the ranked measures by strength of the corruption."""
+    by_strength = (strength_table(task, name) for name in task.ranked_measures)
+    return [
+        *(task_table(task, group) for group in groups_shown(task)),
+        *(table for table in by_strength if table is not None),
+    ]
 
 
-def _value(one: Mapping[str, Any]) -> Cell:
-    if one["value"] is None:
-        return Cell("–")
-    digits = 3 if abs(one["value"]) < 10 else 1
-    if one.get("error") is not None:
-        return Cell(plain(one["value"], digits), f"± {plain(one['error'], digits)}")
-    if one.get("low") is None or one.get("high") is None:
-        return Cell(plain(one["value"], digits))
-    low, high = plain(one["low"], digits), plain(one["high"], digits)
-    return Cell(plain(one["value"], digits), f"{low} to {high}" if one["low"] < 0 else f"{low}–{high}")
+def _section(task: TaskBoard) -> TaskSection:
+    svg = to_svg(
+        figures.board_figure(task),
+        f"{task.target.name}-board",
+        title=f"{task.target.title}: scores",
+        description="Each entry's closeness to the reference, with 95 % intervals.",
+    )
+    caption = (
+        "All test points, 95 % intervals. Green: one chain of the reference against the others. Dotted: the noise "
+        "floor. Crosses: trivial submissions."
+    )
+    shown = [entry for entry in task.ordered if not entry.baseline][:MOST_CURVES]
+    return TaskSection(
+        board=task,
+        width=figures.board_width(task),
+        scores=Panel("", svg, caption),
+        legend=[LegendEntry(entry.title, mark(k)) for k, entry in enumerate(shown)],
+        panels=list(_panels(task, shown)),
+        tables=_tables(task),
+    )
 
 
-def _relative(one: Mapping[str, Any]) -> Cell:
-    return Cell("–" if one.get("relative") is None else plain(one["relative"], 2))
+def _panels(task: TaskBoard, shown: list[Entry]) -> Iterator[Panel]:
+    """Yield the histograms and curves of each group; the first seed of an entry stands for it."""
+    evaluator = task.evaluator
+    truth, gaussian = labels(evaluator.data)[1], task.target.likelihood == "gaussian"
+    reference = evaluator.reference.draws if gaussian else evaluator.reference.probs
+    groups = groups_shown(task)
+    for kind in ("uncertainty", "calibration"):
+        for group in groups[1:] or groups:
+            rows = evaluator.resampling.groups[group]
+            submissions = [entry.submissions[0] for entry in shown]
+            values = [
+                (mark(k), np.asarray(one.draws if gaussian else one.probs)[rows])
+                for k, one in enumerate(submissions)
+            ]
+            if kind == "uncertainty":
+                draw = figures.std_panel if gaussian else figures.entropy_panel
+                figure, what = draw(reference[rows], values), "Uncertainty"
+            else:
+                curves = figures.coverage_panel if gaussian else figures.calibration_panel
+                figure, what = curves(truth[rows], reference[rows], values), "Calibration"
+            heading = f"{what}: {'all test points' if group == ALL else group.replace('_', '-')}"
+            name = f"{task.target.name}-{kind}-{group}".replace(" ", "-")
+            svg: Markup = to_svg(
+                figure, name, title=heading, description=f"{task.target.title}, against the reference."
+            )
+            yield Panel(heading, svg)
 
 
-def _rank(entry: Mapping[str, Any]) -> Cell:
-    place = entry.get("rank")
-    if isinstance(place, Mapping):
-        return _rank(place)
-    if place is None:
-        return Cell("–")
-    below = "" if entry["low"] is None else f"{plain(entry['low'], 1)}–{plain(entry['high'], 1)}"
-    return Cell(plain(place, 2), below)
+def _column(name: str) -> Column:
+    about = MEASURES[name]
+    return Column(about.label, direction="higher" if about.higher else "lower")
 
 
-def _budget(entry: Mapping[str, Any]) -> Cell:
-    budget = entry["budget"]
-    if not budget:
-        return Cell("–")
-    return Cell(f"{budget['used']:.0f}", f"over {budget['limit']:.0f}" if budget.get("over") else "")
+def _score_cell(score: Score) -> Cell:
+    quantity = score.quantity
+    form = NumberFormat(1 if quantity.defined and abs(quantity.value) >= 10 else 3)
+    if np.isfinite(quantity.error):
+        return Cell.number(quantity.value, error=quantity.error, form=form)
+    return Cell(quantity, form, why=score.why)
 
 
-def _called(group: str, task: Mapping[str, Any]) -> str:
-    name = "all test points" if group == ALL else group.replace("_", "-")
-    return f"{name} ({task['points'][group]:,})"
+def _relative_cell(score: Score) -> Cell:
+    return UNDEFINED if score.relative is None else Cell.number(score.relative.value, form=TWO_DIGITS)
 
 
-def _note(task: Mapping[str, Any]) -> str:
-    reference = task["reference"]
-    below = "In brackets or below: the 95 % interval over test points, or ± the standard error over seeds."
-    if reference["passed"]:
-        return below
-    return f"No ranking: the reference fails its own diagnostics ({'; '.join(reference['why'])}). {below}"
+def _rank_cell(rank: Rank | None) -> Cell:
+    return UNDEFINED if rank is None else Cell(rank.quantity, TWO_DIGITS)
 
 
-def _plain_text(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
+def _budget_cell(entry: Entry) -> Cell:
+    if not (budget := entry.budget):
+        return UNDEFINED
+    return Cell(f"{budget['used']:.0f}", below=f"over {budget['limit']:.0f}" if budget.get("over") else "")
+
+
+def _note(task: TaskBoard) -> str:
+    reference = task.evaluator.reference
+    if reference.passed:
+        return _LEGEND
+    return f"No ranking: the reference fails its own diagnostics ({'; '.join(reference.why)}). {_LEGEND}"

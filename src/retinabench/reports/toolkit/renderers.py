@@ -13,6 +13,7 @@ from markupsafe import Markup
 from rich import box
 from rich import table as rich_table
 from rich.markup import escape as escape_rich
+from rich.text import Text
 
 from retinabench.reports.toolkit.number_format import DASH, MINUS, Quantity
 from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
@@ -239,11 +240,16 @@ def to_terminal(table: Table) -> rich_table.Table:
         caption_justify="left", header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
     )  # fmt: skip
     drawn.add_column(escape_rich(table.row_header), overflow="fold")
-    for column in table.blocks[0].columns if table.blocks else []:
+    for k, column in enumerate(table.blocks[0].columns if table.blocks else []):
+        header = _grouped(column, "\n")
+        cells = [_terminal_cell(row.cells[k]) for block in table.blocks for row in block.rows]
+        lines = [line for cell in cells for line in Text.from_markup(cell).plain.splitlines()]
+        # A header may be broken between its words, a number never.
+        parts = re.split(r"[ \n]", header) + ([] if column.text else lines)
         drawn.add_column(
-            escape_rich(_grouped(column, "\n")),
+            escape_rich(header),
             justify="left" if column.text else "right",
-            no_wrap=not column.text,
+            min_width=max(map(len, parts)),
             overflow="fold",
         )
     for number, block in enumerate(table.blocks):

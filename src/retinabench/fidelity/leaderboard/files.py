@@ -1,0 +1,189 @@
+"""The verbs `fidelity score` and `fidelity board` on files: find, read, score and keep submissions, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from retinabench.core.atomic_files import write_json
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET, Progress
+from retinabench.fidelity.leaderboard.board import make_board, score_task
+from retinabench.fidelity.leaderboard.results import Board, TaskBoard
+from retinabench.fidelity.reference.reference_file import read_reference
+from retinabench.fidelity.scoring.grading import Evaluator
+from retinabench.fidelity.submissions.submission import (
+    EARLIER_FILE,
+    FILE,
+    Submission,
+    read_submission,
+    submission_in,
+    write_submission,
+)
+from retinabench.fidelity.submissions.submission_files import read_meta
+from retinabench.fidelity.targets.data import load
+from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import Target
+
+
+def make_evaluator(
+    target: Target, source: Path | None, reference: Path | None, bootstrap: int = 1000, seed: int = 0
+) -> Evaluator:
+    """Load the data and the reference of a target.
+
+    Args:
+        target: The task.
+        source: Folder of the data, None where they come with the package.
+        reference: File of a reference, None for the shipped one.
+        bootstrap: Replicates of the intervals over test points.
+        seed: Seed of the replicates.
+    """
+    data = load(target, source)
+    return Evaluator(target, data, read_reference(target, data.sha256, reference), bootstrap, seed)
+
+
+def score_files(
+    files: Sequence[Path],
+    evaluator: Evaluator,
+    *,
+    json_out: Path | None = None,
+    keep: Path | None = None,
+    title: str | None = None,
+) -> TaskBoard:
+    """Score files against the reference of one task.
+
+    Args:
+        files: Submissions in any format, or run folders.
+        evaluator: The task with its data and reference.
+        json_out: JSON file to write.
+        keep: Folder into which the submissions are copied, so that a board finds them.
+        title: Title of the method; default: what the file states, else its name.
+
+    Returns:
+        The board of the task.
+
+    Raises:
+        InputError: Where a title is given for several files, or a file is not usable.
+    """
+    if title is not None and len(files) != 1:
+        raise InputError(f"one --title for {len(files)} files", hint="Name one file.")
+    found = []
+    for file in files:
+        submission = _read(submission_in(file) if file.is_dir() else file, evaluator)
+        if title is not None:
+            submission = replace(submission, meta={**submission.meta, "title": title})
+        found.append(submission)
+        if keep is not None:
+            _keep(submission, evaluator, keep)
+    task = score_task(evaluator, found)
+    if json_out is not None:
+        write_json(json_out, make_board([task]).to_dict())
+    return task
+
+
+def board_of(
+    folders: Sequence[Path],
+    sources: Sequence[str] = (),
+    references: Sequence[str] = (),
+    bootstrap: int = 1000,
+    seed: int = 0,
+    progress: Progress = QUIET,
+) -> Board:
+    """Find, score and rank all submissions below some folders.
+
+    Args:
+        folders: Folders with submissions for any tasks, or such files.
+        sources: `TASK=FOLDER` of data that do not come with the package.
+        references: `TASK=FILE` of references instead of the shipped ones.
+        bootstrap: Replicates of the intervals over test points.
+        seed: Seed of the replicates.
+        progress: Reports the progress.
+    """
+    data, reference = _paths(sources, "--data"), _paths(references, "--reference")
+    files = find_submissions(folders)
+    evaluators = {
+        task: make_evaluator(TARGETS.find(task), data.get(task), reference.get(task), bootstrap, seed)
+        for task in sorted({task_of(file) for file in files})
+    }
+    return make_board(score_tasks(files, evaluators, progress))
+
+
+def score_tasks(
+    files: Sequence[Path], evaluators: Mapping[str, Evaluator], progress: Progress = QUIET
+) -> list[TaskBoard]:
+    """Read and score submissions for any tasks; `evaluators` are given by the name of the task."""
+    submissions: dict[str, list[Submission]] = {}
+    for file in files:
+        evaluator = evaluators[task_of(file)]
+        submissions.setdefault(evaluator.target.name, []).append(_read(file, evaluator))
+    boards = []
+    with progress.track("Scoring", sum(map(len, submissions.values())), unit="submissions") as advance:
+        for task in (name for name in TARGETS if name in submissions):
+            boards.append(score_task(evaluators[task], submissions[task]))
+            advance(len(submissions[task]))
+    return boards
+
+
+def find_submissions(paths: Sequence[Path]) -> list[Path]:
+    """Return the files named, and all submissions below the folders named.
+
+    Raises:
+        InputError: Where a folder holds none.
+    """
+    found: list[Path] = []
+    for path in paths:
+        files = [path]
+        if path.is_dir():
+            files = sorted(file for name in (FILE, EARLIER_FILE) for file in path.rglob(name))
+        if not files:
+            raise InputError(
+                "holds no submission.npz",
+                file=path,
+                hint="Make some: retinabench fidelity run map --task fundus",
+            )
+        found += [file for file in files if file not in found]
+    return found
+
+
+def task_of(file: Path) -> str:
+    """Return the task of a submission in the format of this package.
+
+    Raises:
+        InputError: Where the file names none.
+    """
+    task = read_meta(file).get("task")
+    if not isinstance(task, str):
+        raise InputError(
+            "does not state its task",
+            file=file,
+            hint="Add it to a folder of submissions by: retinabench fidelity score FILE --task T --keep FOLDER",
+        )
+    return TARGETS.find(task).name
+
+
+def _read(file: Path, evaluator: Evaluator) -> Submission:
+    data = evaluator.data
+    return read_submission(file, evaluator.target, len(data.test), data.sha256)
+
+
+def _keep(submission: Submission, evaluator: Evaluator, folder: Path) -> None:
+    target, data = evaluator.target, evaluator.data.sha256
+    name = "".join(c if c.isalnum() else "-" for c in submission.title)
+    meta = {
+        "method": submission.title, "seed": None, "budget": None, **submission.meta, "task": target.name,
+        "target": target.fingerprint(data), "data": data, "title": submission.title,
+    }  # fmt: skip
+    write_submission(folder / f"{name}-{target.name}" / FILE, replace(submission, meta=meta))
+
+
+def _paths(words: Sequence[str], option: str) -> dict[str, Path]:
+    found = {}
+    for word in words:
+        task, equals, path = word.partition("=")
+        if not equals or not path:
+            raise InputError(
+                f"{option} '{word}' is not TASK=PATH", hint=f"For example: {option} idrid=data/idrid"
+            )
+        found[TARGETS.find(task).name] = Path(path)
+    return found

@@ -1,0 +1,248 @@
+"""Scores, entries, task boards and the final ranking of the fidelity benchmark as typed results, and their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.fidelity.scoring.grading import Estimates, Evaluator
+from retinabench.fidelity.scoring.measures import MEASURES, RANKED
+from retinabench.fidelity.scoring.resampling import ALL, Estimate
+from retinabench.fidelity.submissions.submission import Submission
+from retinabench.fidelity.targets.target import Target
+from retinabench.metrics.inference.bootstrap import percentile_interval
+from retinabench.reports.toolkit.number_format import Quantity
+
+SCHEMA = "retinabench.fidelity-board/1"
+_WHY_UNDEFINED = {
+    "epistemic_correlation": "needs posterior samples that differ",
+    "epistemic_error": "needs posterior samples",
+    "disagreement_gap": "needs posterior samples",
+    "nll": "a class that occurs got probability 0",
+}
+Floats = NDArray[np.float64]
+Groups = Mapping[str, Mapping[str, "Score"]]
+"""Scores by group of test points and measure."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A measure of one entry on one group of test points.
+
+    Attributes:
+        quantity: The value with its interval over test points and, of several seeds, its standard error over seeds.
+        relative: The value over that of one chain of the reference against the others, where this is defined.
+        why: Reason of an undefined value.
+    """
+
+    quantity: Quantity
+    relative: Quantity | None = None
+    why: str = ""
+
+    @classmethod
+    def of(
+        cls, name: str, estimate: Estimate | None, relative: Estimate | None = None, error: float = np.nan
+    ) -> Score:
+        """Return the score of a measure from its estimates; `error` is the standard error over seeds."""
+        if estimate is None or not np.isfinite(estimate.value):
+            return cls(Quantity(np.nan), why=_WHY_UNDEFINED.get(name, "undefined here"))
+        ratio = None if relative is None else Quantity(relative.value, *relative.interval())
+        return cls(Quantity(estimate.value, *estimate.interval(), error), ratio)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the score for JSON; an undefined value is None with a `why`."""
+        if not self.quantity.defined:
+            return {"value": None, "why": self.why}
+        record = {name: _json_number(getattr(self.quantity, name)) for name in ("value", "low", "high")}
+        if self.relative is not None:
+            record |= {
+                "relative_low": _json_number(self.relative.low),
+                "relative_high": _json_number(self.relative.high),
+                "relative": _json_number(self.relative.value),
+            }
+        return record | ({"error": self.quantity.error} if np.isfinite(self.quantity.error) else {})
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A mean rank with its 95 % interval over test points, NaN where it was not resampled."""
+
+    quantity: Quantity
+
+    @classmethod
+    def of(cls, value: float, replicates: Floats) -> Rank:
+        """Return the rank of a value and its (R,) replicates."""
+        if not len(replicates):
+            return cls(Quantity(float(value)))
+        low, high = percentile_interval(replicates[:, None])
+        return cls(Quantity(float(value), float(low[0]), float(high[0])))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rank and its interval for JSON."""
+        quantity = self.quantity
+        return {
+            "rank": quantity.value,
+            "low": _json_number(quantity.low),
+            "high": _json_number(quantity.high),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One method on one task: its seeds' submissions and their scores.
+
+    Attributes:
+        title: Title of the method, with a hash of its settings where several have the same title.
+        submissions: One per seed.
+        estimates: Of each seed, the estimates by group of test points and measure.
+        mean: The estimates averaged over seeds.
+        scores: By group and measure.
+        rank: Its rank on the task, None where it is not ranked.
+    """
+
+    title: str
+    submissions: list[Submission]
+    estimates: list[Estimates]
+    mean: Estimates
+    scores: Groups
+    rank: Rank | None = None
+
+    @property
+    def baseline(self) -> bool:
+        """Whether it is a trivial entry, which is shown but not ranked."""
+        return bool(self.submissions[0].meta.get("baseline"))
+
+    @property
+    def budget(self) -> Mapping[str, Any] | None:
+        """The largest budget of its seeds, as the submission states it: `used`, `limit`, `over`."""
+        budgets = [one.meta["budget"] for one in self.submissions if one.meta.get("budget")]
+        return max(budgets, key=lambda budget: budget.get("used", 0)) if budgets else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry for JSON."""
+        first = self.submissions[0].meta
+        record = {
+            "title": self.title,
+            **{key: first.get(key) for key in ("method", "seed", "seconds")},
+            "budget": self.budget,
+            "baseline": self.baseline,
+            "source": [str(one.source) for one in self.submissions if one.source],
+            "groups": _groups_record(self.scores),
+            "seeds": [one.meta.get("seed") for one in self.submissions],
+        }
+        return record | ({"rank": self.rank.to_dict()} if self.rank is not None else {})
+
+
+@dataclass(frozen=True, eq=False)
+class TaskBoard:
+    """All entries on one task, in the order in which they were read, the trivial ones last."""
+
+    evaluator: Evaluator
+    entries: list[Entry]
+
+    @property
+    def target(self) -> Target:
+        """The task."""
+        return self.evaluator.target
+
+    @property
+    def points(self) -> dict[str, int]:
+        """Number of test points of each group."""
+        return {group: len(rows) for group, rows in self.evaluator.resampling.groups.items()}
+
+    @property
+    def ranked_measures(self) -> tuple[str, ...]:
+        """The measures that rank the entries."""
+        return RANKED[self.target.likelihood]
+
+    @property
+    def competitors(self) -> list[Entry]:
+        """The entries that are ranked, where the reference passes its diagnostics."""
+        return [entry for entry in self.entries if not entry.baseline]
+
+    @cached_property
+    def ceiling(self) -> Groups:
+        """The scores of one chain of the reference against the others."""
+        return {
+            group: {name: Score.of(name, estimate) for name, estimate in of_group.items()}
+            for group, of_group in self.evaluator.ceiling.items()
+        }
+
+    @property
+    def ordered(self) -> list[Entry]:
+        """The entries by rank, unranked ones by the first ranked measure, baselines last."""
+        name = self.ranked_measures[0]
+        sign = -1 if MEASURES[name].higher else 1
+
+        def key(entry: Entry) -> tuple[bool, float]:
+            value = entry.scores[ALL][name].quantity.value
+            place = sign * value if np.isfinite(value) else 0.0
+            return entry.baseline, entry.rank.quantity.value if entry.rank is not None else place
+
+        return sorted(self.entries, key=key)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return task, reference, ceiling, noise floor and entries for JSON."""
+        evaluator, reference = self.evaluator, self.evaluator.reference
+        return {
+            "task": self.target.name,
+            "title": self.target.title,
+            "likelihood": self.target.likelihood,
+            "target": self.target.fingerprint(evaluator.data.sha256),
+            "data": evaluator.data.sha256,
+            "bootstrap": evaluator.replicates,
+            "seed": evaluator.seed,
+            "reference": {"passed": reference.passed, "why": list(reference.why)},
+            "points": self.points,
+            "ceiling": _groups_record(self.ceiling),
+            "floor": evaluator.floor,
+            "entries": [entry.to_dict() for entry in self.entries],
+        }
+
+
+@dataclass(frozen=True)
+class RankedEntry:
+    """An entry of the final ranking: its mean rank over tasks, overall and by measure."""
+
+    title: str
+    rank: Rank
+    by_measure: dict[str, float]
+    tasks: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry for JSON."""
+        return {
+            "title": self.title, **self.rank.to_dict(), "by_measure": self.by_measure, "tasks": self.tasks,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Board:
+    """All tasks, and the ranking of the entries that have a submission for every ranked task, best first."""
+
+    tasks: list[TaskBoard]
+    ranking: list[RankedEntry]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the board for JSON."""
+        return {
+            "schema": SCHEMA,
+            "tasks": [task.to_dict() for task in self.tasks],
+            "ranking": [entry.to_dict() for entry in self.ranking],
+        }
+
+
+def _groups_record(scores: Groups) -> dict[str, dict[str, Any]]:
+    return {
+        group: {name: score.to_dict() for name, score in of_group.items()}
+        for group, of_group in scores.items()
+    }
+
+
+def _json_number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,87 @@
+"""Entries are ranked by their closeness to the reference, over measures and tasks."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fidelity.test_grading import FUNDUS
+from retinabench.fidelity.leaderboard.board import make_board, score_task
+from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
+from retinabench.fidelity.submissions.submission import Submission, write_submission
+from support.fake_reference import softmax
+from support.submissions import submission_meta
+
+
+def test_nearer_submissions_rank_first_and_seeds_are_one_entry(folder, evaluators):
+    tasks = score_tasks(find_submissions([folder]), evaluators)
+    found = make_board(tasks).to_dict()
+    assert [row["title"] for row in found["ranking"]] == ["Near", "Middling", "Far"]
+    assert [row["rank"] for row in found["ranking"]] == [1, 2, 3]
+    assert found["ranking"][0]["by_measure"] == {"agreement": 1, "total_variation": 1, "wasserstein": 1}
+    (near,) = [
+        e
+        for task in found["tasks"]
+        for e in task["entries"]
+        if e["title"] == "Near" and task["task"] == "fundus"
+    ]
+    assert near["seeds"] == [0, 1, 2]
+    (line,) = [one for one in tasks[0].entries if one.title == "Near"]
+    values = [grade["all"]["total_variation"].value for grade in line.estimates]
+    one = near["groups"]["all"]["total_variation"]
+    assert one["value"] == pytest.approx(np.mean(values))
+    assert one["error"] == pytest.approx(np.std(values, ddof=1) / np.sqrt(3))
+    json.dumps(found, allow_nan=False)
+
+
+def test_ranks_that_depend_on_the_points_have_wide_intervals(tmp_path, evaluators):
+    # Two entries equally far from the reference: which is first is a matter of the points.
+    probs = evaluators["fundus"].reference.probs
+    for k, title in enumerate(("A", "B")):
+        noisy = softmax(np.log(probs) + np.random.default_rng(100 + k).normal(size=probs.shape))
+        write_submission(
+            tmp_path / title / "submission.npz", Submission(noisy, meta=submission_meta(FUNDUS, title))
+        )
+    found = make_board(score_tasks(find_submissions([tmp_path]), evaluators)).to_dict()
+    assert all(row["low"] == 1 and row["high"] == 2 for row in found["ranking"])
+
+
+def test_baselines_are_scored_and_not_ranked(folder, evaluators):
+    found = make_board(score_tasks(find_submissions([folder]), evaluators)).to_dict()
+    for task in found["tasks"]:
+        trivial = [entry for entry in task["entries"] if entry["baseline"]]
+        assert len(trivial) == (3 if task["task"] == "fundus" else 2)
+        assert not any("rank" in entry for entry in trivial)
+    titles = {entry["title"] for entry in found["tasks"][0]["entries"]}
+    assert {"constant class", "uniform", "one-hot of the reference"} <= titles
+
+
+def test_an_entry_that_missed_a_task_is_not_in_the_final_ranking(folder, evaluators):
+    (folder / "Far-energy-gap-0" / "submission.npz").unlink()
+    found = make_board(score_tasks(find_submissions([folder]), evaluators)).to_dict()
+    assert [row["title"] for row in found["ranking"]] == ["Near", "Middling"]
+
+
+def test_settings_of_one_title_are_told_apart(tmp_path, evaluators):
+    probs = evaluators["fundus"].reference.probs
+    for k, rate in enumerate((0.1, 0.2)):
+        one = Submission(probs, meta=submission_meta(FUNDUS, "MAP", lr=rate))
+        write_submission(tmp_path / str(k) / "submission.npz", one)
+    (scored,) = score_tasks(find_submissions([tmp_path]), evaluators)
+    titles = [line.title for line in scored.competitors]
+    assert len(set(titles)) == 2
+    assert all(title.startswith("MAP (") for title in titles)
+    (task,) = make_board([scored]).to_dict()["tasks"]
+    assert all(
+        entry["rank"]["rank"] == 1.5 for entry in task["entries"] if not entry["baseline"]
+    )  # they are equal
+
+
+def test_undefined_scores_have_a_reason_and_no_interval(evaluators):
+    probs = evaluators["fundus"].reference.probs
+    bare = Submission(np.eye(5)[probs.argmax(axis=1)], meta={"title": "x"})
+    task = score_task(evaluators["fundus"], [bare])
+    record = next(entry for entry in task.entries if entry.title == "x").to_dict()["groups"]["all"]
+    assert record["epistemic_error"] == {"value": None, "why": "needs posterior samples"}
+    assert record["nll"]["why"] == "a class that occurs got probability 0"
+    assert set(record["agreement"]) == {"value", "low", "high", "relative", "relative_low", "relative_high"}
