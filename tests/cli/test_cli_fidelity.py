@@ -12,7 +12,7 @@ import typer
 from cli.test_cli import NO_TORCH
 from retinabench.cli.fidelity import VERBS
 from retinabench.cli.main import app, run
-from retinabench.fidelity.leaderboard import command
+from retinabench.fidelity.leaderboard import files
 from retinabench.fidelity.reference.reference_file import Reference, write_reference
 from retinabench.fidelity.submissions.entries import entries
 from retinabench.fidelity.targets.data import load
@@ -28,7 +28,7 @@ def one_line(capsys):
 @pytest.fixture
 def faked(monkeypatch):
     """A reference of four chains instead of the shipped one."""
-    monkeypatch.setattr(command, "read_reference", lambda target, data, path=None: classified(1000, 5))
+    monkeypatch.setattr(files, "read_reference", lambda target, data, path=None: classified(1000, 5))
 
 
 @pytest.fixture
