@@ -8,7 +8,7 @@ import pytest
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.predictions.io import find_files
-from retinabench.reports.commands import _names
+from retinabench.reports.commands import method_names
 
 
 def predictions(**metadata):
@@ -16,7 +16,7 @@ def predictions(**metadata):
 
 
 def names(*pairs):
-    return _names([Path(file) for file, _ in pairs], [one for _, one in pairs])
+    return method_names([Path(file) for file, _ in pairs], [one for _, one in pairs])
 
 
 def test_seeds_of_one_setting_share_a_name():

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 
-def disc(image_id: str) -> np.ndarray | None:
-    """A picture for every second image."""
+def round_image(image_id: str) -> np.ndarray | None:
+    """Return pixels for every second image."""
     number = int(image_id.rsplit("-", 1)[1])
     if number % 2:
         return None

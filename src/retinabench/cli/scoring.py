@@ -26,10 +26,10 @@ def score(
     from rich.console import Console
 
     from retinabench.reports.commands import score_files
-    from retinabench.reports.evaluation.console import console_table
+    from retinabench.reports.evaluation.terminal import scores_table
 
     found = score_files(files, rules, bootstrap, uncertainty, seed, json, csv, progress_of(quiet))
-    Console().print(console_table(found))
+    Console().print(scores_table(found))
     print_notes(found)
 
 
@@ -47,7 +47,7 @@ def compare(
     from rich.console import Console
 
     from retinabench.reports.commands import compare_files
-    from retinabench.reports.evaluation.console_pairs import comparison_table
+    from retinabench.reports.evaluation.terminal import comparison_table
 
     found = compare_files(a, b, rules, bootstrap, uncertainty, seed, json, progress_of(quiet))
     Console().print(comparison_table(found))
@@ -76,7 +76,7 @@ def transfer(
     from rich.console import Console
 
     from retinabench.reports.commands import transfer_file
-    from retinabench.reports.evaluation.console_pairs import transfer_table
+    from retinabench.reports.evaluation.terminal import transfer_table
 
     found = transfer_file(
         file, target, goal, confidence, bootstrap, uncertainty, seed, json, progress_of(quiet)
@@ -118,7 +118,7 @@ def report(
     quiet: Silent = False,
 ) -> None:
     """Write one self-contained page about one or more models, or the tables and figures of the papers."""
-    from retinabench.reports.commands import report_files
+    from retinabench.reports.evaluation.write import report_files
     from retinabench.reports.papers.write import write_tables
 
     if tables:
@@ -134,4 +134,8 @@ def report(
         return
     if any(given is not None for given in (labels, images, workers)):
         raise InputError("--labels, --images and --workers belong to --tables", hint="Add --tables.")
-    print(report_files(files, out, data, title, rules, bootstrap, seed, progress_of(quiet), shifted))
+    page = report_files(
+        files, out, data=data, shifted=shifted, title=title, rules=rules, bootstrap=bootstrap, seed=seed,
+        progress=progress_of(quiet),
+    )  # fmt: skip
+    print(page)

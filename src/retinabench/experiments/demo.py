@@ -16,9 +16,8 @@ from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.commands import shares
-from retinabench.reports.evaluation.console import console_table
-from retinabench.reports.evaluation.page import write_report
+from retinabench.reports.evaluation.terminal import scores_table
+from retinabench.reports.evaluation.write import percent_steps, write_report
 
 IMAGES, SIZE, SEEDS = 3200, 64, 3
 TITLE = "Does the model know when it does not know?"
@@ -56,9 +55,14 @@ def run_demo(
     }
     with progress.track("Scores, intervals and figures", 100, unit="%") as advance:
         page = write_report(
-            entries, out / "report", title=TITLE, images=data.image, seed=seed, progress=shares(advance)
+            entries,
+            out / "report",
+            title=TITLE,
+            images=data.image,
+            seed=seed,
+            progress=percent_steps(advance),
         )
-    Console().print(console_table(json.loads((out / "report" / "scores.json").read_text())))
+    Console().print(scores_table(json.loads((out / "report" / "scores.json").read_text())))
     progress.say(f"done in {time.perf_counter() - began:.0f} s")
     print(page)
     return page

@@ -1,9 +1,7 @@
-"""What the verbs `score` and `report` do with files; the right-hand side of the predictions file: no torch here."""
+"""What the verbs `score`, `compare` and `transfer` do with files; nothing here imports torch, Pillow or a data set."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,9 @@ from typing import Any
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
-from retinabench.data.merge import open_data
 from retinabench.predictions.io import find_files, read_predictions
 from retinabench.predictions.table import Predictions
+from retinabench.reports.toolkit.renderers import csv_bytes
 
 LIST_SCHEMA = "retinabench.scores-list/1"
 
@@ -35,7 +33,7 @@ def score_files(
     predictions = [read_predictions(file) for file in files]  # all are checked before the long work begins
     found = []
     with progress.track("Scoring", len(files), unit="files") as advance:
-        for one, name in zip(predictions, _names(files, predictions), strict=True):
+        for one, name in zip(predictions, method_names(files, predictions), strict=True):
             scores = score(one, rules, bootstrap, seed, uncertainty)
             found.append(scores.to_dict() | {"entry": name})
             advance(1)
@@ -97,54 +95,7 @@ def transfer_file(
     return found
 
 
-def report_files(
-    paths: Sequence[Path],
-    out: Path,
-    data: Path | None,
-    title: str | None,
-    rules: str,
-    bootstrap: int,
-    seed: int,
-    progress: Progress = QUIET,
-    shifted: Path | None = None,
-) -> Path:
-    """Write a report about files; seeds of one method and configuration stand together."""
-    from retinabench.reports.evaluation.page import write_report
-
-    if shifted is not None and data is None:
-        raise InputError("--shifted needs --data", hint="Name the folders as `train` had them.")
-    files = find_files(paths)
-    predictions = [read_predictions(file) for file in files]
-    entries: dict[str, list[Predictions]] = {}
-    for name, one in zip(_names(files, predictions), predictions, strict=True):
-        entries.setdefault(name, []).append(one)
-    pictures = open_data(data, shifted) if data is not None else None
-    extra = {"title": title} if title else {}
-    with progress.track("Report", 100, unit="%") as advance:
-        return write_report(
-            entries,
-            out,
-            images=pictures.image if pictures else None,
-            rules=rules,
-            bootstrap=bootstrap,
-            seed=seed,
-            progress=shares(advance),
-            **extra,
-        )
-
-
-def shares(advance: Any) -> Any:
-    """Turn `advance(steps of 100)` into a callback of (what, share done)."""
-    done = [0]
-
-    def tell(what: str, share: float) -> None:
-        advance(round(100 * share) - done[0])
-        done[0] = round(100 * share)
-
-    return tell
-
-
-def _names(files: Sequence[Path], predictions: Sequence[Predictions]) -> list[str]:
+def method_names(files: Sequence[Path], predictions: Sequence[Predictions]) -> list[str]:
     """Name each file: runs by their method, told apart where they differ in more than the seed; others by file."""
     titles = [str(one.metadata.get("title", "")) for one in predictions]
     settings = [str(one.metadata.get("setting", "")) for one in predictions]
@@ -159,12 +110,9 @@ def _names(files: Sequence[Path], predictions: Sequence[Predictions]) -> list[st
 
 
 def _csv(found: Sequence[dict[str, Any]]) -> bytes:
-    """One row per file, set and score."""
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(["file", "entry", "rules", "set", "score", "value", "low", "high", "version"])
-    writer.writerows(_rows(found))
-    return sink.getvalue().encode()
+    """Return one row per file, set and score."""
+    header = ["file", "entry", "rules", "set", "score", "value", "low", "high", "version"]
+    return csv_bytes(header, _rows(found))
 
 
 def _rows(found: Sequence[dict[str, Any]]) -> Iterator[list[Any]]:

@@ -1,4 +1,4 @@
-"""The page tells the truth, needs nothing but itself, and is the same every time."""
+"""The page agrees with the files beside it, needs nothing but itself, and is the same every time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.page import CONTENTS, write_report
-from retinabench.reports.evaluation.study import Entry
+from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.page import CONTENTS
+from retinabench.reports.evaluation.write import write_report
 from support.fake_predictions import population, predictions
-from support.reading_pages import Reader, disc
+from support.reading_pages import Reader
 
 PARTS = {"value": "value", "low": "low", "high": "high", "standard_error": "standard_error"}
 
@@ -103,16 +104,6 @@ def test_the_page_is_light(written):
     assert max(path.count(" L ") + path.count("\nL ") for path in paths) <= 2 * 200 + 2
 
 
-def test_the_same_arguments_give_the_same_bytes(tmp_path):
-    def once(folder):
-        page = write_report(
-            {"MAP": predictions("MAP", 0, population(60, 40))}, folder, images=disc, bootstrap=10
-        )
-        return [(page.parent / name).read_bytes() for name in ("index.html", "scores.json", "table.csv")]
-
-    assert once(tmp_path / "a") == once(tmp_path / "b")
-
-
 def test_hostile_names_stay_text(tmp_path):
     evil = "<script>alert(1)</script>\"'&"
     found = predictions("MAP", 0, population(60, 40))
@@ -127,21 +118,12 @@ def test_hostile_names_stay_text(tmp_path):
         source=f"/somewhere/{evil}",
     )
     page = write_report(
-        [Entry.of(evil, hostile), Entry.of("tame", found)], tmp_path, title=evil, bootstrap=10
+        [MethodPredictions.of(evil, hostile), MethodPredictions.of("tame", found)],
+        tmp_path,
+        title=evil,
+        bootstrap=10,
     )
     html = page.read_text()
     assert "<script" not in html
     assert "alert(1)" in html
     assert Reader(html).open == []
-
-
-def test_progress_runs_from_0_to_1(tmp_path):
-    told: list[tuple[str, float]] = []
-    found = predictions("MAP", 0, population(60, 40))
-    write_report(
-        {"MAP": found}, tmp_path, bootstrap=5, progress=lambda text, share: told.append((text, share))
-    )
-    shares = [share for _, share in told]
-    assert shares == sorted(shares)
-    assert shares[0] == 0
-    assert shares[-1] == 1

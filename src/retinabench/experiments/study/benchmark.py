@@ -15,8 +15,7 @@ from retinabench.experiments.study.runner import ALLOWED, compute, workspace
 from retinabench.experiments.study.runs import open_task
 from retinabench.experiments.study.summary import criterion_title, summarise
 from retinabench.predictions.io import read_predictions
-from retinabench.reports.commands import shares
-from retinabench.reports.evaluation.page import write_report
+from retinabench.reports.evaluation.write import percent_steps, write_report
 from retinabench.reports.papers.write import write_tables
 
 
@@ -83,5 +82,5 @@ def write_outputs(study: Study, out: Path, entries: list[Entry], progress: Progr
                 rules=study.rules,
                 bootstrap=study.bootstrap,
                 seed=study.seed,
-                progress=shares(advance),
+                progress=percent_steps(advance),
             )

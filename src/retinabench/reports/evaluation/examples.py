@@ -1,4 +1,4 @@
-"""Pictures that say more than a curve: most certain, most uncertain, and wrong though certain."""
+"""Example images: incorrect with low uncertainty, most uncertain, and correct with low uncertainty."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import base64
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from retinabench.metrics.sets import SET_LABELS
-from retinabench.reports.evaluation.evidence import SetCase
-from retinabench.reports.evaluation.study import Study
+from retinabench.reports.evaluation.evaluation import Evaluation
+from retinabench.reports.evaluation.set_statistics import SetPredictions
 from retinabench.reports.toolkit.number_format import plain
 
 ImageSource = Callable[[str], NDArray[np.uint8] | None]
@@ -24,88 +25,77 @@ DARK = 20
 
 @dataclass(frozen=True)
 class Card:
-    """One picture and what is said of it; `source` is a data URI or empty."""
+    """One image and its caption; `source` is a data URI, empty where there is no image."""
 
     source: str
     alt: str
     width: int
     height: int
     truth: str
-    said: str
-    unsure: str
+    predicted: str
+    uncertainty: str
     id: str
     wrong: bool
 
 
 @dataclass(frozen=True)
 class Group:
-    """Cards under one heading."""
+    """Cards of one kind: incorrect with low uncertainty, most uncertain, or correct with low uncertainty."""
 
-    heading: str
-    text: str
+    kind: Literal["wrong", "uncertain", "right"]
     cards: list[Card]
 
 
-def groups(study: Study, images: ImageSource | None) -> list[Group]:
-    """Choose pictures of the leading method over all sets; equal uncertainties go by image id."""
-    case = study.first(study.leader, study.sets[-1])
+def groups(evaluation: Evaluation, images: ImageSource | None) -> list[Group]:
+    """Return examples of the leading method over all sets; images of equal uncertainty are ordered by their id.
+
+    Args:
+        evaluation: Where the predictions come from.
+        images: image_id -> (H, W, 3) uint8 or None; without it the cards have no image.
+    """
+    case = evaluation.first(evaluation.leader, evaluation.sets[-1])
     if case is None:
         return []
     order = np.lexsort((case.image_id, case.uncertainty))
     right, wrong = order[case.correct[order]], order[~case.correct[order]]
-    chosen = (
-        (
-            "Wrong and certain",
-            "The dangerous ones: the surest of the wrong answers. Referral by uncertainty sends these last.",
-            wrong[:EACH],
-        ),
-        ("Most uncertain", "The first to be sent to the expert, right or wrong.", order[::-1][:EACH]),
-        ("Most certain and right", "The last to be sent.", right[:EACH]),
-    )
-    none = "There is no wrong answer in this set."
-    return [
-        Group(heading, text if len(rows) else none, [_card(case, int(row), images) for row in rows])
-        for heading, text, rows in chosen
-    ]
+    chosen = {"wrong": wrong[:EACH], "uncertain": order[::-1][:EACH], "right": right[:EACH]}
+    return [Group(kind, [_card(case, int(row), images) for row in rows]) for kind, rows in chosen.items()]  # type: ignore[arg-type]
 
 
-def _card(case: SetCase, row: int, images: ImageSource | None) -> Card:
-    picture = images(str(case.image_id[row])) if images else None
-    source, width, height = data_uri(picture) if picture is not None else ("", 0, 0)
-    grade = None if case.grade is None else int(case.grade[row])
-    truth = "referable" if case.label[row] else "not referable"
-    truth = truth.capitalize() + (f", grade\u00a0{grade}" if grade is not None else "")
+def _card(case: SetPredictions, row: int, images: ImageSource | None) -> Card:
+    image = images(str(case.image_id[row])) if images else None
+    source, width, height = data_uri(image) if image is not None else ("", 0, 0)
+    grade = "" if case.grade is None else f", grade\u00a0{int(case.grade[row])}"
     wrong = not case.correct[row]
-    verdict = "referable" if case.prob[row] > 0.5 else "not referable"
+    predicted = "referable" if case.prob[row] > 0.5 else "not referable"
     unit = "" if case.uncertainty_name == "own" else " nats"
-    value = _uncertainty(case, row)
     return Card(
         source,
-        f"Fundus photograph {case.image_id[row]}",
+        f"Fundus image {case.image_id[row]}",
         width,
         height,
-        truth,
-        f"{'Wrongly said' if wrong else 'Said'} {verdict}, {_probability(float(case.prob[row]))}",
-        f"Uncertainty {value}{unit}, {_rank(case, row)}",
+        ("Referable" if case.label[row] else "Not referable") + grade,
+        f"{'Wrongly predicted' if wrong else 'Predicted'} {predicted}, {_probability(float(case.prob[row]))}",
+        f"Uncertainty {_uncertainty(case, row)}{unit}, {_rank(case, row)}",
         f"{case.image_id[row]}, {SET_LABELS[str(case.domain[row])].lower()}",
         wrong,
     )
 
 
-def _trimmed(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _trimmed(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Cut away the black rows and columns around the field of view."""
-    bright = picture.reshape(*picture.shape[:2], -1).max(axis=2) > DARK
+    bright = image.reshape(*image.shape[:2], -1).max(axis=2) > DARK
     rows, columns = np.flatnonzero(bright.mean(axis=1) > 0.02), np.flatnonzero(bright.mean(axis=0) > 0.02)
     if not (rows.size and columns.size):
-        return picture
-    return picture[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        return image
+    return image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
-def _rank(case: SetCase, row: int) -> str:
-    """Say how the uncertainty of a picture stands among all; whole percent, rounded down."""
+def _rank(case: SetPredictions, row: int) -> str:
+    """Compare the uncertainty of an image with all others; whole percent, rounded down."""
     above = int(100 * np.mean(case.uncertainty < case.uncertainty[row]))
     below = int(100 * np.mean(case.uncertainty > case.uncertainty[row]))
-    return f"surer than {below} % of all" if below > above else f"less sure than {above} % of all"
+    return f"lower than {below} % of all" if below > above else f"higher than {above} % of all"
 
 
 def _probability(p: float) -> str:
@@ -114,19 +104,19 @@ def _probability(p: float) -> str:
     return text.replace(" ", "\u00a0")
 
 
-def _uncertainty(case: SetCase, row: int) -> str:
+def _uncertainty(case: SetPredictions, row: int) -> str:
     value = float(case.uncertainty[row])
     if case.uncertainty_name == "own":
         return f"{value:.3g}"
     return "< 0.001" if 0 < value < 0.0005 else plain(value, 3)
 
 
-def data_uri(picture: NDArray[np.uint8]) -> tuple[str, int, int]:
-    """Return an (H, W, 3) or (H, W) uint8 picture as a JPEG data URI at most `SIDE` pixels wide or high, and its size."""
-    image = Image.fromarray(np.ascontiguousarray(_trimmed(picture))).convert("RGB")
-    if max(image.size) > SIDE:
-        image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+def data_uri(image: NDArray[np.uint8]) -> tuple[str, int, int]:
+    """Return an image (H, W, 3) or (H, W) as a JPEG data URI at most `SIDE` pixels wide or high, and its width and height."""
+    drawn = Image.fromarray(np.ascontiguousarray(_trimmed(image))).convert("RGB")
+    if max(drawn.size) > SIDE:
+        drawn.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     with io.BytesIO() as out:
-        image.save(out, "JPEG", quality=84)
+        drawn.save(out, "JPEG", quality=84)
         text = base64.b64encode(out.getvalue()).decode()
-    return f"data:image/jpeg;base64,{text}", image.width, image.height
+    return f"data:image/jpeg;base64,{text}", drawn.width, drawn.height

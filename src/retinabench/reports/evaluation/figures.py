@@ -1,7 +1,6 @@
-"""The figures of the report: functions from plain arrays to a matplotlib figure, one small panel each.
+"""The figures of the evaluation page: functions from plain arrays to a matplotlib figure, one small panel each.
 
-Panels are drawn near the width of a phone and set side by side by the page, so that their text stays readable.
-They hold no names of methods: the legend of the page does, and the order and marks are the same everywhere.
+Panels hold no names of methods: the legend of the page does, and the order and marks are the same everywhere.
 """
 
 from __future__ import annotations
@@ -15,25 +14,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from retinabench.reports.toolkit.figures import canvas
-from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, INK, MUTED, PASS, Mark
+from retinabench.metrics.clinical.goals import GOALS
+from retinabench.reports.toolkit.figures import WIDTH, Floats, Line, canvas, draw_lines, light_grid, thin
+from retinabench.reports.toolkit.style import BAD, GOOD, INK, MUTED, PASS
 
-Floats = NDArray[np.float64]
-WIDTH, HEIGHT = 380, 300
-MOST_POINTS = 200
-NHS = (0.20, 0.85)
+HEIGHT = 300
+NHS = (round(1 - GOALS["nhs"].specificity, 10), GOALS["nhs"].sensitivity)
 """False-positive rate and sensitivity of the NHS screening standard: specificity 80 %, sensitivity 85 %."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A curve with an optional band: `x`, `y`, `low`, `high` of shape (P,), NaN where undefined."""
-
-    mark: Mark
-    x: Floats
-    y: Floats
-    low: Floats | None = None
-    high: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -45,25 +32,17 @@ class Control:
     y: Floats
 
 
-def thin(*arrays: Floats | None, most: int = MOST_POINTS) -> list[Floats | None]:
-    """Keep at most `most` evenly spaced points of arrays (P,), the first and the last among them."""
-    count = next(len(a) for a in arrays if a is not None)
-    keep = np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
-    return [None if a is None else np.asarray(a, float)[keep] for a in arrays]
-
-
 def referral_panel(
     lines: Sequence[Line], controls: Sequence[Control], *, label: str, limits: tuple[float, float]
 ) -> Figure:
     """Draw a score of the retained pictures against the share that is referred to the expert."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     _draw_controls(axes, controls, limits)
-    _draw_lines(axes, lines)
+    draw_lines(axes, lines)
     axes.set(xlim=(0, 1), ylim=limits, xlabel="referred to the expert", ylabel=label)
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.grid(axis="y", color=FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
+    light_grid(axes, "y")
     return figure
 
 
@@ -73,7 +52,7 @@ def roc_panel(lines: Sequence[Line]) -> Figure:
     fpr, tpr = NHS
     axes.fill_between([0, fpr], tpr, 1, color=PASS, alpha=0.13, linewidth=0)
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
-    _draw_lines(axes, lines)
+    draw_lines(axes, lines)
     axes.plot([fpr], [tpr], marker="o", markersize=6, color=PASS, linestyle="none", zorder=5)
     axes.annotate(
         "NHS standard:\nsensitivity 85 %,\nspecificity 80 %",
@@ -91,7 +70,7 @@ def roc_panel(lines: Sequence[Line]) -> Figure:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Uncertainties:
     """What one column of the histogram shows: (N,) uncertainty, correct and, where known, grade."""
 
     heading: str
@@ -100,31 +79,34 @@ class Spread:
     grade: NDArray[np.int8] | None
 
 
-def histogram_panel(spreads: Sequence[Spread], *, reach: tuple[float, float], label: str) -> Figure:
+def histogram_panel(columns: Sequence[Uncertainties], *, limits: tuple[float, float], label: str) -> Figure:
     """Draw uncertainty by grade (rows) and set (columns), correct above the axis, incorrect below it.
 
-    Each half is scaled to its own tallest bar, for the question is *where* the errors sit; the number of pictures
-    stands in the corner.
+    Each half is scaled to its own tallest bar, because the figure compares positions; the number of images stands beside.
+
+    Args:
+        columns: One per set.
+        limits: Range of the uncertainty.
+        label: Label of the axis.
     """
-    graded = any(spread.grade is not None for spread in spreads)
+    graded = any(column.grade is not None for column in columns)
     rows = [0, 1, 2, 3, 4] if graded else [None]
-    figure, grid = canvas(
-        WIDTH, 56 + (80 if graded else 170) * len(rows), len(rows), len(spreads), sharex=True
-    )
-    edges = np.linspace(*reach, 25)
-    for column, spread in enumerate(spreads):
+    height = 56 + (80 if graded else 170) * len(rows)
+    figure, grid = canvas(WIDTH, height, len(rows), len(columns), sharex=True)
+    edges = np.linspace(*limits, 25)
+    for number, column in enumerate(columns):
         for row, grade in enumerate(rows):
-            axes = grid[row][column]
-            chosen = np.ones(len(spread.correct), bool)
+            axes = grid[row][number]
+            chosen = np.ones(len(column.correct), bool)
             if grade is not None:
-                known = spread.grade if spread.grade is not None else np.full(len(chosen), -1)
+                known = column.grade if column.grade is not None else np.full(len(chosen), -1)
                 chosen = known == grade
-            _draw_histogram(axes, spread.uncertainty[chosen], spread.correct[chosen], edges)
-            if grade is not None and column == 0:
+            _draw_histogram(axes, column.uncertainty[chosen], column.correct[chosen], edges)
+            if grade is not None and number == 0:
                 axes.set_ylabel(f"grade {grade}", rotation=0, ha="right", va="center", fontsize=10)
-        grid[0][column].set_title(spread.heading, fontsize=11, color=INK, loc="left")
-        grid[-1][column].set_xlabel(label, fontsize=10)
-        for axes in (line[column] for line in grid[:-1]):
+        grid[0][number].set_title(column.heading, fontsize=11, color=INK, loc="left")
+        grid[-1][number].set_xlabel(label, fontsize=10)
+        for axes in (line[number] for line in grid[:-1]):
             axes.tick_params(bottom=False)
     return figure
 
@@ -132,10 +114,11 @@ def histogram_panel(spreads: Sequence[Spread], *, reach: tuple[float, float], la
 def reliability_panel(
     points: Sequence[tuple[str, Floats, Floats, Floats, Floats]], counts: Sequence[Floats]
 ) -> Figure:
-    """Draw observed against predicted share of referable pictures.
+    """Draw observed against predicted share of referable images.
 
-    points: per set its colour and (B,) mean predicted P(referable), observed share, low and high end of its interval.
-    counts: per set (20,) number of pictures by predicted P(referable), drawn along the bottom as shares.
+    Args:
+        points: Per set its colour, and (B,) mean predicted P(referable), observed share, low and high end of its interval.
+        counts: Per set (20,) number of images by predicted P(referable), drawn along the bottom as shares.
     """
     figure, [[axes]] = canvas(WIDTH, WIDTH)
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
@@ -156,26 +139,11 @@ def reliability_panel(
     return figure
 
 
-def _draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
-    for line in lines:
-        x, y, low, high = thin(line.x, line.y, line.low, line.high)
-        assert x is not None
-        if low is not None and high is not None:
-            axes.fill_between(x, low, high, color=line.mark.color, alpha=0.11, linewidth=0)
-    for line in lines:
-        x, y, *_ = thin(line.x, line.y)
-        assert x is not None
-        assert y is not None
-        axes.plot(x, y, color=line.mark.color, linestyle=line.mark.linestyle, zorder=3)
-
-
 def _draw_controls(axes: Axes, controls: Sequence[Control], limits: tuple[float, float]) -> None:
     """Draw the controls; their labels stand outside at the height of their ends, at least a line apart."""
     ends = []
     for control in controls:
-        x, y, *_ = thin(control.x, control.y)
-        assert x is not None
-        assert y is not None
+        x, y = thin(control.x), thin(control.y)
         axes.plot(x, y, color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2)
         if (known := y[np.isfinite(y)]).size:
             share = (known[-1] - limits[0]) / (limits[1] - limits[0])

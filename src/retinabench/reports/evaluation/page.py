@@ -1,106 +1,94 @@
-"""`write_report`: predictions in, one self-contained page, its numbers as JSON and CSV out."""
+"""The page of an evaluation: the facts of `Evaluation` in, HTML out; the text is in `templates/evaluation.html.j2`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from importlib.resources import files
-from pathlib import Path
-from typing import Any
-
-from jinja2 import DictLoader, Environment, StrictUndefined
-from markupsafe import Markup
-
-from retinabench.core import atomic_files
-from retinabench.core.version import __version__
-from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation import examples, panels, tables, words
+from retinabench.metrics.clinical.goals import GOALS
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.sets import SET_LABELS
+from retinabench.reports.evaluation import examples, panels, tables
+from retinabench.reports.evaluation.evaluation import MOST_BAND_REPLICATES, Evaluation
 from retinabench.reports.evaluation.examples import ImageSource
-from retinabench.reports.evaluation.record import score_records
-from retinabench.reports.evaluation.study import Entry, Progress, Study, gather
-from retinabench.reports.evaluation.verdict import verdict
+from retinabench.reports.evaluation.findings import SLIGHT, verdict
+from retinabench.reports.toolkit import pages
+from retinabench.reports.toolkit.style import LegendEntry
 
 CONTENTS = (
-    ("verdict", "Verdict"), ("scored", "What was scored"), ("scores", "Scores"), ("roc", "ROC"),
-    ("referral", "Referral"), ("uncertainty", "Uncertainty"), ("reliability", "Reliability"),
-    ("examples", "Pictures"), ("reading", "How to read"), ("repeat", "How to repeat"),
+    ("verdict", "Verdict"), ("scored", "Data"), ("scores", "Scores"), ("roc", "ROC"), ("referral", "Referral"),
+    ("uncertainty", "Uncertainty"), ("reliability", "Calibration"), ("examples", "Images"),
+    ("reading", "Definitions"), ("repeat", "Reproduction"),
 )  # fmt: skip
 
 
-def write_report(
-    entries: Sequence[Entry] | Mapping[str, Predictions | Sequence[Predictions]],
-    out: str | Path,
-    *,
-    title: str = "Does the model know when it does not know?",
-    images: ImageSource | None = None,
-    rules: str = "corrected",
-    bootstrap: int = 1000,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Path:
-    """Score the entries and write `index.html`, `scores.json` and `table.csv` into `out`; return the page's path.
+def render(evaluation: Evaluation, *, title: str, images: ImageSource | None = None) -> str:
+    """Return the page of an evaluation.
 
-    Arguments
-    ---------
-    entries: methods in the order in which they are shown, each with the test predictions of one or more seeds; a
-    dictionary {name: predictions} will do. images: image_id -> (H, W, 3) uint8 or None, for the example pictures.
-    rules: "corrected" or "published", for the scores; figures always follow the corrected rules. bootstrap: draws of
-    patients for every interval. progress: called with what is done now and the share done, 0 to 1.
-
-    The same arguments give the same bytes. The page needs no network and runs no script.
+    Args:
+        evaluation: What it says.
+        title: Its headline.
+        images: image_id -> (H, W, 3) uint8 or None, for the example images.
     """
-    if isinstance(entries, Mapping):
-        entries = [Entry.of(name, predictions) for name, predictions in entries.items()]
-    study = gather(entries, rules=rules, bootstrap=bootstrap, seed=seed, progress=_share(progress, 0.0, 0.9))
-    tell = _share(progress, 0.9, 1.0)
-    if tell:
-        tell("drawing figures", 0.0)
-    page = render(study, title=title, images=images)
-    folder = Path(out)
-    atomic_files.write_json(folder / "scores.json", score_records(study))
-    atomic_files.write_bytes(folder / "table.csv", tables.csv_bytes(study))
-    atomic_files.write_bytes(folder / "index.html", page.encode())
-    if tell:
-        tell("report written", 1.0)
-    return folder / "index.html"
-
-
-def render(study: Study, *, title: str, images: ImageSource | None = None) -> str:
-    """Return the page of a study."""
-    return fill("page.html.j2", {**_context(study, images), "title": title})
-
-
-def fill(template: str, context: Mapping[str, Any]) -> str:
-    """Fill a page of `templates/`: everything is escaped, the style sheet is inside, a missing name is an error."""
-    texts = {
-        file.name: file.read_text("utf-8")
-        for file in (files("retinabench.reports.toolkit") / "templates").iterdir()
-    }
-    environment = Environment(loader=DictLoader(texts), autoescape=True, undefined=StrictUndefined)
-    return environment.get_template(template).render(
-        {**context, "style": Markup(texts["style.css"]), "version": __version__}
-    )
-
-
-def _context(study: Study, images: ImageSource | None) -> dict[str, Any]:
-    pairs = zip(study.entries, study.marks, strict=True)
-    return {
+    cases = [found[0] for found in evaluation.cases.values()]
+    one_class = not any(evaluation.get(i, name, "auroc").defined for i, name in evaluation.cases)
+    context = {
+        "title": title,
         "contents": CONTENTS,
-        "methods": [{"name": entry.name, "swatch": mark.swatch} for entry, mark in pairs],
-        "verdict": verdict(study),
-        "lead_figure": panels.lead_panel(study),
-        "score_tables": tables.score_tables(study),
-        "nhs_table": tables.nhs_table(study),
-        "referral_tables": tables.referral_tables(study),
-        "roc_figures": panels.roc_panels(study),
-        "referral_figures": panels.referral_panels(study),
-        "histogram_figures": panels.histogram_panels(study),
-        "reliability_figures": panels.reliability_panels(study),
-        "example_groups": examples.groups(study, images),
-        **words.context(study, pictures=images is not None),
+        "e": evaluation,
+        "labels": SET_LABELS,
+        "scores": SCORES,
+        "nhs": GOALS["nhs"],
+        "verdict": verdict(evaluation),
+        "slight": SLIGHT,
+        "methods": [
+            LegendEntry(method.name, mark)
+            for method, mark in zip(evaluation.methods, evaluation.marks, strict=True)
+        ],
+        "metadata": _metadata(evaluation),
+        "notes": _notes(evaluation),
+        "one_class": one_class,
+        "graded": any(case.grade is not None for case in cases),
+        "own_uncertainty": any(case.uncertainty_name == "own" for case in cases),
+        "band_replicates": min(evaluation.bootstrap, MOST_BAND_REPLICATES),
+        "many_bands": len(evaluation.methods) > panels.MOST_BANDS,
+        "with_images": images is not None,
+        "lead_figure": panels.lead_panel(evaluation),
+        "sets_table": tables.sets_table(evaluation),
+        "score_tables": tables.score_tables(evaluation),
+        "nhs_table": tables.nhs_table(evaluation),
+        "retained_tables": tables.retained_tables(evaluation),
+        "files_table": tables.files_table(evaluation),
+        "roc_figures": panels.roc_panels(evaluation),
+        "referral_figures": panels.referral_panels(evaluation),
+        "histogram_figures": panels.histogram_panels(evaluation),
+        "reliability_figures": panels.reliability_panels(evaluation),
+        "example_groups": examples.groups(evaluation, images),
     }
+    return pages.render("evaluation.html.j2", context, package="retinabench.reports.evaluation")
 
 
-def _share(progress: Progress | None, start: float, end: float) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda text, share: progress(text, start + (end - start) * share)
+def _metadata(evaluation: Evaluation) -> list[tuple[str, str]]:
+    """Return what the files say of their task and network."""
+    known = [p.metadata for method in evaluation.methods for p in method.predictions]
+    found = []
+    for key, term in (("task", "Task"), ("model", "Network")):
+        values = sorted({str(meta[key]) for meta in known if meta.get(key) is not None})
+        if values:
+            found.append((term, ", ".join(values)))
+    return found
+
+
+def _notes(evaluation: Evaluation) -> list[str]:
+    """Return the notes of all files once each, led by the methods they are about where not all share them."""
+    where: dict[str, list[str]] = {}
+    for method, files in zip(evaluation.methods, evaluation.files, strict=True):
+        for note in dict.fromkeys(note for one in files for note in one.get("notes", [])):
+            where.setdefault(str(note), []).append(method.name)
+    undefined: dict[str, list[str]] = {}
+    for files in evaluation.files:
+        for name in evaluation.sets:
+            for score, one in files[0]["sets"].get(name, {}).get("scores", {}).items():
+                if one.get("why"):
+                    found = undefined.setdefault(f"{SET_LABELS[name].lower()}: {one['why']}", [])
+                    found += [SCORES[score].label] if SCORES[score].label not in found else []
+    everyone = len(evaluation.methods)
+    notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in where.items()]
+    return notes + [f"{'; '.join(scores)}, {label}" for label, scores in undefined.items()]

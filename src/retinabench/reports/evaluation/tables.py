@@ -1,220 +1,136 @@
-"""The tables of a report: for the page, for `table.csv`, and for the terminal."""
+"""The tables of the evaluation page."""
 
 from __future__ import annotations
 
-import csv
-import io
-from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
 
-import numpy as np
-from markupsafe import Markup
-
+from retinabench.metrics.clinical.goals import GOALS
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import SET_LABELS
-from retinabench.reports.evaluation.evidence import Estimate
-from retinabench.reports.evaluation.study import LEAD, Study
-from retinabench.reports.toolkit.marking import place, value
-from retinabench.reports.toolkit.number_format import plain
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column: its header and whether it holds text."""
-
-    label: str
-    text: bool = False
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell: its content and a class of the style sheet."""
-
-    html: Markup
-    kind: str = ""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row: its header, its cells, and whether it is a control rather than a method."""
-
-    label: str
-    cells: list[Cell]
-    control: bool = False
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table of the page."""
-
-    caption: str
-    columns: list[Column]
-    rows: list[Row] = field(default_factory=list)
-
+from retinabench.reports.evaluation.evaluation import Evaluation
+from retinabench.reports.toolkit.number_format import PERCENT, THREE_DIGITS, NumberFormat, percent
+from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
 MAIN = (
-    "auroc",
-    "accuracy",
-    "nll",
-    "ece_top_label",
-    "accuracy_at_50",
-    "referral_accuracy_area",
-    "failure_auroc",
-)
+    "auroc", "accuracy", "nll", "ece_top_label", "accuracy_at_50", "referral_accuracy_area", "failure_auroc",
+)  # fmt: skip
 """Scores of the main table."""
+RETAINED = (
+    "accuracy_at_50", "gain_at_50", "closed_at_50", "sensitivity_at_50", "specificity_at_50", "prevalence_at_50",
+    "missed_at_50",
+)  # fmt: skip
+"""Scores of the table of the retained half."""
+FORMATS = {
+    "gain_at_50": NumberFormat(3, signed=True), "closed_at_50": PERCENT, "prevalence_at_50": PERCENT, "missed_at_50": PERCENT,
+}  # fmt: skip
+NHS_SCORE = "sensitivity_at_specificity_80"
+FILE_COLUMNS = {
+    "method": "Method as run", "model": "Network", "task": "Task", "seed": "Seed", "samples": "Samples",
+    "members": "Members", "config_hash": "Configuration", "version": "Package",
+}  # fmt: skip
 
 
-def score_tables(study: Study) -> list[Sheet]:
-    """Methods by scores, one table per set, with random and oracle referral of the leading method.
+def score_tables(evaluation: Evaluation) -> list[Table]:
+    """Return methods by scores, one table per set, with random and oracle referral of the leading method.
 
     A score that no method has on any set (the published rules know fewer) has no column.
     """
     shown = [
-        score
-        for score in MAIN
-        if any(np.isfinite(study.get(i, name, score).value) for i, name in study.cases)
+        score for score in MAIN if any(evaluation.get(i, name, score).defined for i, name in evaluation.cases)
     ]
-    columns = [Column("Method", True)]
-    columns += [Column(SCORES[score].heading) for score in shown]
-    sheets = []
-    for name in study.sets:
-        best = {score: study.best(name, score) for score in shown}
+    columns = [Column(SCORES[score].heading) for score in shown]
+    tables = []
+    for name in evaluation.sets:
+        best = {score: evaluation.best(name, score) for score in shown}
         rows = [
-            Row(entry.name, [_score_cell(study, i, name, score, best[score] == i) for score in shown])
-            for i, entry in enumerate(study.entries)
-            if (i, name) in study.cases
+            Row(
+                method.name,
+                [
+                    Cell(evaluation.get(i, name, score), emphasis="best" if best[score] == i else "")
+                    for score in shown
+                ],
+            )
+            for i, method in enumerate(evaluation.methods)
+            if (i, name) in evaluation.cases
         ]
-        sheets.append(Sheet(SET_LABELS[name], columns, rows + _controls(study, name, shown)))
-    return sheets
+        for kind, values in evaluation.controls(name).items():
+            cells = [Cell.number(values[score]) if score in values else Cell() for score in shown]
+            rows.append(Row(kind, cells, control=True))
+        tables.append(Table.of(SET_LABELS[name], columns, rows, row_header="Method"))
+    return tables
 
 
-def _score_cell(study: Study, i: int, name: str, score: str, best: bool) -> Cell:
-    estimate, where = study.get(i, name, score), place(study, i, name, score)
-    if not np.isfinite(estimate.value):
-        return Cell(Markup("–"))
-    number = where.number(estimate.value, digits=3)
-    if best:
-        number = Markup('<span class="best">{}</span>').format(number)
-    if np.isfinite(estimate.se):
-        number += Markup(" ± {}").format(where.number(estimate.se, "standard_error", digits=3))
-    interval = where.interval(estimate, digits=3)
-    return Cell(Markup('{}<span class="interval">{}</span>').format(number, interval) if interval else number)
+def retained_tables(evaluation: Evaluation) -> list[Table]:
+    """Return the scores of the retained half, one table per set: accuracy alone does not show which images are referred."""
+    columns = [Column(SCORES[score].label) for score in RETAINED]
+    tables = []
+    for name in evaluation.sets:
+        rows = [
+            Row(
+                method.name,
+                [
+                    Cell(evaluation.get(i, name, score), FORMATS.get(score, THREE_DIGITS))
+                    for score in RETAINED
+                ],
+            )
+            for i, method in enumerate(evaluation.methods)
+            if (i, name) in evaluation.cases
+        ]
+        caption = f"{SET_LABELS[name]}: the retained half"
+        tables.append(Table.of(caption, columns, rows, row_header="Method"))
+    return tables
 
 
-def _controls(study: Study, name: str, shown: list[str]) -> list[Row]:
-    case = study.first(study.leader, name)
-    if case is None:
-        return []
-    random, perfect = control_scores(study, name)
-    return [
-        Row(kind, [_control_cell(scores, score) for score in shown], control=True)
-        for kind, scores in (("random referral", random), ("oracle referral", perfect))
-    ]
-
-
-def _control_cell(scores: dict[str, float], score: str) -> Cell:
-    return Cell(Markup("{}").format(plain(scores[score], 3) if score in scores else ""))
-
-
-def control_scores(study: Study, name: str) -> tuple[dict[str, float], dict[str, float]]:
-    """Return what the leading method's answers score under a random and under the perfect order of referral."""
-    from retinabench.metrics.selective.referral_curves import area_of
-
-    cases = study.cases[study.leader, name]
-    accuracy = study.get(study.leader, name, "accuracy").value
-    area = float(np.mean([area_of(case.perfect.weighted(), "accuracy") for case in cases]))
-    errors = accuracy < 1
-    random = {"accuracy_at_50": accuracy, "referral_accuracy_area": accuracy, "failure_auroc": 0.5}
-    best = study.get(study.leader, name, "perfect_accuracy_at_50").value
-    return random, {
-        "accuracy_at_50": best, "referral_accuracy_area": area, "failure_auroc": 1.0 if errors else np.nan,
-    }  # fmt: skip
-
-
-REFERRED = (
-    "accuracy_at_50",
-    "gain_at_50",
-    "closed_at_50",
-    "sensitivity_at_50",
-    "specificity_at_50",
-    "prevalence_at_50",
-    "missed_at_50",
-)
-SHARES = {"closed_at_50", "prevalence_at_50", "missed_at_50"}
-
-
-def referral_tables(study: Study) -> list[Sheet]:
-    """Return what the kept half looks like, per set: accuracy alone hides that referral takes the sick away."""
-    columns = [Column("Method", True), *(Column(SCORES[score].label) for score in REFERRED)]
-    sheets = []
-    for name in study.sets:
-        rows = []
-        for i, entry in enumerate(study.entries):
-            if (i, name) in study.cases:
-                rows.append(Row(entry.name, [_referred_cell(study, i, name, score) for score in REFERRED]))
-        sheets.append(Sheet(f"{SET_LABELS[name]}: the half that is kept", columns, rows))
-    return sheets
-
-
-def _referred_cell(study: Study, i: int, name: str, score: str) -> Cell:
-    estimate, where = study.get(i, name, score), place(study, i, name, score)
-    if not np.isfinite(estimate.value):
-        return Cell(Markup("–"))
-    style = "percent" if score in SHARES else "signed" if score == "gain_at_50" else "plain"
-    number, interval = (
-        where.number(estimate.value, digits=3, style=style),
-        where.interval(estimate, digits=3, style=style),
-    )
-    return Cell(Markup('{}<span class="interval">{}</span>').format(number, interval))
-
-
-def nhs_table(study: Study) -> Sheet:
+def nhs_table(evaluation: Evaluation) -> Table:
     """Return each method's sensitivity at a specificity of at least 0.80, beside the goal of 0.85."""
-    sets = [name for name in study.sets if name != "joint"]
-    columns = [
-        Column(SCORES["sensitivity_at_specificity_80"].label, True),
-        *(Column(SET_LABELS[name]) for name in sets),
+    columns = [Column(SET_LABELS[name]) for name in evaluation.domains]
+    rows = [
+        Row(method.name, [_nhs_cell(evaluation, i, name) for name in evaluation.domains])
+        for i, method in enumerate(evaluation.methods)
     ]
+    caption = "The NHS standard: sensitivity 0.85 at specificity 0.80"
+    return Table.of(caption, columns, rows, row_header=SCORES[NHS_SCORE].label)
+
+
+def _nhs_cell(evaluation: Evaluation, i: int, name: str) -> Cell:
+    found, goal = evaluation.get(i, name, NHS_SCORE), GOALS["nhs"].sensitivity
+    if not found.defined:
+        return UNDEFINED
+    if found.low >= goal:
+        return Cell(found, emphasis="good", note="met, whole interval")
+    if found.value >= goal:
+        return Cell(found, note="met by the estimate")
+    return Cell(found, emphasis="bad", note="not met")
+
+
+def sets_table(evaluation: Evaluation) -> Table:
+    """Return the number of images and patients of every set."""
+    columns = [Column("Images"), Column("Patients"), Column("Referable")]
     rows = []
-    for i, entry in enumerate(study.entries):
-        cells = [_nhs_cell(study, i, name) for name in sets]
-        rows.append(Row(entry.name, cells))
-    return Sheet("The NHS standard: sensitivity 0.85 at specificity 0.80", columns, rows)
-
-
-def _nhs_cell(study: Study, i: int, name: str) -> Cell:
-    score = "sensitivity_at_specificity_80"
-    estimate, where = study.get(i, name, score), place(study, i, name, score)
-    if not np.isfinite(estimate.value):
-        return Cell(Markup("–"))
-    word, kind = (
-        ("met, whole interval", "yes") if estimate.low >= 0.85
-        else ("met by the estimate", "maybe") if estimate.value >= 0.85
-        else ("not met", "no")
-    )  # fmt: skip
-    return Cell(
-        Markup('{} <span class="{}">{}</span><span class="interval">{}</span>').format(
-            value(study, i, name, score, digits=3), kind, word, where.interval(estimate, digits=3)
+    for name in evaluation.sets:
+        block: dict[str, Any] | None = next(
+            (files[0]["sets"][name] for files in evaluation.files if name in files[0]["sets"]), None
         )
-    )
+        if block is not None:
+            patients = f"{block['patients']:,}" if block.get("patients") else "not given"
+            share = percent(block["positives"] / block["images"])
+            texts = [f"{block['images']:,}", patients, f"{block['positives']:,} ({share})"]
+            rows.append(Row(SET_LABELS[name], [Cell(text) for text in texts]))
+    return Table.of("Test images", columns, rows, row_header="Set")
 
 
-def csv_bytes(study: Study) -> bytes:
-    """Return every estimate of the study in one long table, with all digits."""
-    with io.StringIO(newline="") as out:
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["method", "set", "score", "value", "low", "high", "standard_error", "files"])
-        for (i, name, score), estimate in sorted(study.estimates.items(), key=lambda item: item[0]):
-            entry = study.entries[i]
-            writer.writerow([entry.name, name, score, *_digits(estimate), len(entry.predictions)])
-        for (i, score), estimate in sorted(study.changes.items()):
-            entry = study.entries[i]
-            row = [entry.name, "shifted_minus_in_domain", score, *_digits(estimate), len(entry.predictions)]
-            writer.writerow(row)
-        for i, name, estimate in study.leads():
-            writer.writerow([study.lead_label(i), name, LEAD, *_digits(estimate), ""])
-        return out.getvalue().encode()
-
-
-def _digits(estimate: Estimate) -> list[str]:
-    parts = (estimate.value, estimate.low, estimate.high, estimate.se)
-    return ["" if not np.isfinite(part) else repr(float(part)) for part in parts]
+def files_table(evaluation: Evaluation) -> Table:
+    """Return the origin of every file; columns that no file fills are left out."""
+    names, found = [], []
+    for method in evaluation.methods:
+        for predictions in method.predictions:
+            meta = {"samples": predictions.samples, **predictions.metadata}
+            meta["version"] = meta.get("package_version", meta.get("version", ""))
+            source = PurePath(predictions.source).name if predictions.source else ""
+            names.append(method.name)
+            found.append([*(str(meta.get(key, "")) for key in FILE_COLUMNS), source])
+    labels = (*FILE_COLUMNS.values(), "File")
+    filled = [k for k in range(len(labels)) if any(texts[k] for texts in found)]
+    rows = [Row(name, [Cell(texts[k]) for k in filled]) for name, texts in zip(names, found, strict=True)]
+    return Table.of("Files", [Column(labels[k], text=True) for k in filled], rows, row_header="Method")

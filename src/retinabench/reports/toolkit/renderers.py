@@ -71,14 +71,14 @@ def cell_html(cell: Cell) -> Markup:
     else:
         html = content.html(cell.form)
         small = [content.interval_html(cell.form), Markup("{}").format(cell.below)]
-    if kind := _CLASSES[cell.emphasis]:
-        marked = html if not cell.note else Markup("{}").format(cell.note)
-        marked = Markup('<span class="{}">{}</span>').format(kind, marked)
-        html = Markup("{} {}").format(html, marked) if cell.note else marked
-    elif cell.note:
-        html = Markup("{} {}").format(html, cell.note)
+    kind = _CLASSES[cell.emphasis]
+    marked = Markup('<span class="{}">{}</span>')
+    if kind and not cell.note:
+        html = marked.format(kind, html)
     if isinstance(content, Quantity) and content.defined and math.isfinite(content.error):
         html = Markup("{} ± {}").format(html, content.html(cell.form, "standard_error"))
+    if cell.note:
+        html = Markup("{} {}").format(html, marked.format(kind, cell.note) if kind else cell.note)
     below = Markup(" ").join(one for one in small if one)
     return html + Markup('<span class="interval">{}</span>').format(below) if below else html
 

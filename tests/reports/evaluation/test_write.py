@@ -1,4 +1,4 @@
-"""Reports of too little: one method, one set, one class, no grades, no patients, twenty pictures, twelve methods."""
+"""Reports of scarce data (one method, one set, one class, no grades, no patients, twenty images) and of twelve methods."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.page import write_report
-from retinabench.reports.evaluation.study import Entry
+from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.write import percent_steps, write_report
 from support.fake_predictions import population, predictions
-from support.reading_pages import Written
+from support.reading_pages import Written, round_image
 
 
-def report(tmp_path, entries, **options) -> Written:
-    return Written.read(write_report(entries, tmp_path, **{"bootstrap": 20, **options}))
+def report(tmp_path, methods, **options) -> Written:
+    return Written.read(write_report(methods, tmp_path, **{"bootstrap": 20, **options}))
 
 
 def only(found: Predictions, rows: np.ndarray, *without: str) -> Predictions:
@@ -43,41 +43,41 @@ def test_one_class_has_no_auroc_and_says_why(tmp_path):
     written = report(tmp_path, {"MC dropout": only(found, kept)})
     row = next(r for r in written.table if (r["set"], r["score"]) == ("shifted", "auroc"))
     assert row["value"] == row["low"] == ""
-    assert "No ROC curve: this set has pictures of one class only." in written.html
+    assert "No ROC curve: this set has images of one class only." in written.html
     assert "needs both classes" in written.html
     assert "nan" not in written.html.replace("nano", "")
     assert "accuracy of MC dropout" in written.html  # the shift is told in accuracy instead
 
 
-def test_without_grades_patients_and_pictures(tmp_path):
+def test_without_grades_patients_and_images(tmp_path):
     found = predictions("MAP", 0, population(80, 60))
     html = report(tmp_path, {"MAP": only(found, found.label >= 0, "grade", "patient_id")}).html
     assert "all grades together" in html
-    assert "No photographs were given" in html
+    assert "No images were given" in html
     assert "every image is its own cluster" in html
     assert "<img" not in html
 
 
-def test_twenty_pictures(tmp_path):
+def test_twenty_images(tmp_path):
     assert "Verdict" in report(tmp_path, {"MAP": predictions("MAP", 0, population(12, 8))}).html
 
 
-def test_one_picture(tmp_path):
+def test_one_image(tmp_path):
     html = report(tmp_path, {"MAP": Predictions(["only"], [1], [0.7])}).html
-    assert "Not shown by these pictures." in html
+    assert "Not shown by these images." in html
 
 
 def test_no_error_at_all(tmp_path):
     label = np.tile([0, 1], 30)
     found = Predictions([f"i{k}" for k in range(60)], label, 0.1 + 0.8 * label)
     html = report(tmp_path, {"sure": found}).html
-    assert "There is no wrong answer in this set." in html
-    assert "Not shown by these pictures." in html
+    assert "No prediction of this set is incorrect." in html
+    assert "Not shown by these images." in html
 
 
 def test_no_bootstrap_claims_nothing(tmp_path):
     written = report(tmp_path, {"MAP": predictions("MAP", 0, population(80, 60))}, bootstrap=0)
-    assert "Not shown by these pictures." in written.html
+    assert "Not shown by these images." in written.html
     assert all(row["low"] == "" for row in written.table)
 
 
@@ -98,46 +98,79 @@ def test_uncertainty_turned_round_is_called_misleading(tmp_path):
     )  # fmt: skip
     html = report(tmp_path, {"turned": turned}, bootstrap=60).html
     assert "Misleading." in html
-    assert "is worse than referring at random" in html
+    assert "is worse than random referral" in html
 
 
 def test_published_rules(tmp_path):
     html = report(tmp_path, {"MAP": predictions("MAP", 0, population(80, 60))}, rules="published").html
-    assert "its faults included" in html
+    assert "including its faults" in html
 
 
 def test_twelve_methods(tmp_path):
     people = population(60, 40)
-    entries = [Entry.of(f"method {k}", predictions("MC dropout", k, people)) for k in range(12)]
-    html = report(tmp_path, entries, bootstrap=3).html
-    assert "9 more" in html  # histograms beyond the third fold away
+    methods = [MethodPredictions.of(f"method {k}", predictions("MC dropout", k, people)) for k in range(12)]
+    html = report(tmp_path, methods, bootstrap=3).html
+    assert "9 more" in html  # histograms beyond the third are folded
     assert "to keep the figure readable" in html
 
 
 def test_methods_on_different_sets(tmp_path):
     found = predictions("MAP", 0, population(80, 60))
-    entries = {"both": found, "here": only(found, found.domain == "in_domain")}
-    written = report(tmp_path, entries)
+    methods = {"both": found, "here": only(found, found.domain == "in_domain")}
+    written = report(tmp_path, methods)
     assert {row["set"] for row in written.table if row["method"] == "here"} >= {"in_domain"}
 
 
 @pytest.mark.parametrize(
-    ("entries", "says"),
+    ("methods", "says"),
     [
         ([], "nothing to report"),
-        ([Entry.of("a", predictions("MAP", 0, population(8, 4)))] * 2, "two methods are named 'a'"),
+        (
+            [MethodPredictions.of("a", predictions("MAP", 0, population(8, 4)))] * 2,
+            "two methods are named 'a'",
+        ),
         (
             {"a": Predictions(["x"], [1], [0.4], split=["validation"])},
             "test",
         ),
     ],
 )
-def test_wrong_input_is_one_line(tmp_path, entries, says):
+def test_wrong_input_is_one_line(tmp_path, methods, says):
     with pytest.raises(InputError, match=says):
-        write_report(entries, tmp_path)
+        write_report(methods, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_an_entry_needs_a_file():
+def test_a_method_needs_a_file():
     with pytest.raises(InputError, match="'a' has no predictions"):
-        Entry.of("a", [])
+        MethodPredictions.of("a", [])
+
+
+def test_the_same_arguments_give_the_same_bytes(tmp_path):
+    def once(folder):
+        page = write_report(
+            {"MAP": predictions("MAP", 0, population(60, 40))}, folder, images=round_image, bootstrap=10
+        )
+        return [(page.parent / name).read_bytes() for name in ("index.html", "scores.json", "table.csv")]
+
+    assert once(tmp_path / "a") == once(tmp_path / "b")
+
+
+def test_progress_runs_from_0_to_1(tmp_path):
+    told: list[tuple[str, float]] = []
+    found = predictions("MAP", 0, population(60, 40))
+    write_report(
+        {"MAP": found}, tmp_path, bootstrap=5, progress=lambda text, share: told.append((text, share))
+    )
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert shares[-1] == 1
+
+
+def test_percent_steps_add_up_to_a_hundred():
+    steps = []
+    tell = percent_steps(steps.append)
+    for share in (0.0, 0.335, 0.5, 1.0):
+        tell("work", share)
+    assert steps == [0, 34, 16, 50]

@@ -1,7 +1,7 @@
-"""From predictions to curves and numbers of one set, as functions of weighted images.
+"""Curves and numbers of one predictions file on one set, as functions of weighted images, with bootstrap intervals.
 
-Every statistic takes a weight per image, so that patients can be drawn again; replicate r draws the same patients for
-every method, which makes differences between methods paired.
+Every statistic takes a weight per image, for the bootstrap over patients. Replicate r resamples the same patients for every
+method, so that differences between methods are paired.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from retinabench.metrics.selective.referral_curves import MIN_CLASS
 from retinabench.metrics.sorted_images import Cases, Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
+from retinabench.reports.toolkit.number_format import Quantity
 
 Floats = NDArray[np.float64]
 SETS = ("in_domain", "shifted", "joint")
@@ -28,32 +29,11 @@ METRICS = ("accuracy", "auroc", "nll")
 GRID = np.linspace(0, 1, 101)
 BINS = 10
 FEWEST = 0.05
-"""Share of the images below which a curve is not drawn on: a handful of images makes it jump."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number with its 95 % interval; NaN where undefined, `se` over seeds where there are several."""
-
-    value: float
-    low: float = np.nan
-    high: float = np.nan
-    se: float = np.nan
-
-    @property
-    def bounded(self) -> bool:
-        """True where the interval is known."""
-        return bool(np.isfinite(self.low) and np.isfinite(self.high))
-
-    def sign(self, against: float = 0.0) -> int:
-        """1 or -1 where the interval lies above or below `against`, 0 where it holds it or is unknown."""
-        if not self.bounded:
-            return 0
-        return 1 if self.low > against else -1 if self.high < against else 0
+"""Share of the images below which a curve ends: it is too noisy where few images are left."""
 
 
 @dataclass(frozen=True, eq=False)
-class SetCase:
+class SetPredictions:
     """One predictions file on one set; arrays of N images in the order of the file."""
 
     image_id: NDArray[np.str_]
@@ -66,7 +46,7 @@ class SetCase:
     grade: NDArray[np.int8] | None
 
     @classmethod
-    def of(cls, predictions: Predictions, name: str) -> SetCase | None:
+    def of(cls, predictions: Predictions, name: str) -> SetPredictions | None:
         """Return the test images of a set, or None where it has none (`joint`: of both domains)."""
         part = predictions.select(domain=None if name == "joint" else name, split="test")
         if part is None or (name == "joint" and len(np.unique(part.domain)) < 2):
@@ -86,15 +66,15 @@ class SetCase:
         return Cases(self.label, self.prob, self.uncertainty)
 
     @cached_property
-    def perfect(self) -> Cases:
-        """The same images, referred in the order of their true loss: no uncertainty can do better."""
+    def oracle(self) -> Cases:
+        """The same images, referred in the order of their true loss: the best possible uncertainty (oracle referral)."""
         loss = np.empty(len(self))
         loss[self.cases.order] = self.cases.log_loss
         return Cases(self.label, self.prob, loss)
 
     @cached_property
     def correct(self) -> NDArray[np.bool_]:
-        """(N,) whether the answer p > 1/2 agrees with the label."""
+        """(N,) whether the prediction p > 1/2 agrees with the label."""
         return np.asarray((self.prob > 0.5) == self.label)
 
     @cached_property
@@ -105,7 +85,7 @@ class SetCase:
 
 
 def referral(w: Weighted, metric: str) -> Floats:
-    """(G,) a score of what is retained, over `GRID` of the share referred; NaN where too few images remain."""
+    """Return a score (G,) of the retained images over `GRID` of the share referred; NaN where too few images remain."""
     value = np.array(REFERRAL[metric](w)[0])
     few = w.points < max(MIN_CLASS, FEWEST * w.total) - 1e-9
     if metric == "auroc":
@@ -114,14 +94,14 @@ def referral(w: Weighted, metric: str) -> Floats:
     return np.asarray(np.interp((1 - GRID) * w.total, w.points, value, left=np.nan))
 
 
-def observed(case: SetCase, weight: Floats) -> Floats:
-    """(BINS,) share of referable images by bin of predicted probability, NaN in an empty bin."""
+def observed(case: SetPredictions, weight: Floats) -> Floats:
+    """Return the share of referable images (BINS,) by bin of predicted probability, NaN in an empty bin."""
     total = np.bincount(case.bins, weight, BINS)
     positive = np.bincount(case.bins, weight * case.label, BINS)
     return np.asarray(np.divide(positive, total, out=np.full(BINS, np.nan), where=total > 0))
 
 
-def figures_of(case: SetCase) -> Callable[[Floats], Floats]:
+def all_curves(case: SetPredictions) -> Callable[[Floats], Floats]:
     """Return weight (N,) -> all curves of the figures in one row: referral by metric, ROC, reliability."""
 
     def statistic(weight: Floats) -> Floats:
@@ -132,30 +112,40 @@ def figures_of(case: SetCase) -> Callable[[Floats], Floats]:
     return statistic
 
 
-def drawn(
-    cases: Sequence[SetCase],
-    prepare: Callable[[SetCase], Callable[[Floats], Floats]],
+def replicated(
+    cases: Sequence[SetPredictions],
+    prepare: Callable[[SetPredictions], Callable[[Floats], Floats]],
     replicates: int,
     seed: int,
 ) -> tuple[Floats, Floats]:
-    """Return a statistic (F, K) of F files and its draws (F, R, K), replicate r on the same patients in every file."""
+    """Return a statistic of F files and its bootstrap replicates.
+
+    Args:
+        cases: F files on the same set.
+        prepare: Returns the statistic of a file: weight (N,) -> (K,).
+        replicates: Number R of bootstrap replicates; with 0 they are NaN.
+        seed: Seed of the bootstrap; replicate r resamples the same patients in every file.
+
+    Returns:
+        Values (F, K) and replicates (F, R, K).
+    """
     functions = [prepare(case) for case in cases]
     values = np.stack([f(np.ones(len(case))) for f, case in zip(functions, cases, strict=True)])
     if not replicates:
         return values, np.full((len(cases), 1, values.shape[1]), np.nan)
-    draws = [
+    found = [
         cluster_bootstrap(f, case.cluster, replicates=replicates, seed=seed)
         for f, case in zip(functions, cases, strict=True)
     ]
-    return values, np.stack(draws)
+    return values, np.stack(found)
 
 
-def estimates(values: Floats, draws: Floats) -> list[Estimate]:
-    """Turn (F, K) values of F seeds and their draws (F, R, K) into K estimates of the mean over seeds."""
-    low, high = percentile_interval(draws.mean(axis=0))
+def quantities(values: Floats, replicates: Floats) -> list[Quantity]:
+    """Turn values (F, K) of F seeds and their replicates (F, R, K) into K quantities of the mean over seeds."""
+    low, high = percentile_interval(replicates.mean(axis=0))
     files, mean = len(values), values.mean(axis=0)
-    se = values.std(axis=0, ddof=1) / np.sqrt(files) if files > 1 else np.full(len(mean), np.nan)
+    error = values.std(axis=0, ddof=1) / np.sqrt(files) if files > 1 else np.full(len(mean), np.nan)
     return [
-        Estimate(float(m), float(a), float(b), float(s))
-        for m, a, b, s in zip(mean, low, high, se, strict=True)
+        Quantity(float(m), float(a), float(b), float(e))
+        for m, a, b, e in zip(mean, low, high, error, strict=True)
     ]

@@ -1,0 +1,317 @@
+"""`Evaluation`: all numbers of a report, computed once; page, tables and files only read them.
+
+Scores come from `retinabench.score`. What the report adds (referral of half of the images, the change under shift, paired
+differences between methods, bands of curves) is computed here, with the same patients in every bootstrap replicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.inference.bootstrap import percentile_interval
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.score import score as score_file
+from retinabench.metrics.selective import half_referred
+from retinabench.metrics.selective.referral_curves import area_of
+from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.sorted_images import Cases
+from retinabench.predictions.table import Predictions
+from retinabench.reports.evaluation import set_statistics as stats
+from retinabench.reports.evaluation.set_statistics import Floats, SetPredictions
+from retinabench.reports.toolkit.number_format import Place, Quantity
+from retinabench.reports.toolkit.style import Mark, mark
+
+Progress = Callable[[str, float], None]
+MOST_BAND_REPLICATES = 300
+BASIC = ("auroc", "accuracy", "nll", "ece_top_label", "referral_accuracy_area", "failure_auroc")
+"""Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds."""
+REPLICATED = (*half_referred.NAMES, *BASIC)
+LEAD = "accuracy_at_50"
+CHANGED = ("auroc", "accuracy", "nll")
+
+
+@dataclass(frozen=True)
+class MethodPredictions:
+    """One method by its name, with the predictions of one or more seeds."""
+
+    name: str
+    predictions: tuple[Predictions, ...]
+
+    @classmethod
+    def of(cls, name: str, predictions: Predictions | Sequence[Predictions]) -> MethodPredictions:
+        """Return a method of one file or several seeds; raises `InputError` where there is none."""
+        files = (predictions,) if isinstance(predictions, Predictions) else tuple(predictions)
+        if not files:
+            raise InputError(f"method '{name}' has no predictions", hint="Give one file or more.")
+        return cls(name, files)
+
+
+@dataclass(frozen=True)
+class Band:
+    """A curve (G,) over `x` with the ends of its band."""
+
+    x: Floats
+    y: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True)
+class Lead:
+    """The leading method minus another in accuracy with half of the images referred, paired, on one set."""
+
+    other: int
+    set: str
+    gap: Quantity
+
+
+@dataclass
+class Evaluation:
+    """Everything that a report says, by the index of a method and the name of a set.
+
+    Attributes:
+        methods: Methods in the order in which they are shown.
+        rules: "corrected" or "published".
+        bootstrap: Number of replicates over patients.
+        seed: Seed of the bootstrap.
+        sets: Names of the sets, `joint` last where it exists.
+        marks: The colour and line pattern of each method.
+        files: Per method and seed what `score` wrote (`Scores.to_dict()`).
+        leader: Index of the method with the largest referral accuracy area on the last set.
+        cases: (method, set) -> its files on that set.
+        estimates: (method, set, score) -> the score.
+        replicates: (method, set) -> values (F, K) and replicates (F, R, K) of the scores `REPLICATED`.
+        curves: (method, set, curve) -> the curve with its band.
+        changes: (method, score) -> shifted minus in-domain.
+    """
+
+    methods: list[MethodPredictions]
+    rules: str
+    bootstrap: int
+    seed: int
+    sets: list[str]
+    marks: list[Mark]
+    files: list[list[dict[str, Any]]] = field(default_factory=list)
+    leader: int = 0
+    cases: dict[tuple[int, str], list[SetPredictions]] = field(default_factory=dict)
+    estimates: dict[tuple[int, str, str], Quantity] = field(default_factory=dict)
+    replicates: dict[tuple[int, str], tuple[Floats, Floats]] = field(default_factory=dict)
+    curves: dict[tuple[int, str, str], Band] = field(default_factory=dict)
+    changes: dict[tuple[int, str], Quantity] = field(default_factory=dict)
+
+    @property
+    def domains(self) -> list[str]:
+        """The sets other than `joint`."""
+        return [name for name in self.sets if name != "joint"]
+
+    @property
+    def leading(self) -> str:
+        """Name of the leading method."""
+        return self.methods[self.leader].name
+
+    def get(self, method: int, name: str, score: str) -> Quantity:
+        """Return a score of a method on a set, undefined where there is none."""
+        found = self.estimates.get((method, name, score), Quantity(np.nan))
+        return replace(found, place=Place(self.methods[method].name, name, score))
+
+    def lead_value(self, name: str, score: str) -> Quantity:
+        """Return a score of the leading method on a set."""
+        return self.get(self.leader, name, score)
+
+    def change(self, method: int, score: str) -> Quantity | None:
+        """Return shifted minus in-domain, None where the method lacks one of the sets."""
+        found = self.changes.get((method, score))
+        place = Place(self.methods[method].name, "shifted_minus_in_domain", score)
+        return None if found is None else replace(found, place=place)
+
+    def first(self, method: int, name: str) -> SetPredictions | None:
+        """Return the first file of a method on a set: the one whose images and histograms are shown."""
+        cases = self.cases.get((method, name))
+        return cases[0] if cases else None
+
+    def difference(self, a: int, b: int, name: str, score: str) -> Quantity:
+        """Return the score of method `a` minus that of `b` on the same images; without interval where they differ."""
+        if score not in REPLICATED or not self._paired(a, b, name):
+            return Quantity(self.get(a, name, score).value - self.get(b, name, score).value)
+        k = REPLICATED.index(score)
+        (values_a, found_a), (values_b, found_b) = self.replicates[a, name], self.replicates[b, name]
+        gap = np.atleast_2d(values_a[:, k].mean() - values_b[:, k].mean())
+        found = found_a[..., k].mean(axis=0) - found_b[..., k].mean(axis=0)
+        return stats.quantities(gap, found[None, :, None])[0]
+
+    def best(self, name: str, score: str) -> int | None:
+        """Return the method whose paired interval against every other one excludes 0 in its favour, if any."""
+        sign = SCORES[score].sign
+        known = [i for i in range(len(self.methods)) if self.get(i, name, score).defined]
+        if len(known) < 2 or self.rules != "corrected":  # replicates follow the corrected rules
+            return None
+        top = max(known, key=lambda i: sign * self.get(i, name, score).value)
+        ahead = (self.difference(top, i, name, score).sign() == sign for i in known if i != top)
+        return top if all(ahead) else None
+
+    def leads(self) -> list[Lead]:
+        """Return the leading method minus every other one, on the last set."""
+        found, name = [], self.sets[-1]
+        for other in (i for i in range(len(self.methods)) if i != self.leader):
+            place = Place(f"{self.leading} − {self.methods[other].name}", name, LEAD)
+            gap = self.difference(self.leader, other, name, LEAD)
+            found.append(Lead(other, name, replace(gap, place=place)))
+        return found
+
+    def controls(self, name: str) -> dict[str, dict[str, float]]:
+        """Return what the predictions of the leading method score under random and under oracle referral."""
+        cases = self.cases.get((self.leader, name))
+        if not cases:
+            return {}
+        accuracy = self.lead_value(name, "accuracy").value
+        area = float(np.mean([area_of(case.oracle.weighted(), "accuracy") for case in cases]))
+        return {
+            "random referral": {
+                "accuracy_at_50": accuracy, "referral_accuracy_area": accuracy, "failure_auroc": 0.5,
+            },
+            "oracle referral": {
+                "accuracy_at_50": self.lead_value(name, "perfect_accuracy_at_50").value,
+                "referral_accuracy_area": area,
+                "failure_auroc": 1.0 if accuracy < 1 else np.nan,
+            },
+        }  # fmt: skip
+
+    def _paired(self, a: int, b: int, name: str) -> bool:
+        one, two = self.first(a, name), self.first(b, name)
+        return (
+            one is not None
+            and two is not None
+            and len(one) == len(two)
+            and np.array_equal(np.sort(one.image_id), np.sort(two.image_id))
+        )
+
+
+def evaluate_methods(
+    methods: Sequence[MethodPredictions],
+    *,
+    rules: str,
+    bootstrap: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Score every file and compute every interval.
+
+    Args:
+        methods: What is compared, in the order in which it is shown.
+        rules: "corrected" or "published", for the scores; what the report adds always follows the corrected rules.
+        bootstrap: Number of replicates over patients.
+        seed: Seed of the bootstrap.
+        progress: Called with what is done now and the share done, 0 to 1.
+
+    Raises:
+        InputError: There is no method, two have one name, or no file has test images.
+    """
+    methods = list(methods)
+    names = [method.name for method in methods]
+    if not methods:
+        raise InputError("there is nothing to report", hint="Give one predictions file or more.")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"two methods are named '{twice}'", hint="Give every method its own name.")
+    tell = progress or (lambda _text, _share: None)
+    sets = _sets(methods)
+    found = Evaluation(methods, rules, bootstrap, seed, sets, [mark(i) for i in range(len(methods))])
+    for i, method in enumerate(methods):
+        tell(f"scoring {method.name}", i / len(methods))
+        found.files.append([score_file(p, rules, bootstrap, seed).to_dict() for p in method.predictions])
+        for k, name in enumerate(sets):
+            tell(f"{method.name}, {SET_LABELS[name].lower()}", (i + (k + 1) / (len(sets) + 1)) / len(methods))
+            cases = [case for p in method.predictions if (case := SetPredictions.of(p, name)) is not None]
+            if cases:
+                found.cases[i, name] = cases
+                _add_estimates(found, i, name)
+                _add_curves(found, i, name)
+        _add_changes(found, i)
+    areas = [found.get(i, sets[-1], "referral_accuracy_area").value for i in range(len(methods))]
+    found.leader = int(np.nanargmax(areas)) if np.isfinite(areas).any() else 0
+    tell("scored", 1.0)
+    return found
+
+
+def _sets(methods: Sequence[MethodPredictions]) -> list[str]:
+    """Return the sets of the report; `joint` where some file holds both domains."""
+    of_files = [set(p.domain[p.split == "test"].tolist()) for method in methods for p in method.predictions]
+    found = set().union(*of_files)
+    if not found:
+        raise InputError("no file has test images", column="split", hint="Report needs rows of split 'test'.")
+    sets = [name for name in stats.SETS if name in found]
+    return [*sets, "joint"] if any(len(domains) == 2 for domains in of_files) else sets
+
+
+def _add_estimates(found: Evaluation, i: int, name: str) -> None:
+    def prepare(case: SetPredictions) -> Callable[[Floats], Floats]:
+        def statistic(weight: Floats) -> Floats:
+            w = case.cases.weighted(weight)
+            return np.concatenate([half_referred.numbers(w), [SCORES[key](w) for key in BASIC]])
+
+        return statistic
+
+    values, replicates = stats.replicated(found.cases[i, name], prepare, found.bootstrap, found.seed)
+    found.replicates[i, name] = values, replicates
+    own = dict(zip(REPLICATED, stats.quantities(values, replicates), strict=True))
+    if found.rules != "corrected":  # the scores of other rules come from `score` alone, without intervals
+        own = {key: own[key] for key in half_referred.NAMES}
+    found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
+    blocks = [file["sets"][name]["scores"] for file in found.files[i] if name in file["sets"]]
+    for score in {key for block in blocks for key in block}:
+        found.estimates[i, name, score] = _of_files([block[score] for block in blocks], own.get(score))
+
+
+def _of_files(scores: list[dict[str, Any]], own: Quantity | None) -> Quantity:
+    """Merge the scores of the seeds: their mean, its standard error, and the interval of the mean."""
+
+    def column(part: str) -> Floats:
+        return np.array([np.nan if one.get(part) is None else one[part] for one in scores], np.float64)
+
+    value, low, high = column("value"), column("low"), column("high")
+    if len(scores) == 1:
+        return Quantity(float(value[0]), float(low[0]), float(high[0]))
+    error = float(value.std(ddof=1) / np.sqrt(len(scores)))
+    if own is not None:
+        return Quantity(float(value.mean()), own.low, own.high, error)
+    return Quantity(float(value.mean()), float(low.mean()), float(high.mean()), error)
+
+
+def _add_curves(found: Evaluation, i: int, name: str) -> None:
+    replicates = min(found.bootstrap, MOST_BAND_REPLICATES)
+    values, curves = stats.replicated(found.cases[i, name], stats.all_curves, replicates, found.seed)
+    low, high = percentile_interval(curves.mean(axis=0))
+    start = 0
+    grids: dict[str, Floats] = dict.fromkeys((*stats.METRICS, "roc"), stats.GRID)
+    for key, x in {**grids, "observed": np.arange(stats.BINS, dtype=np.float64)}.items():
+        part = slice(start, start + len(x))
+        start = part.stop
+        found.curves[i, name, key] = Band(x, values[:, part].mean(axis=0), low[part], high[part])
+
+
+def _add_changes(found: Evaluation, i: int) -> None:
+    """Add shifted minus in-domain; patients are resampled once for both, as a patient may have images in both."""
+    if "joint" not in found.sets or not all((i, name) in found.cases for name in stats.SETS):
+        return
+
+    def prepare(case: SetPredictions) -> Callable[[Floats], Floats]:
+        rows = [np.flatnonzero(case.domain == domain) for domain in ("in_domain", "shifted")]
+        parts = [Cases(case.label[r], case.prob[r], case.uncertainty[r]) for r in rows]
+
+        def statistic(weight: Floats) -> Floats:
+            out = []
+            for r, cases in zip(rows, parts, strict=True):
+                w = cases.weighted(weight[r]) if weight[r].any() else None
+                out.append([SCORES[key](w) if w else np.nan for key in CHANGED])
+            return np.asarray(np.subtract(out[1], out[0]))
+
+        return statistic
+
+    values, replicates = stats.replicated(found.cases[i, "joint"], prepare, found.bootstrap, found.seed)
+    for key, quantity in zip(CHANGED, stats.quantities(values, replicates), strict=True):
+        found.changes[i, key] = quantity

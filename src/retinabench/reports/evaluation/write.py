@@ -1,0 +1,133 @@
+"""`write_report`: predictions in; one self-contained page and its numbers as JSON and CSV out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET
+from retinabench.core.progress import Progress as Bars
+from retinabench.data.merge import open_data
+from retinabench.predictions.io import find_files, read_predictions
+from retinabench.predictions.table import Predictions
+from retinabench.reports.commands import method_names
+from retinabench.reports.evaluation.evaluation import MethodPredictions, Progress, evaluate_methods
+from retinabench.reports.evaluation.examples import ImageSource
+from retinabench.reports.evaluation.export import score_records, table_csv
+from retinabench.reports.evaluation.page import render
+
+TITLE = "Does the model know when it does not know?"
+SCORED = 0.9
+"""Share of the work that is done when everything is scored."""
+
+
+def write_report(
+    methods: Sequence[MethodPredictions] | Mapping[str, Predictions | Sequence[Predictions]],
+    out: str | Path,
+    *,
+    title: str = TITLE,
+    images: ImageSource | None = None,
+    rules: str = "corrected",
+    bootstrap: int = 1000,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Path:
+    """Score methods and write `index.html`, `scores.json` and `table.csv` into `out`.
+
+    The same arguments give the same bytes. The page needs no network and runs no script.
+
+    Args:
+        methods: Methods in the order in which they are shown, each with the test predictions of one or more seeds; or a
+            dictionary {name: predictions}.
+        out: A folder; made where it does not exist.
+        title: Headline of the page.
+        images: image_id -> (H, W, 3) uint8 or None, for the example images.
+        rules: "corrected" or "published", for the scores; figures always follow the corrected rules.
+        bootstrap: Number of replicates over patients for every interval.
+        seed: Seed of the bootstrap.
+        progress: Called with what is done now and the share done, 0 to 1.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        InputError: There is no method, two have one name, or no file has test images.
+    """
+    if isinstance(methods, Mapping):
+        methods = [MethodPredictions.of(name, predictions) for name, predictions in methods.items()]
+    tell = progress or (lambda _text, _share: None)
+    found = evaluate_methods(
+        methods,
+        rules=rules,
+        bootstrap=bootstrap,
+        seed=seed,
+        progress=lambda text, share: tell(text, SCORED * share),
+    )
+    tell("drawing figures", SCORED)
+    page = render(found, title=title, images=images)
+    folder = Path(out)
+    write_json(folder / "scores.json", score_records(found))
+    write_bytes(folder / "table.csv", table_csv(found))
+    write_bytes(folder / "index.html", page.encode())
+    tell("report written", 1.0)
+    return folder / "index.html"
+
+
+def report_files(
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    data: Path | None = None,
+    shifted: Path | None = None,
+    title: str | None = None,
+    rules: str = "corrected",
+    bootstrap: int = 1000,
+    seed: int = 0,
+    progress: Bars = QUIET,
+) -> Path:
+    """Write a report about files; seeds of one method and configuration are one method.
+
+    Args:
+        paths: Predictions files or run folders.
+        out: Folder of the report.
+        data: Prepared folder, for the example images.
+        shifted: The prepared folder of shifted images, where `train` had one.
+        title: Headline of the page; None for the usual one.
+        rules: "corrected" or "published".
+        bootstrap: Number of replicates over patients.
+        seed: Seed of the bootstrap.
+        progress: Shows how far the work is.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        InputError: A file cannot be read, or `shifted` is given without `data`.
+    """
+    if shifted is not None and data is None:
+        raise InputError("--shifted needs --data", hint="Name the folders as `train` had them.")
+    files = find_files(paths)
+    predictions = [read_predictions(file) for file in files]
+    methods: dict[str, list[Predictions]] = {}
+    for name, one in zip(method_names(files, predictions), predictions, strict=True):
+        methods.setdefault(name, []).append(one)
+    images = open_data(data, shifted).image if data is not None else None
+    with progress.track("Report", 100, unit="%") as advance:
+        return write_report(
+            methods, out, title=title or TITLE, images=images, rules=rules, bootstrap=bootstrap, seed=seed,
+            progress=percent_steps(advance),
+        )  # fmt: skip
+
+
+def percent_steps(advance: Callable[[int], None]) -> Progress:
+    """Return a callback of (what, share done) for `advance`, which counts steps of 100."""
+    done = 0
+
+    def tell(_what: str, share: float) -> None:
+        nonlocal done
+        advance(round(100 * share) - done)
+        done = round(100 * share)
+
+    return tell

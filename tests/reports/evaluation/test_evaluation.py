@@ -1,0 +1,43 @@
+"""Paired differences, the best method and the leader."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from retinabench.reports.evaluation.evaluation import MethodPredictions, evaluate_methods
+from retinabench.reports.evaluation.findings import verdict
+from retinabench.reports.evaluation.page import render
+from support.fake_predictions import population, predictions
+
+
+def test_a_method_is_never_better_than_itself():
+    found = predictions("MC dropout", 0, population(200, 100))
+    evaluation = evaluate_methods(
+        [MethodPredictions.of("a", found), MethodPredictions.of("b", found)],
+        rules="corrected",
+        bootstrap=20,
+        seed=0,
+    )
+    gap = evaluation.difference(0, 1, "joint", "auroc")
+    assert (gap.value, gap.low, gap.high, gap.sign()) == (0.0, 0.0, 0.0, 0)
+    assert evaluation.best("joint", "auroc") is None
+    order = verdict(evaluation).order
+    assert order is not None
+    assert (order.ahead, order.level) == ([], ["b"])
+    assert "These images cannot tell a from b" in render(evaluation, title="x")
+
+
+def test_a_clearly_better_method_is_bold():
+    people = population(400, 200)
+    good = predictions("MC dropout", 0, people)
+    noise = np.random.default_rng(0).uniform(size=len(good))
+    poor = type(good)(good.image_id, good.label, noise, patient_id=good.patient_id, domain=good.domain)
+    evaluation = evaluate_methods(
+        [MethodPredictions.of("poor", poor), MethodPredictions.of("good", good)],
+        rules="corrected",
+        bootstrap=40,
+        seed=0,
+    )
+    assert evaluation.best("joint", "auroc") == 1
+    assert evaluation.best("joint", "nll") == 1
+    assert evaluation.leader == 1

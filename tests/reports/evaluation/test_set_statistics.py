@@ -1,0 +1,45 @@
+"""Curves of one set against the curves of the scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from retinabench.metrics.selective.referral_curves import referral_curve
+from retinabench.reports.evaluation.set_statistics import (
+    METRICS,
+    SetPredictions,
+    observed,
+    quantities,
+    referral,
+)
+from support.fake_predictions import population, predictions
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_curves_are_those_of_the_scores(metric):
+    case = SetPredictions.of(predictions("MC dropout", 0, population(400, 200)), "joint")
+    assert case is not None
+    curve = referral_curve(case.label, case.prob, case.uncertainty, metric)
+    mine = referral(case.cases.weighted(), metric)
+    for share in (0.0, 0.25, 0.5, 0.75):
+        assert mine[round(100 * share)] == pytest.approx(curve.at(share), abs=1e-12)
+
+
+def test_observed_shares_by_bin_by_hand():
+    case = SetPredictions.of(predictions("MC dropout", 0, population(200, 100)), "in_domain")
+    assert case is not None
+    weight = np.arange(len(case), dtype=float)
+    shares = observed(case, weight)
+    order = np.argsort(case.prob)
+    lowest = order[case.bins[order] == 0]
+    assert shares[0] == pytest.approx(np.average(case.label[lowest], weights=weight[lowest]))
+    assert np.bincount(case.bins).tolist() == [20] * 10
+
+
+def test_quantities_average_over_seeds():
+    values = np.array([[1.0], [3.0]])
+    replicates = np.stack([np.linspace(0, 1, 101), np.linspace(2, 3, 101)])[..., None]
+    [found] = quantities(values, replicates)
+    assert (found.value, found.error) == (2.0, 1.0)
+    assert (found.low, found.high) == (pytest.approx(1.025, abs=0.01), pytest.approx(1.975, abs=0.01))

@@ -1,0 +1,94 @@
+"""Colours, marks and drawings: readable in both palettes, and the same bytes every time."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from retinabench.reports.toolkit.figures import canvas, math_free, save, thin, to_svg
+from retinabench.reports.toolkit.style import HUES, INK, MUTED, PAPER, mark
+
+
+def luminance(color: str) -> float:
+    rgb = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(rgb <= 0.03928, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(a: str, b: str) -> float:
+    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def palettes() -> list[dict[str, str]]:
+    css = (files("retinabench.reports.toolkit") / "templates" / "style.css").read_text()
+    blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    return [dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in blocks[:2]]
+
+
+def test_light_and_dark_are_readable():
+    for palette in palettes():
+        for name in ("ink", "muted", "good", "bad", "pass", *(f"c{i}" for i in range(len(HUES)))):
+            assert contrast(palette[name], palette["paper"]) >= 4.5, (name, palette[name])
+
+
+def test_the_style_sheet_has_the_colours_of_the_figures():
+    light = palettes()[0]
+    assert [light[f"c{i}"] for i in range(len(HUES))] == list(HUES)
+    assert (light["ink"], light["muted"], light["paper"]) == (INK, MUTED, PAPER)
+
+
+def test_marks_differ():
+    assert len({mark(i) for i in range(24)}) == 24
+    assert all(mark(i).hue != mark(i + 1).hue and mark(i).dash != mark(i + 1).dash for i in range(11))
+
+
+def test_a_drawing_can_stand_beside_another():
+    def drawing(name: str) -> str:
+        figure, [[axes]] = canvas(200, 100)
+        axes.plot([0, 1], [0, 1], color=INK, clip_on=True)
+        return str(to_svg(figure, name, title="a < b", description="c & d"))
+
+    one, two = drawing("one"), drawing("two")
+    ids = [set(re.findall(r'id="([^"]+)"', svg)) for svg in (one, two)]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+    assert one == drawing("one")
+    assert "a &lt; b" in one
+    assert "c &amp; d" in one
+    assert f"var(--ink, {INK})" in one
+    assert not re.search(r"http|font-family|<style|<metadata", one)
+
+
+@pytest.mark.parametrize("name", ["svg", "png", "pdf"])
+def test_saved_files_are_the_same_every_time(tmp_path: Path, name: str):
+    def once(folder: str) -> bytes:
+        figure, [[axes]] = canvas(200, 100)
+        axes.plot([0, 1], [0, 1], color=INK)
+        axes.set_title("AUROC")
+        (tmp_path / folder).mkdir()
+        [file] = save(figure, tmp_path / folder / "line.of.dots", (name,))
+        assert file.name == f"line.of.dots.{name}"
+        return file.read_bytes()
+
+    first = once("a")
+    assert first == once("b")
+    if name == "svg":
+        assert b"<text" not in first  # letters are outlines
+
+
+def test_thinning_keeps_the_ends():
+    x = np.arange(1001.0)
+    kept = thin(x, 200)
+    assert (len(kept), kept[0], kept[-1]) == (200, 0, 1000)
+    assert thin(x[:5]).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_dollar_sign_opens_no_mathematics():
+    figure, [[axes]] = canvas(200, 100)
+    axes.set_title(math_free("$\\frac{"))
+    assert "frac" in to_svg(figure, "x", title="t", description="d")
