@@ -18,7 +18,7 @@ from retinabench.fidelity.reference.reference_file import Reference
 from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.submission import Submission
-from retinabench.fidelity.targets.data import Data
+from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.registry import TARGETS
 
 CLASSES, SAMPLES, CHAINS, REPLICATES = 10, 100, 4, 1000
@@ -44,7 +44,7 @@ def inputs(points: int) -> tuple[Evaluator, Submission]:
     )
     group = np.array(["clean"] * (points // 2) + [f"noise-{1 + k % 5}" for k in range(points - points // 2)])
     grades = random.integers(0, CLASSES, points)
-    data = Data(
+    data = TargetData(
         ArrayDataset(np.zeros((1, 1)), grades[:1], group[:1]),
         ArrayDataset(np.zeros((points, 1)), grades, group),
     )

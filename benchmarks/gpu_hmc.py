@@ -28,7 +28,7 @@ from torch import Tensor
 
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.reference.make_reference import make_reference
-from retinabench.fidelity.targets.data import Data, load
+from retinabench.fidelity.targets.data import TargetData, load
 from retinabench.fidelity.targets.density import Density, Recorded
 from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.fidelity.targets.target import Target
@@ -42,7 +42,7 @@ APART = {torch.float64: 1e-10, torch.float32: 1e-4}
 ROUNDS = 5
 
 
-def data_of(chosen: Target, *, toy: bool) -> Data:
+def data_of(chosen: Target, *, toy: bool) -> TargetData:
     """Drawn retinas as the target has them; for `energy-gap`, whose files are the user's to bring, points of their shape."""
     random = np.random.default_rng(0)
     if chosen.name == "fundus" and not toy:
@@ -57,7 +57,7 @@ def data_of(chosen: Target, *, toy: bool) -> Data:
         inputs = random.normal(size=(count, 8))
         truth = inputs.sum(axis=1) + random.normal(size=count)
     train = ArrayDataset(inputs, truth, np.full(count, "train"))
-    return Data(train, replace(train, group=np.full(count, "in_domain")))
+    return TargetData(train, replace(train, group=np.full(count, "in_domain")))
 
 
 def draw(chosen: Target, chains: int, seed: int) -> Tensor:
@@ -68,7 +68,7 @@ def draw(chosen: Target, chains: int, seed: int) -> Tensor:
     )
 
 
-def check(chosen: Target, data: Data, device: str) -> bool:
+def check(chosen: Target, data: TargetData, device: str) -> bool:
     """Print how far the device's values and gradients are from the processor's; return whether that is near enough."""
     truth, right = Density.of(chosen, data, dtype=torch.float64), True
     for dtype, limit in APART.items():
@@ -104,7 +104,7 @@ def speed(
     return steps / statistics.median(seconds[1:])  # the first one warms up
 
 
-def speeds(chosen: Target, data: Data, device: str, *, toy: bool) -> None:
+def speeds(chosen: Target, data: TargetData, device: str, *, toy: bool) -> None:
     """Print a line per number of chains."""
     density = Density.of(chosen, data, device)
     steps, rounds = (2, 1) if toy else (STEPS[chosen.name], ROUNDS)
@@ -119,7 +119,7 @@ def speeds(chosen: Target, data: Data, device: str, *, toy: bool) -> None:
         )
 
 
-def short_reference(chosen: Target, data: Data, device: str, *, toy: bool) -> None:
+def short_reference(chosen: Target, data: TargetData, device: str, *, toy: bool) -> None:
     """Print what a reference of a few transitions takes, its half-step check included."""
     length, step = (10, 0.05) if toy else (20, None)
     with tempfile.TemporaryDirectory() as folder:

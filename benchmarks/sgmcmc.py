@@ -35,10 +35,10 @@ from torch.func import functional_call
 
 from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import Run, load_run
-from retinabench.fidelity.targets.data import Data, load, point_batches
-from retinabench.fidelity.targets.networks import build_network, likelihood_of
+from retinabench.fidelity.targets.data import TargetData, load
 from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.fidelity.targets.target import Target
+from retinabench.fidelity.targets.training import build_network, likelihood_of, point_batches
 from retinabench.methods.ensembles import swag
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -47,14 +47,14 @@ CPU = torch.device("cpu")
 FIRST, EACH, MEMBERS = 50, 2, 11  # epochs of the first member and of the others; members
 
 
-def drawn_energy(of: Target) -> Data:
+def drawn_energy(of: Target) -> TargetData:
     """Points of the shape of UCI energy, whose own files are the user's to bring."""
     random = np.random.default_rng(0)
     inputs = random.normal(size=(of.train, 8))
     points = ArrayDataset(
         inputs, inputs.sum(axis=1) + random.normal(size=of.train), np.full(of.train, "train")
     )
-    return Data(points, replace(points))
+    return TargetData(points, replace(points))
 
 
 def settings(of: Target, method: str, epochs: int, *words: str) -> Run:
@@ -70,7 +70,7 @@ def settings(of: Target, method: str, epochs: int, *words: str) -> Run:
     return load_run(None, [*prior, *plain, *rest, *words], data="d")
 
 
-def ours(of: Target, data: Data, run: Run) -> float:
+def ours(of: Target, data: TargetData, run: Run) -> float:
     """Seconds of a whole fit, written to a folder."""
     batches = point_batches(data, run.optimizer.batch_size, 0, CPU)
     network = build_network(of, 0)
@@ -82,7 +82,7 @@ def ours(of: Target, data: Data, run: Run) -> float:
         return time.perf_counter() - begin
 
 
-def theirs(of: Target, data: Data, run: Run, kind: str) -> float:
+def theirs(of: Target, data: TargetData, run: Run, kind: str) -> float:
     """Seconds of as many steps of `posteriors`, over the same batches."""
     import posteriors
 
@@ -167,7 +167,7 @@ def paired(
     print(f"{name:34s} {first:9.0f} {second:9.0f} {middle:7.2f} ± {spread:.2f}", flush=True)
 
 
-def compare(of: Target, data: Data, epochs: int, rounds: int) -> None:
+def compare(of: Target, data: TargetData, epochs: int, rounds: int) -> None:
     """Print all comparisons on one target."""
     steps = epochs * point_batches(data, 50, 0, CPU).steps
     for kind in ("sgld", "sghmc"):

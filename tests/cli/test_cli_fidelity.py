@@ -66,7 +66,7 @@ def test_tasks_are_listed_and_defined(capsys):
         (["run", "map"], "--task"),
         (["run", "map", "--task", "fundus", "--data", "."], "come with the package"),
         (["run", "map", "--task", "energy-gap"], "do not come with the package"),
-        (["run", "map", "--task", "energy-gap", "--data", "nowhere"], "is missing"),
+        (["run", "map", "--task", "energy-gap", "--data", "nowhere"], "does not exist"),
         (["run", "map", "--task", "fundus", "optimizer.lrr=1"], "Did you mean 'lr'"),
         (["run", "map", "--task", "fundus", "optimizer.epochs=2000"], "Lower optimizer.epochs to 1000"),
         (["run", "temperature", "--task", "fundus"], "validation labels"),

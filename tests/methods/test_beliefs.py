@@ -17,7 +17,8 @@ from torch.nn.functional import softplus
 
 from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import load_run
-from retinabench.fidelity.targets.data import Data, point_batches
+from retinabench.fidelity.targets.data import TargetData
+from retinabench.fidelity.targets.training import point_batches
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc import hmc
@@ -60,7 +61,7 @@ class Problem:
 
     def __init__(self, inputs, targets, network):
         points = ArrayDataset(inputs, targets, np.full(len(targets), "train"))
-        self.batches = point_batches(Data(points, points), len(targets), 0, torch.device("cpu"))
+        self.batches = point_batches(TargetData(points, points), len(targets), 0, torch.device("cpu"))
         self.x, self.y = (
             self.batches.source.inputs.double().numpy(),
             self.batches.source.labels.double().numpy(),

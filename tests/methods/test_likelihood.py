@@ -12,7 +12,8 @@ from torch.nn.functional import softplus
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import load_run
-from retinabench.fidelity.targets.data import Data, point_batches
+from retinabench.fidelity.targets.data import TargetData
+from retinabench.fidelity.targets.training import point_batches
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -111,7 +112,7 @@ def batches():
     found = {}
     for kind, targets in (("classes", classes), ("line", line)):
         points = ArrayDataset(inputs, targets, np.full(60, "train"))
-        found[kind] = point_batches(Data(points, points), 20, 0, torch.device("cpu"))
+        found[kind] = point_batches(TargetData(points, points), 20, 0, torch.device("cpu"))
     return found
 
 

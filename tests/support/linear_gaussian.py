@@ -11,7 +11,8 @@ from torch import nn
 from retinabench.data.dataset import ArrayDataset
 from retinabench.data.loader import Batches
 from retinabench.experiments.config import load_run
-from retinabench.fidelity.targets.data import Data, point_batches
+from retinabench.fidelity.targets.data import TargetData
+from retinabench.fidelity.targets.training import point_batches
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Gaussian
@@ -46,11 +47,11 @@ class ManySteps(Batches):
             yield from super().epoch(self.REPEATS * number + k)
 
 
-def make_data() -> Data:
+def make_data() -> TargetData:
     random = np.random.default_rng(0)
     x = random.normal(size=(POINTS, FEATURES)) @ np.array([[1.0, 0.3], [0.0, 1.0]])
     points = ArrayDataset(x, x @ [0.5, -1.0] + random.normal(size=POINTS), np.full(POINTS, "train"))
-    return Data(points, points)
+    return TargetData(points, points)
 
 
 def truth(batches: Batches) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from retinabench.data.dataset import ArrayDataset
-from retinabench.fidelity.targets.data import Data
+from retinabench.fidelity.targets.data import TargetData
 
 
 def small_data(task, points, seed=0):
@@ -19,4 +19,4 @@ def small_data(task, points, seed=0):
             inputs = random.integers(0, 255, (count, 28, 28, 3), dtype=np.uint8)
             truth = random.integers(0, 5, count)
         parts.append(ArrayDataset(inputs, truth, np.full(count, group)))
-    return Data(*parts)
+    return TargetData(*parts)

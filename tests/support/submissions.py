@@ -1,6 +1,6 @@
 """Submissions to two small targets, as `fidelity run` would write them."""
 
-from fidelity.test_grading import ENERGY, FUNDUS, data_of
+from support.evaluators import ENERGY, FUNDUS, data_of
 
 DATA = {chosen.name: data_of(chosen).sha256 for chosen in (FUNDUS, ENERGY)}
 

@@ -74,7 +74,7 @@ def run(
     print(
         run_entry(
             method, TARGETS.find(task), data, budget=budget, seed=seed, out=out, overrides=overrides or (),
-            over_budget=over_budget, engine=Resources(device, 0, progress_of(quiet)),
+            over_budget=over_budget, resources=Resources(device, 0, progress_of(quiet)),
         )
     )  # fmt: skip
 

@@ -40,7 +40,7 @@ def tune(
 
     found = search(
         method, TARGETS.find(task), data, reference, trials=trials, budget=budget, seed=seed, out=out,
-        engine=Resources(CPU.device, 0, progress_of(quiet)),
+        resources=Resources(CPU.device, 0, progress_of(quiet)),
     )  # fmt: skip
     for number, trial in enumerate(found["trials"]):
         distance = trial["distance"]

@@ -41,8 +41,9 @@ class ModelConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _own_width(cls, given: Any) -> Any:
-        if isinstance(given, dict) and (name := given.get("name")) in MODELS and published_width(name):
-            return {"width": published_width(name), **given}
+        name = given.get("name") if isinstance(given, dict) else None
+        if name is not None and name in MODELS and (width := published_width(name)):
+            return {"width": width, **given}
         return given
 
     @model_validator(mode="after")

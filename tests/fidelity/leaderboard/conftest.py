@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fidelity.test_grading import ENERGY, FUNDUS, N, evaluator_of
 from retinabench.fidelity.submissions.submission import Submission, write_submission
+from support.evaluators import ENERGY, FUNDUS, N, evaluator_of
 from support.fake_reference import classified, regressed, softmax
 from support.submissions import submission_meta
 

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from fidelity.test_grading import FUNDUS
 from retinabench.fidelity.leaderboard.board import make_board, score_task
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.submissions.submission import Submission, write_submission
+from support.evaluators import FUNDUS
 from support.fake_reference import softmax
 from support.submissions import submission_meta
 

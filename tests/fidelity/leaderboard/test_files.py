@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fidelity.test_grading import FUNDUS, N
 from retinabench.core.errors import InputError
 from retinabench.fidelity.leaderboard.files import find_submissions, score_files, score_tasks, task_of
 from retinabench.fidelity.submissions.submission import Submission, write_submission
+from support.evaluators import FUNDUS, N
 from support.submissions import submission_meta
 
 

@@ -1,10 +1,10 @@
 """Tables and page of the board: complete, escaped, and with the reason where nothing is ranked."""
 
-from fidelity.test_grading import FUNDUS, N, evaluator_of
 from retinabench.fidelity.leaderboard.board import make_board
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.leaderboard.tables import markdown, strength_table, task_table, write_board
 from retinabench.fidelity.submissions.submission import Submission, write_submission
+from support.evaluators import FUNDUS, N, evaluator_of
 from support.fake_reference import classified
 from support.submissions import submission_meta
 

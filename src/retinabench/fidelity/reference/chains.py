@@ -11,11 +11,10 @@ one machine. Letters: K chains, T kept transitions, N test points, O predicted q
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from retinabench.core.atomic_files import atomic_write, write_json
-from retinabench.core.errors import InputError, WorkError
+from retinabench.core.atomic_files import atomic_write
+from retinabench.core.errors import WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator, torch_generator
+from retinabench.core.workspace import Workspace
 from retinabench.fidelity.targets.density import Density
 from retinabench.methods.mcmc import hmc
 
@@ -83,7 +83,7 @@ def sample(
     density: Density,
     plan: Plan,
     folder: Path,
-    identity: Mapping[str, Any],
+    manifest: Mapping[str, Any],
     *,
     start: Tensor | None = None,
     progress: Progress = QUIET,
@@ -95,25 +95,33 @@ def sample(
     A longer `keep` continues finished chains; a shorter one reads their beginning. Raises `InputError` where the folder
     holds chains of other settings, `WorkError` where a chain becomes NaN or nothing is ever accepted; what was kept stays.
     """
-    _claim(folder, plan, identity)
-    run = _Run.resume(density, plan, folder, start)
-    clock = time.monotonic()
-    with progress.track(label, plan.burn_in + plan.keep, "transitions") as advance, _rows(folder) as rows:
-        advance(min(run.done, plan.burn_in + plan.keep))
-        while run.done < plan.burn_in + plan.keep:
-            try:
-                run.move()
-            except WorkError:
-                run.save(folder, rows)
-                raise
-            if run.done > plan.burn_in:
-                run.write_row(rows)
-            advance(1)
-            now = time.monotonic()
-            if now - clock > interval or run.done == plan.burn_in + plan.keep:
-                run.seconds, clock = run.seconds + now - clock, now
-                run.save(folder, rows)
-    return run.result(folder)
+    workspace = Workspace(folder, "set of chains", "settings.json")
+    with workspace.lock():
+        settings = {**manifest, **{key: value for key, value in vars(plan).items() if key != "keep"}}
+        workspace.begin(settings, hint="Repeat the command that began them, or choose another --out.")
+        run = _Run.resume(density, plan, folder, start)
+        with progress.track(label, plan.burn_in + plan.keep, "transitions") as advance, _rows(folder) as rows:
+            _sample_rest(run, folder, rows, interval, advance)
+        return run.result(folder)
+
+
+def _sample_rest(run: _Run, folder: Path, rows: Any, interval: float, advance: Callable[[int], None]) -> None:
+    """Make the transitions of the plan that are missing."""
+    clock, end = time.monotonic(), run.plan.burn_in + run.plan.keep
+    advance(min(run.done, end))
+    while run.done < end:
+        try:
+            run.move()
+        except WorkError:
+            run.save(folder, rows)
+            raise
+        if run.done > run.plan.burn_in:
+            run.write_row(rows)
+        advance(1)
+        now = time.monotonic()
+        if now - clock > interval or run.done == end:
+            run.seconds, clock = run.seconds + now - clock, now
+            run.save(folder, rows)
 
 
 @dataclass
@@ -228,21 +236,3 @@ def _rows(folder: Path) -> Any:
     file = folder / "kept.f32"
     file.touch()
     return open(file, "r+b")
-
-
-def _claim(folder: Path, plan: Plan, identity: Mapping[str, Any]) -> None:
-    """Write the settings, or compare them with those of the folder. `keep` may change."""
-    settings = {**identity, **{k: v for k, v in vars(plan).items() if k != "keep"}}
-    file = folder / "settings.json"
-    if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(file, settings)
-        return
-    found = json.loads(file.read_text(encoding="utf-8"))
-    for name, value in settings.items():
-        if found.get(name) != value:
-            raise InputError(
-                f"holds chains with {name} {found.get(name)}, not {value}",
-                file=folder,
-                hint="Repeat the command that began them, delete the folder, or choose another --out.",
-            )

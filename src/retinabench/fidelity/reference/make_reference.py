@@ -22,7 +22,7 @@ from retinabench.fidelity.reference.chains import Chains, Plan, initial_weights,
 from retinabench.fidelity.reference.diagnostics import rank_rhat, split_rhat
 from retinabench.fidelity.reference.reference_file import Reference
 from retinabench.fidelity.scoring import distances
-from retinabench.fidelity.targets.data import Data
+from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.mcmc import hmc
@@ -38,7 +38,7 @@ Values = NDArray[np.float64]
 
 def make_reference(
     target: Target,
-    data: Data,
+    data: TargetData,
     folder: Path,
     *,
     chains: int,

@@ -20,7 +20,7 @@ from retinabench.fidelity.scoring import distances, measures, utility
 from retinabench.fidelity.scoring.measures import Probabilities, Spread
 from retinabench.fidelity.scoring.resampling import Estimate, Measure, Resampling, Values, average
 from retinabench.fidelity.submissions.submission import DRAWS, Submission
-from retinabench.fidelity.targets.data import Data, labels
+from retinabench.fidelity.targets.data import TargetData, labels
 from retinabench.fidelity.targets.target import Target
 
 Estimates = dict[str, dict[str, Estimate]]
@@ -40,7 +40,7 @@ class Evaluator:
     """A target with its data, its reference and one set of replicates: whatever it grades is comparable."""
 
     target: Target
-    data: Data
+    data: TargetData
     reference: Reference
     replicates: int = 1000
     seed: int = 0

@@ -19,10 +19,10 @@ from retinabench.core.version import __version__
 from retinabench.fidelity.submissions import infinite_width
 from retinabench.fidelity.submissions.entries import WITHOUT_TRAINING
 from retinabench.fidelity.submissions.submission import DRAWS, Submission, write_submission
-from retinabench.fidelity.targets.data import Data
+from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.target import Target
 
-DIRECT: dict[str, Callable[[Target, Data, int, int, Progress], NDArray[Any]]] = {
+DIRECT: dict[str, Callable[[Target, TargetData, int, int, Progress], NDArray[Any]]] = {
     "nngp": infinite_width.sample
 }
 """name -> (target, data, draws, seed, progress) -> draws of y (N, draws)."""
@@ -31,7 +31,7 @@ DIRECT: dict[str, Callable[[Target, Data, int, int, Progress], NDArray[Any]]] = 
 def run_direct(
     name: str,
     target: Target,
-    data: Data,
+    data: TargetData,
     *,
     budget: float,
     seed: int,

@@ -30,9 +30,9 @@ from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.fidelity.reference.diagnostics import split_rhat
-from retinabench.fidelity.targets.data import Data, labels, standardised
-from retinabench.fidelity.targets.networks import build_network
+from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
+from retinabench.fidelity.targets.training import build_network
 from retinabench.methods.mcmc import hmc
 from retinabench.models.mlp import MLP
 
@@ -66,7 +66,7 @@ def relu_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> 
 
 
 def sample(
-    target: Target, data: Data, draws: int = 1000, seed: int = 0, progress: Progress = QUIET
+    target: Target, data: TargetData, draws: int = 1000, seed: int = 0, progress: Progress = QUIET
 ) -> NDArray[np.float64]:
     """Return draws of y at the test points, noise included, in the standardised unit: (M, draws).
 

@@ -1,74 +1,169 @@
-"""Running one entry on one target, from data to submission; idempotent, resumable, counted.
+"""The run of one entry on one target, from its settings to its submission, by the run engine; its budget is counted.
 
-The folder of a run is named after entry, task, seed and the hash of what decides its numbers, and holds
-- `run.json`: the run, the target, the data's hash; written first;
-- `last.pt`, `best.pt`, `metrics.jsonl`: the training so far (`methods/checkpoint.py`), until it is done;
-- `predicted.npz`: the posterior's predictions sample by sample (S, N, O), and what they cost;
-- `submission.npz`: THE result (`submission.py`), in the folder of an entry, not in those of its members;
-- `done`: written last.
+The folder of a run (`experiments/execution.py`) is named after entry, target, seed and a hash of all that decides its
+numbers, and holds in the end
+
+- `run.json`: the run, the target and the hash of its data;
+- `predicted.npz`: the predictions of the posterior sample by sample, (S, N, O), and what they cost;
+- `submission.npz`: the result (`submission.py`), in the folder of an entry and not in those of its members;
+- `done`.
 """
 
 from __future__ import annotations
 
 import io
-import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from retinabench.core.atomic_files import sweep, write_bytes, write_json
-from retinabench.core.errors import InputError
+from retinabench.core.atomic_files import write_bytes
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.execution import Resources, Training, execute_run, is_composed
 from retinabench.fidelity.submissions.budget import SECONDS, Meter, check_plan, planned
 from retinabench.fidelity.submissions.entries import entry, entry_run
 from retinabench.fidelity.submissions.gp_baseline import DIRECT, run_direct
-from retinabench.fidelity.submissions.submission import Submission, submission_in, write_submission
-from retinabench.fidelity.targets.data import Data, load, point_batches, standardised
-from retinabench.fidelity.targets.networks import build_network, likelihood_of
+from retinabench.fidelity.submissions.submission import DRAWS, Submission, submission_in, write_submission
+from retinabench.fidelity.targets.data import TargetData, load, standardised
 from retinabench.fidelity.targets.target import Target
+from retinabench.fidelity.targets.training import build_network, likelihood_of, point_batches
 from retinabench.methods.base import FidelitySettings, Posterior
-from retinabench.methods.mcmc.weight_samples import SAMPLES
 from retinabench.methods.registry import METHODS
-from retinabench.methods.training.checkpoint import Checkpoint
 
 PREDICT_BATCH = 256
 SAVED_EVERY = 20.0  # seconds between checkpoints
 CPU = Resources("cpu")  # these networks are too small for anything else
 KEPT_SAMPLES = 200  # in the submission of a classification
-DRAWS = 1000  # y-samples per test point of a regression
-
-
-@dataclass(frozen=True)
-class Sitting:
-    """What all runs of one entry share."""
-
-    target: Target
-    data: Data
-    out: Path
-    engine: Resources
-    limited: bool = True
-
-    @property
-    def definition(self) -> str:
-        """Of the target, whatever data are found: changed data meet the old folder and are refused."""
-        return self.target.fingerprint(self.target.sha256)
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Class probabilities, or means and deviations, (S, N, O) of all test points, with their cost."""
+    """Predictions of a posterior for all test points, with their cost.
+
+    Args:
+        values: Class probabilities, or means and stds, (S, N, O).
+        gradients: Gradient evaluations per training example.
+        seconds: Of the training.
+    """
 
     values: NDArray[np.float32]
-    gradients: float  # per training example
+    gradients: float
     seconds: float
+
+
+@dataclass(frozen=True)
+class TargetRuns:
+    """Runs on a fidelity target (see `RunTask`): that of an entry, and those of its members.
+
+    Args:
+        target: The target.
+        data: Its data.
+        entry: The entry.
+        run: The run of the entry, with all its settings.
+        budget: Gradient evaluations per training example.
+        limited: Whether a training that takes more than it planned is stopped.
+    """
+
+    target: Target
+    data: TargetData
+    entry: FidelitySettings
+    run: Run
+    budget: float
+    limited: bool = True
+    decisive: tuple[str, ...] = ("data",)
+    keeps_posterior: bool = False
+
+    def folder_name(self, run: Run) -> str:
+        """Return the name of a run's folder; members of several entries share theirs."""
+        name, content = run.method.name, self.target.fingerprint(self.data.sha256)
+        if run == self.run:
+            name, content = self.entry.name, f"{content} {self.budget:g} {self.entry.name}"
+        return f"{name}-{self.target.name}-seed-{run.seed}-{run.hash(content)}"
+
+    def manifest(self, run: Run) -> dict[str, Any]:
+        """Return the content of `run.json`."""
+        return {
+            "run": run.model_dump(mode="json", exclude={"model"}),
+            "target": self.target.model_dump(mode="json"),
+            "data": self.data.sha256,
+            "version": __version__,
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+        }
+
+    def training(self, run: Run, resources: Resources) -> Training[Predicted]:
+        """Return network, batches and prediction of a run, its gradients counted."""
+        device = resources.torch_device()
+        meter = Meter(len(self.data.train), planned(run) if self.limited else None)
+
+        def predicted(posterior: Posterior) -> Predicted:
+            values = predict(posterior, self.data, run, device)
+            return Predicted(values, meter.used, meter.counts.get(SECONDS, 0.0))
+
+        return Training(
+            model=meter.watch(build_network(self.target, run.seed).to(device)),
+            batches=point_batches(self.data, run.optimizer.batch_size, run.seed, device),
+            likelihood=likelihood_of(self.target),
+            predict=predicted,
+            title=f"{run.method.name}, {self.target.name}, seed {run.seed}",
+            counts=meter.counts,
+            interval=SAVED_EVERY,
+        )
+
+    def combine(self, run: Run, members: Sequence[Predicted]) -> Predicted:
+        """Return the pooled predictions of a run's members."""
+        return Predicted(
+            np.concatenate([m.values for m in members]),
+            sum(m.gradients for m in members),
+            sum(m.seconds for m in members),
+        )
+
+    def read(self, folder: Path) -> Predicted:
+        """Return the predictions of a finished run."""
+        with np.load(folder / "predicted.npz", allow_pickle=False) as arrays:
+            gradients, seconds = arrays["cost"].tolist()
+            return Predicted(arrays["values"], gradients, seconds)
+
+    def write(self, result: Predicted, run: Run, folder: Path) -> None:
+        """Write the predictions of a run, and the submission of an entry's own run."""
+        entry_s_own = run == self.run
+        if not (entry_s_own and is_composed(METHODS[run.method.name])):
+            sink = io.BytesIO()
+            np.savez(sink, values=result.values, cost=np.array([result.gradients, result.seconds]))
+            write_bytes(folder / "predicted.npz", sink.getvalue())
+        if entry_s_own:
+            write_submission(submission_in(folder), self.submission(result))
+
+    def submission(self, predicted: Predicted) -> Submission:
+        """Return the submission of the entry's predictions."""
+        target, values = self.target, predicted.values
+        meta = {
+            "task": target.name,
+            "target": target.fingerprint(self.data.sha256),
+            "data": self.data.sha256,
+            "method": self.entry.name,
+            "title": self.entry.title,
+            "seed": self.run.seed,
+            "run": self.run.model_dump(mode="json", exclude={"model"}),
+            "budget": {
+                "limit": self.budget,
+                "used": predicted.gradients,
+                "over": predicted.gradients > self.budget,
+            },
+            "seconds": round(predicted.seconds, 1),
+            "version": __version__,
+        }
+        if target.likelihood == "gaussian":
+            draws = y_draws(values, numpy_generator(self.run.seed, "exam", target.name))
+            return Submission(draws=draws.astype(np.float32), meta=meta)
+        kept = np.linspace(0, len(values) - 1, min(len(values), KEPT_SAMPLES)).round().astype(int)
+        return Submission(probs=values.mean(axis=0, dtype=np.float64), samples=values[kept], meta=meta)
 
 
 def run_entry(
@@ -81,85 +176,51 @@ def run_entry(
     out: Path = Path("fidelity-runs"),
     overrides: Sequence[str] = (),
     over_budget: str = "refuse",
-    engine: Resources = CPU,
+    resources: Resources = CPU,
 ) -> Path:
-    """Train the entry `name` on `target`, predict its test points, and return the submission's path.
+    """Train an entry on a target and predict its test points; found if it is done, continued if it was killed.
 
-    budget: gradient evaluations per training example. over_budget: "refuse", or "mark" in the submission. overrides:
-    `key=value` words, such as `optimizer.lr=0.01`. Where the same was done before, its file is returned; where it was
-    killed, it goes on. Raises `InputError` where the plan exceeds the budget, or a folder was begun with other data.
+    Args:
+        name: The entry, or a method.
+        target: The target.
+        source: Its data, where they do not come with the package.
+        budget: Gradient evaluations per training example.
+        seed: Of all random streams.
+        out: Parent of the folders of the run and of its members.
+        overrides: Settings of the method such as ``optimizer.lr=0.01``.
+        over_budget: What happens to a plan that exceeds the budget: ``refuse``, or ``mark`` in the submission.
+        resources: Where to compute.
+
+    Returns:
+        The path of the submission.
+
+    Raises:
+        InputError: The plan exceeds the budget, or a folder was begun with other data.
     """
     data = load(target, source)
     if name in DIRECT:
         return run_direct(
-            name,
-            target,
-            data,
-            budget=budget,
-            seed=seed,
-            out=out,
-            overrides=overrides,
-            progress=engine.progress,
-        )
+            name, target, data, budget=budget, seed=seed, out=out, overrides=overrides,
+            progress=resources.progress,
+        )  # fmt: skip
     chosen = entry(name)
     run = entry_run(chosen, target, len(data.train), budget, seed, overrides)
     planned(run)  # refuses what cannot take part
     if over_budget == "refuse":
         check_plan(run, budget)
-    sitting = Sitting(target, data, out, engine, over_budget == "refuse")
-    identity = run.hash(f"{sitting.definition} {budget:g} {name}")
-    folder = out / f"{name}-{target.name}-seed-{seed}-{identity}"
-    _claim(folder, run, sitting)
-    file = submission_in(folder)
-    if not (folder / "done").is_file():
-        predicted = _predicted(run, sitting, folder)
-        write_submission(file, _submission(predicted, chosen, run, sitting, budget))
-        write_bytes(folder / "done", b"")
-    else:
-        engine.progress.say(f"{chosen.title}, {target.name}, seed {seed}: done before")
-    return file
+    runs = TargetRuns(target, data, chosen, run, budget, limited=over_budget == "refuse")
+    return submission_in(execute_run(runs, run, out, resources))
 
 
-def _predicted(run: Run, sitting: Sitting, folder: Path) -> Predicted:
-    """Return the predictions of a run sample by sample: found, pooled from its members, or computed."""
-    if (folder / "predicted.npz").is_file():
-        return _read(folder / "predicted.npz")
-    method = METHODS[run.method.name]
-    if not is_composed(method):
-        found = _fit_and_predict(run, sitting, folder)
-        _write(folder / "predicted.npz", found)
-        for leftover in folder.rglob("*.pt"):
-            leftover.unlink()
-        shutil.rmtree(folder / SAMPLES, ignore_errors=True)
-        return found
-    members = []
-    for member in method.member_runs(run):
-        identity = member.hash(sitting.definition)
-        place = sitting.out / f"{member.method.name}-{sitting.target.name}-seed-{member.seed}-{identity}"
-        _claim(place, member, sitting)
-        members.append(_predicted(member, sitting, place))
-    return Predicted(
-        np.concatenate([m.values for m in members]),
-        sum(m.gradients for m in members),
-        sum(m.seconds for m in members),
-    )
+def predict(posterior: Posterior, data: TargetData, run: Run, device: torch.device) -> NDArray[np.float32]:
+    """Return the predictions (S, N, O) of a posterior for all test points.
 
-
-def _fit_and_predict(run: Run, sitting: Sitting, folder: Path) -> Predicted:
-    device = sitting.engine.torch_device()
-    batches = point_batches(sitting.data, run.optimizer.batch_size, run.seed, device)
-    meter = Meter(len(sitting.data.train), planned(run) if sitting.limited else None)
-    network = meter.watch(build_network(sitting.target, run.seed).to(device))
-    title = f"{run.method.name}, {sitting.target.name}, seed {run.seed}"
-    checkpoint = Checkpoint(folder, sitting.engine.progress, title, interval=SAVED_EVERY, counts=meter.counts)
-    method, likelihood = METHODS[run.method.name], likelihood_of(sitting.target)
-    posterior: Posterior = method.fit(network, batches, run, checkpoint, likelihood)
-    values = predict(posterior, sitting.data, run, device)
-    return Predicted(values, meter.used, meter.counts.get(SECONDS, 0.0))
-
-
-def predict(posterior: Posterior, data: Data, run: Run, device: torch.device) -> NDArray[np.float32]:
-    """Return the predictions (S, N, O) of a posterior for all test points: probabilities, or means and standard deviations."""
+    Args:
+        posterior: Of the target's network.
+        data: Of the target.
+        run: Gives the number of samples and the seed.
+        device: Where the network is.
+    """
     generator = torch_generator(device, run.seed, "predict")
     points = torch.from_numpy(standardised(data)[1])
     with torch.no_grad():
@@ -170,73 +231,19 @@ def predict(posterior: Posterior, data: Data, run: Run, device: torch.device) ->
     return np.concatenate(parts, axis=1)
 
 
-def _submission(
-    predicted: Predicted, chosen: FidelitySettings, run: Run, sitting: Sitting, budget: float
-) -> Submission:
-    target, values = sitting.target, predicted.values
-    meta = {
-        "task": target.name,
-        "target": target.fingerprint(sitting.data.sha256),
-        "data": sitting.data.sha256,
-        "method": chosen.name,
-        "title": chosen.title,
-        "seed": run.seed,
-        "run": run.model_dump(mode="json", exclude={"model"}),
-        "budget": {"limit": budget, "used": predicted.gradients, "over": predicted.gradients > budget},
-        "seconds": round(predicted.seconds, 1),
-        "version": __version__,
-    }
-    if target.likelihood == "gaussian":
-        draws = y_draws(values, numpy_generator(run.seed, "exam", target.name))
-        return Submission(draws=draws.astype(np.float32), meta=meta)
-    kept = np.linspace(0, len(values) - 1, min(len(values), KEPT_SAMPLES)).round().astype(int)
-    return Submission(probs=values.mean(axis=0, dtype=np.float64), samples=values[kept], meta=meta)
-
-
 def y_draws(
     predicted: NDArray[np.float32], generator: np.random.Generator, draws: int = DRAWS
 ) -> NDArray[np.float64]:
-    """Draw y from a mixture of Gaussians, noise included: means and deviations (S, N, 2) -> (N, draws).
+    """Draw y, noise included, from a mixture of Gaussians.
 
-    Every sample of the posterior gives equally many draws, as far as their number allows.
+    Args:
+        predicted: Means and stds, (S, N, 2). Every sample gives equally many draws, as far as their number allows.
+        generator: Source of the noise.
+        draws: Per test point.
+
+    Returns:
+        (N, draws), in the unit of the standardised targets.
     """
     samples = np.arange(draws) * len(predicted) // draws
-    mean, deviation = predicted[samples, :, 0].T, predicted[samples, :, 1].T
-    return np.asarray(mean + deviation * generator.standard_normal(mean.shape), np.float64)
-
-
-def _claim(folder: Path, run: Run, sitting: Sitting) -> None:
-    """Write `run.json`, or check that the folder was begun with the same data."""
-    sweep(folder)
-    file = folder / "run.json"
-    if file.is_file():
-        begun = json.loads(file.read_text())["data"]
-        if begun != sitting.data.sha256:
-            raise InputError(
-                f"was begun with other data (SHA-256 {begun[:12]}…, now {sitting.data.sha256[:12]}…)",
-                file=folder,
-                hint="Restore the data, or choose another --out.",
-            )
-        return
-    content = {
-        "run": run.model_dump(mode="json", exclude={"model"}),
-        "target": sitting.target.model_dump(mode="json"),
-        "data": sitting.data.sha256,
-        "version": __version__,
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-    }
-    write_json(file, content)
-
-
-def _write(path: Path, predicted: Predicted) -> None:
-    sink = io.BytesIO()
-    cost = np.array([predicted.gradients, predicted.seconds])
-    np.savez(sink, values=predicted.values, cost=cost)
-    write_bytes(path, sink.getvalue())
-
-
-def _read(path: Path) -> Predicted:
-    with np.load(path, allow_pickle=False) as arrays:
-        gradients, seconds = arrays["cost"].tolist()
-        return Predicted(arrays["values"], gradients, seconds)
+    mean, std = predicted[samples, :, 0].T, predicted[samples, :, 1].T
+    return np.asarray(mean + std * generator.standard_normal(mean.shape), np.float64)

@@ -54,7 +54,7 @@ def tune(
     budget: float = 1000,
     seed: int = 0,
     out: Path = Path("fidelity-tuning"),
-    engine: Resources = CPU,
+    resources: Resources = CPU,
 ) -> dict[str, Any]:
     """Run the trials of one entry that are not yet done, write and return the record.
 
@@ -69,7 +69,7 @@ def tune(
         "reference_passed": given.passed, "budget": budget, "seed": seed, "space": space.to_dict(), "trials": [],
     }  # fmt: skip
     for number, settings in enumerate(points(space, 0, trials, seed)):
-        engine.progress.say(f"{name}, trial {number + 1} of {trials}: {settings}")
+        resources.progress.say(f"{name}, trial {number + 1} of {trials}: {settings}")
         words = [f"{key}={value}" for key, value in settings.items()]
         try:
             file = run_entry(
@@ -80,7 +80,7 @@ def tune(
                 seed=seed,
                 out=out / "runs",
                 overrides=words,
-                engine=engine,
+                resources=resources,
             )
             submission = read_submission(file, target, len(data.test), data.sha256)
             found: dict[str, Any] = {"distance": _distance(submission, given)}

@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import importlib
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.data.dataset import ArrayDataset
-from retinabench.data.datasets import cifar10, idrid, imdb, medmnist, uci
-from retinabench.data.loader import Batches, array_batches
-from retinabench.fidelity.targets import fundus
+from retinabench.data.dataset import ArrayDataset, concatenate
 from retinabench.fidelity.targets.target import Target
-
-# (source) -> data set with the splits train and test; source: folder or file of the user, None for what is shipped.
-LOADERS: dict[str, Callable[[Path | None], ArrayDataset]] = {
-    "fundus": fundus.load,
-    "fundus-small": partial(fundus.load, name="fundus-small"),
-    "energy-gap": uci.read_gap,
-    "energy-gap-wall": partial(uci.read_gap, split=2),
-    "idrid": idrid.read_pooled,
-    "dermamnist": medmnist.read_dermamnist,
-    "retinamnist": medmnist.read_retinamnist,
-    "cifar10": cifar10.read,
-    "imdb": imdb.read,
-}
-
 
 Scaling = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class TargetData:
     """Training and test points of a target, in the order that every file keeps.
 
-    scaling: mean and deviation of the channels of pictures in [0, 1], None for those of the training points.
+    Args:
+        train: The training points.
+        test: The test points; the part of a group's name before the dash is its kind.
+        scaling: Mean and std of the channels of images in [0, 1]; None for those of the training points.
     """
 
     train: ArrayDataset
@@ -59,18 +45,24 @@ class Data:
         return digest.hexdigest()
 
 
-def load(target: Target, source: Path | None = None) -> Data:
+def load(target: Target, source: Path | None = None) -> TargetData:
     """Return the data of a target.
 
-    Raises `InputError` where they are absent, of another size, or not those of the target's definition.
+    Args:
+        target: The target.
+        source: Folder or file of the user's data; None for data that come with the package.
+
+    Raises:
+        InputError: The data are absent, of another size, or not those of the target's definition.
     """
-    found = LOADERS[target.loader](source)
-    train, test = found.part("train"), found.part("test")
+    found = _reader(target)(source, **target.read_options)
     stated = target.mean is not None and target.std is not None
-    data = Data(train, test, (target.mean, target.std) if stated else None)  # type: ignore[arg-type]
-    if len(train) != target.train:
+    scaling = (target.mean, target.std) if stated else None
+    data = TargetData(found.part("train"), found.part("test"), scaling)  # type: ignore[arg-type]  # `stated`
+    if len(data.train) != target.train:
         raise InputError(
-            f"holds {len(train)} training points; the target '{target.name}' has {target.train}", file=source
+            f"holds {len(data.train)} training points; the target '{target.name}' has {target.train}",
+            file=source,
         )
     if target.sha256 and data.sha256 != target.sha256:
         raise InputError(
@@ -81,23 +73,44 @@ def load(target: Target, source: Path | None = None) -> Data:
     return data
 
 
-def labels(data: Data) -> tuple[NDArray[Any], NDArray[Any]]:
+def read_shipped(source: Path | None, name: str) -> ArrayDataset:
+    """Return arrays that come with the package, with the splits ``train`` and ``test``.
+
+    Args:
+        source: None.
+        name: Name of the data: ``fundus`` or ``fundus-small``.
+
+    Raises:
+        InputError: A source is given.
+    """
+    if source is not None:
+        raise InputError(f"the data of '{name}' come with the package", hint="Leave --data out.")
+    file = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{name}-data.npz")
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+        parts = {
+            part: ArrayDataset(*(arrays[f"{part}_{column}"] for column in ("inputs", "targets", "group")))
+            for part in ("train", "test")
+        }
+    return concatenate(parts)
+
+
+def labels(data: TargetData) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return training and test targets as likelihoods take them, (N,): classes int64, or real targets float32.
 
-    Real targets have mean 0 and deviation 1 over the training rows: predictions are in that unit.
+    Real targets have mean 0 and std 1 over the training rows; predictions are in that unit.
     """
     train, test = data.train.targets, data.test.targets
     if train.dtype.kind == "i":
         return train, test
-    mean, deviation = train.mean(), train.std()
-    return ((train - mean) / deviation).astype(np.float32), ((test - mean) / deviation).astype(np.float32)
+    mean, std = train.mean(), train.std()
+    return ((train - mean) / std).astype(np.float32), ((test - mean) / std).astype(np.float32)
 
 
-def standardised(data: Data) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def standardised(data: TargetData) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return training and test inputs as networks take them, (N, ...), float32.
 
-    Pictures (N, H, W, 3), uint8, become (N, 3, H, W) with channels less their mean, over their deviation (`scaling`);
-    numbers (N, D) have columns of mean 0 and deviation 1 over the training rows; tokens (N, T), integers, stay.
+    Images (N, H, W, 3), uint8, become (N, 3, H, W) with channels less their mean, over their std (`scaling`); numbers
+    (N, D) have columns of mean 0 and std 1 over the training rows; tokens (N, T), integers, stay.
     """
     train, test = data.train.inputs, data.test.inputs
     axes: int | tuple[int, ...] = 0
@@ -106,15 +119,22 @@ def standardised(data: Data) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     elif np.issubdtype(train.dtype, np.integer):
         return train, test  # tokens
     if data.scaling is not None:
-        mean, deviation = (255 * np.array(values) for values in data.scaling)
+        mean, std = (255 * np.array(values) for values in data.scaling)
     else:
-        mean, deviation = train.mean(axis=axes, dtype=np.float64), train.std(axis=axes, dtype=np.float64)
-    scaled = [((inputs - mean) / deviation).astype(np.float32) for inputs in (train, test)]
+        mean, std = train.mean(axis=axes, dtype=np.float64), train.std(axis=axes, dtype=np.float64)
+    scaled = [((inputs - mean) / std).astype(np.float32) for inputs in (train, test)]
     if train.dtype == np.uint8:
         scaled = [np.ascontiguousarray(inputs.transpose(0, 3, 1, 2)) for inputs in scaled]
     return scaled[0], scaled[1]
 
 
-def point_batches(data: Data, batch_size: int, seed: int, device: torch.device) -> Batches:
-    """Return the batches of all training points of a target; none is held out: a posterior is that of all its data."""
-    return array_batches(standardised(data)[0], labels(data)[0], batch_size, seed, device)
+def _reader(target: Target) -> Any:
+    """Import the function that reads the data of a target."""
+    module, _, function = target.read.partition(":")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"the reader '{target.read}' of the target '{target.name}' cannot be imported ({error})",
+            hint="`read` names a function as package.module:function.",
+        ) from error

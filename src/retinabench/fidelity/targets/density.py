@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from retinabench.fidelity.targets.batched_networks import BY_HAND, TOGETHER, MLPGaussian, Together
-from retinabench.fidelity.targets.data import Data, labels, standardised
-from retinabench.fidelity.targets.networks import build_network, likelihood_of
+from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
+from retinabench.fidelity.targets.training import build_network, likelihood_of
 from retinabench.methods.mcmc.hmc import LogLikelihood
 from retinabench.methods.training.likelihood import Likelihood
 
@@ -73,7 +73,7 @@ class Density:
     def of(
         cls,
         target: Target,
-        data: Data,
+        data: TargetData,
         device: str = "cpu",
         dtype: torch.dtype = torch.float32,
         threads: int = 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,10 @@ class Target(Frozen):
     Args:
         name: Name in the registry.
         title: Name for readers.
-        loader: Name of the data in `data.LOADERS`.
+        data_name: Name of the data; targets of the same data have the same.
+        read: ``package.module:function`` that reads the data: (source, **read_options) -> `ArrayDataset` with the splits
+            ``train`` and ``test``; source is the user's folder or file, or None.
+        read_options: Its further arguments.
         preprocessing: How inputs are prepared, in words.
         network: Name in `models.registry.MODELS`; it is built at its published width.
         parameters: Number of its weights, P.
@@ -55,13 +58,15 @@ class Target(Frozen):
         std_floor: Least std of the ``gaussian`` likelihood, in the unit of the standardised targets.
         mean: Of the channels of images in [0, 1]; None takes that of the training images.
         std: The same for the std.
-        sha256: Hash of the arrays (`data.Data.sha256`); empty where users bring the data.
+        sha256: Hash of the arrays (`data.TargetData.sha256`); empty where users bring the data.
         decision: The decision that class probabilities serve, if there is one. It does not affect the posterior.
     """
 
     name: str
     title: str
-    loader: str
+    data_name: str
+    read: str
+    read_options: dict[str, Any] = Field(default_factory=dict)
     preprocessing: str
     network: str
     parameters: int = Field(ge=1)
@@ -88,9 +93,10 @@ class Target(Frozen):
         The hashed text is that of version 0.1, whose names of three fields and two words differed, so that references
         and submissions of that version remain valid.
         """
-        content = self.model_copy(update={"sha256": data}).model_dump(exclude_none=True, exclude={"decision"})
+        left_out = {"read", "read_options", "decision"}
+        content = self.model_copy(update={"sha256": data}).model_dump(exclude_none=True, exclude=left_out)
         content["preprocessing"] = self.preprocessing.replace("image", "picture").replace("std", "deviation")
-        earlier = {"std_floor": "deviation_floor", "std": "deviation"}
+        earlier = {"data_name": "loader", "std_floor": "deviation_floor", "std": "deviation"}
         content = {earlier.get(key, key): value for key, value in content.items()}
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]

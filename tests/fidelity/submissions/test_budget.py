@@ -73,7 +73,7 @@ def test_counts_go_on_from_those_that_a_journal_brings_back():
 
 def run_of(method, monkeypatch, budget=100, **optimizer):
     chosen = FidelitySettings(name="x", title="x", method=method, optimizer=optimizer)
-    return entry_run(chosen, regression_target(monkeypatch), TRAIN, budget, 0)
+    return entry_run(chosen, regression_target(), TRAIN, budget, 0)
 
 
 @pytest.mark.parametrize(

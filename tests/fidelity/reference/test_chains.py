@@ -88,7 +88,15 @@ chains.sample(small(), PLAN, Path(sys.argv[1]), {"data": "a"}, interval=0.0)
 def test_a_killed_run_goes_on_bit_for_bit(whole, tmp_path, when):
     folder, _ = whole
     here = os.path.dirname(__file__)
-    command = [sys.executable, "-c", DRIVER, str(tmp_path), when, here, os.path.dirname(here)]
+    command = [
+        sys.executable,
+        "-c",
+        DRIVER,
+        str(tmp_path),
+        when,
+        here,
+        os.path.dirname(os.path.dirname(here)),
+    ]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     sample(small(), PLAN, tmp_path, {"data": "a"})
     assert (tmp_path / "kept.f32").read_bytes() == (folder / "kept.f32").read_bytes()
@@ -108,9 +116,9 @@ def test_a_longer_keep_continues_and_a_shorter_one_reads_the_beginning(whole, tm
 @pytest.mark.parametrize(
     ("plan", "identity", "named"),
     [
-        (PLAN, {"data": "b"}, "data a, not b"),
-        (Plan(2, 5, 10, 4, 0.02), {"data": "a"}, "burn_in 6, not 5"),
-        (Plan(2, 6, 10, 5, 0.02), {"data": "a"}, "seed 4, not 5"),
+        (PLAN, {"data": "b"}, 'another data: "a" there, "b" here'),
+        (Plan(2, 5, 10, 4, 0.02), {"data": "a"}, "another burn in: 6 there, 5 here"),
+        (Plan(2, 6, 10, 5, 0.02), {"data": "a"}, "another seed: 4 there, 5 here"),
     ],
 )
 def test_other_settings_are_refused(whole, plan, identity, named):

@@ -20,7 +20,7 @@ def search(monkeypatch, tmp_path, reference, chosen, name="map", trials=3, **spa
 
 
 def test_the_least_distance_wins_and_everything_is_recorded(monkeypatch, tmp_path):
-    chosen = classification_target(monkeypatch)
+    chosen = classification_target()
     reference = classified(24, 5)
     record = search(monkeypatch, tmp_path, reference, chosen)
     assert json.loads((tmp_path / f"map-{chosen.name}.json").read_text()) == record
@@ -32,7 +32,7 @@ def test_the_least_distance_wins_and_everything_is_recorded(monkeypatch, tmp_pat
 
 
 def test_a_longer_search_goes_on_where_the_shorter_ended(monkeypatch, tmp_path):
-    chosen = regression_target(monkeypatch)
+    chosen = regression_target()
     reference = regressed(24)
     shorter = search(monkeypatch, tmp_path, reference, chosen, trials=2)
     monkeypatch.setattr(tuning, "run_entry", _only_known(tuning.run_entry, tmp_path, known=2))
@@ -54,7 +54,7 @@ def _only_known(run_entry, tmp_path, known):
 
 
 def test_a_trial_that_breaks_is_recorded_and_cannot_win(monkeypatch, tmp_path):
-    chosen = regression_target(monkeypatch)
+    chosen = regression_target()
     record = search(
         monkeypatch, tmp_path, regressed(24), chosen, trials=4, **{"optimizer.lr": {"choices": [1e-3, 1e30]}}
     )
@@ -65,7 +65,7 @@ def test_a_trial_that_breaks_is_recorded_and_cannot_win(monkeypatch, tmp_path):
 
 
 def test_a_search_without_any_answers_says_so(monkeypatch, tmp_path):
-    chosen = regression_target(monkeypatch)
+    chosen = regression_target()
     with pytest.raises(InputError, match="no trial of 'map'"):
         search(monkeypatch, tmp_path, regressed(24), chosen, **{"optimizer.lr": {"choices": [1e29, 1e30]}})
 

@@ -11,26 +11,10 @@ from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.resampling import Resampling, groups_of
 from retinabench.fidelity.scoring.utility import crps
 from retinabench.fidelity.submissions.submission import Submission
-from retinabench.fidelity.targets.data import Data
+from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.registry import TARGETS
+from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of
 from support.fake_reference import classified, regressed, softmax
-
-FUNDUS, ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]
-GROUP = np.array(["in_domain"] * 60 + ["shifted"] * 40 + [f"corrupted-noise-{1 + k % 5}" for k in range(50)])
-N = len(GROUP)
-
-
-def data_of(chosen, seed=0):
-    random = np.random.default_rng(seed)
-    if chosen.likelihood == "gaussian":
-        train = ArrayDataset(np.zeros((9, 2)), random.normal(size=9), np.full(9, "train"))
-        return Data(train, ArrayDataset(np.zeros((N, 2)), random.normal(size=N), np.full(N, "gap")))
-    train = ArrayDataset(np.zeros((9, 2)), np.arange(9) % 5, np.full(9, "train"))
-    return Data(train, ArrayDataset(np.zeros((N, 2)), random.integers(0, 5, N), GROUP))
-
-
-def evaluator_of(chosen, reference, replicates=200, seed=0):
-    return Evaluator(chosen, data_of(chosen), reference, replicates, seed)
 
 
 @pytest.fixture
@@ -154,7 +138,7 @@ def test_regression_goes_by_the_kit_s_numbers(shared):
     object.__setattr__(reference, "chain_draws", np.stack(np.split(theirs, 2, axis=1)))
     points = ArrayDataset(np.zeros((8, 2)), np.zeros(8), np.full(8, "gap"))
     train = ArrayDataset(np.zeros((9, 2)), np.arange(9.0), np.full(9, "train"))
-    found = Evaluator(ENERGY, Data(train, points), reference, 10).grade(Submission(draws=draws))["all"]
+    found = Evaluator(ENERGY, TargetData(train, points), reference, 10).grade(Submission(draws=draws))["all"]
     assert found["w2_kit"].value == pytest.approx(golden["w2_distance"], abs=1e-12)
     assert found["wasserstein"].value == pytest.approx(golden["OWN_mean_w1_by_sorting"], abs=1e-12)
     assert found["w2"].value == pytest.approx(golden["OWN_mean_true_w2_by_sorting_rms"], abs=1e-12)
@@ -171,15 +155,17 @@ def test_the_classification_cases_of_the_kit_come_out_of_the_evaluator(shared):
         probs, theirs = (arrays[f"{case}__{side}"] for side in ("predictions", "reference"))
         reference = classified(200, 10)
         object.__setattr__(reference, "chain_probs", np.stack([theirs, theirs]))
-        chosen = FUNDUS.model_copy(update={"name": "other", "outputs": 10, "groups": ("clean",)})
+        chosen = FUNDUS.model_copy(
+            update={"name": "other", "outputs": 10, "groups": ("clean",), "decision": None}
+        )
         points = ArrayDataset(np.zeros((200, 2)), np.zeros(200, np.int64), np.full(200, "clean"))
         train = ArrayDataset(np.zeros((9, 2)), np.zeros(9, np.int64), np.full(9, "train"))
-        found = Evaluator(chosen, Data(train, points), reference, 10).grade(Submission(probs))["all"]
+        found = Evaluator(chosen, TargetData(train, points), reference, 10).grade(Submission(probs))["all"]
         assert found["agreement"].value == golden[case]["agreement"]
         assert found["total_variation"].value == pytest.approx(
             golden[case]["total_variation_distance"], abs=1e-12
         )
-        assert "regret" not in found  # no one is referred there
+        assert "regret" not in found
 
 
 def test_the_noise_floor_of_draws_is_what_a_perfect_method_scores():

@@ -5,9 +5,10 @@ import torch
 from torch.func import functional_call
 
 from retinabench.fidelity.targets import batched_networks
+from retinabench.fidelity.targets.data import TargetData, load
 from retinabench.fidelity.targets.density import Density
-from retinabench.fidelity.targets.networks import likelihood_of
 from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.training import likelihood_of
 from support.small_targets import small_data
 
 
@@ -90,3 +91,20 @@ def test_the_gradient_by_hand_holds_in_float32():
     # Sums of 512 terms, each rounded by 6e-8: errors of a few roundings, relative to the largest.
     assert torch.allclose(values.double(), true_values, rtol=1e-6, atol=0)
     assert float((gradients - true_gradients).abs().max() / true_gradients.abs().max()) < 2e-6
+
+
+def test_density_sums_over_parts_of_the_points(monkeypatch):
+    task = TARGETS["fundus"]
+    data = load(task)
+    few = TargetData(
+        type(data.train)(data.train.inputs[:50], data.train.targets[:50], data.train.groups[:50]), data.test
+    )
+    weights = 0.1 * torch.randn(
+        1, task.parameters, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    whole = Density.of(task, few, dtype=torch.float64)(weights)
+    how = batched_networks.TOGETHER[task.network]
+    monkeypatch.setitem(batched_networks.TOGETHER, task.network, how._replace(points=16))
+    parts = Density.of(task, few, dtype=torch.float64)(weights)
+    torch.testing.assert_close(parts[0], whole[0])
+    torch.testing.assert_close(parts[1], whole[1])

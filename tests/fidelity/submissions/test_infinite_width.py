@@ -22,7 +22,7 @@ from retinabench.fidelity.submissions.infinite_width import (
     relu_covariance,
     square_root,
 )
-from retinabench.fidelity.targets.data import Data, load
+from retinabench.fidelity.targets.data import TargetData, load
 from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.models.mlp import MLP
 
@@ -171,7 +171,7 @@ def test_the_target_s_answers_repeat_and_follow_the_data(shared, monkeypatch):
     test = type(full.train)(
         full.train.inputs[some + 1], full.train.targets[some + 1], full.train.groups[some + 1]
     )
-    data = Data(train, test)
+    data = TargetData(train, test)
     first, again, other = (infinite_width.sample(TARGETS["energy-gap"], data, 50, seed) for seed in (0, 0, 1))
     assert first.shape == (64, 50)
     assert np.isfinite(first).all()

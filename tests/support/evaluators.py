@@ -1,0 +1,25 @@
+"""Evaluators of drawn test points, for tests that take no sampler."""
+
+import numpy as np
+
+from retinabench.data.dataset import ArrayDataset
+from retinabench.fidelity.scoring.grading import Evaluator
+from retinabench.fidelity.targets.data import TargetData
+from retinabench.fidelity.targets.registry import TARGETS
+
+FUNDUS, ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]
+GROUP = np.array(["in_domain"] * 60 + ["shifted"] * 40 + [f"corrupted-noise-{1 + k % 5}" for k in range(50)])
+N = len(GROUP)
+
+
+def data_of(chosen, seed=0):
+    random = np.random.default_rng(seed)
+    if chosen.likelihood == "gaussian":
+        train = ArrayDataset(np.zeros((9, 2)), random.normal(size=9), np.full(9, "train"))
+        return TargetData(train, ArrayDataset(np.zeros((N, 2)), random.normal(size=N), np.full(N, "gap")))
+    train = ArrayDataset(np.zeros((9, 2)), np.arange(9) % 5, np.full(9, "train"))
+    return TargetData(train, ArrayDataset(np.zeros((N, 2)), random.integers(0, 5, N), GROUP))
+
+
+def evaluator_of(chosen, reference, replicates=200, seed=0):
+    return Evaluator(chosen, data_of(chosen), reference, replicates, seed)
