@@ -19,10 +19,10 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from retinabench.data import synthetic
 from retinabench.data.datasets.synthetic import records
 from retinabench.data.loader import Batches, ImageSource, chunks
 from retinabench.data.prepared import Prepared, write_shard
+from retinabench.data.synthetic.fundus import draw
 from retinabench.experiments.config import load_run
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import make_optimizer
@@ -50,7 +50,7 @@ class Photographs(Dataset):
 
 def write_both(folder: Path, size: int, images: int):
     """Write `images` pictures as shards and as JPEG files; return the data set and the files."""
-    drawn = np.stack([synthetic.draw(k, size=size, masks=False).image for k in range(DISTINCT)])
+    drawn = np.stack([draw(k, size=size, masks=False).image for k in range(DISTINCT)])
     rows = records(None, images=max(images, 32)).take(np.arange(images))
     pictures = drawn[np.arange(images) % DISTINCT]
     shards = [folder / f"images-{k:05d}.npy" for k in range(-(-images // SHARD))]

@@ -28,9 +28,9 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from retinabench.data import synthetic
 from retinabench.data.preprocessing.graham import working_side
-from retinabench.data.preprocessing.preprocess import Recipe, picture
+from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
+from retinabench.data.synthetic.fundus import draw
 
 EYEPACS = 88_702  # photographs
 
@@ -56,7 +56,7 @@ def decode_only(data, size):
 
 
 def ours(*recipe):
-    return lambda data, size: picture(data, Recipe(size, *recipe), "")
+    return lambda data, size: preprocess_bytes(data, Recipe(size, *recipe), "")
 
 
 CONTESTANTS = {
@@ -72,7 +72,7 @@ CONTESTANTS = {
 
 def drawn():
     """A photograph-sized JPEG of a drawn retina."""
-    retina = Image.fromarray(synthetic.draw(0, size=512, masks=False).image).resize((2848, 2848))
+    retina = Image.fromarray(draw(0, size=512, masks=False).image).resize((2848, 2848))
     frame = Image.new("RGB", (4288, 2848))
     frame.paste(retina, (720, 0))
     sink = io.BytesIO()

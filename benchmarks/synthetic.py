@@ -10,7 +10,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import statistics
 import time
 
-from retinabench.data.synthetic import draw, truth
+from retinabench.data.synthetic.fundus import draw
+from retinabench.data.synthetic.truth import truth
 
 REQUIRED = {64: 100, 512: 5}
 

@@ -18,8 +18,7 @@ import typer
 
 import retinabench as rb
 from retinabench.cli.main import VERBS, app, run
-from retinabench.data.registry import DATASETS
-from retinabench.data.splits import TASKS
+from retinabench.data.registry import DATASETS, TASKS
 from support.helpers import TINY, hear_interrupts, make_prepared
 
 # As on a machine without PyTorch, wherever the tests run.

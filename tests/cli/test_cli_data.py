@@ -100,14 +100,17 @@ def test_every_task_trains(prepared, tmp_path, capsys, task, least):
         (["prepare", "eyepacs", "--out", "y"], "Name them with --source. (1) Accept"),
         (
             ["prepare", "aptos", "--source", ".", "--labels", "x.csv", "--out", "y"],
-            "for the data set 'folder' only",
+            "--labels is not an option of the data set 'aptos'",
         ),
         (
             ["prepare", "aptos", "--source", ".", "--column", "grade=x", "--out", "y"],
-            "--column is for the data",
+            "--column is not an option",
         ),
         (["prepare", "folder", "--source", ".", "--column", "grade", "--out", "y"], "not ROLE=NAME"),
-        (["prepare", "synthetic", "--split", "test", "--out", "y"], "--split is not for synthetic"),
+        (
+            ["prepare", "synthetic", "--split", "test", "--out", "y"],
+            "--split is not an option of the data set",
+        ),
         (["prepare", "retinamnist", "--source", ".", "--out", "y"], "Add --download"),
         (["train", "--data", ".", "--task", "severty_shift"], "Did you mean 'severity_shift'"),
         (["report", "x.csv", "--shifted", "y"], "--shifted needs --data"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from conftest import shared_path
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.data.registry import DATASETS, find_dataset
+from retinabench.data.registry import DATASETS
 from support.kaggle_layout import write_aptos, write_eyepacs, write_pictures
 
 MANY = 64  # images, so that every task finds enough
@@ -66,12 +65,12 @@ def test_every_data_set_is_here():
 @pytest.fixture(params=DATASETS)
 def opened(request, tmp_path):
     root, options = SOURCES[request.param](tmp_path)
-    return find_dataset(request.param), root, options
+    return DATASETS.find(request.param), root, options
 
 
 def test_the_data_card_answers_the_questions(opened):
     dataset, _, _ = opened
-    card = sys.modules[dataset.records.__module__].__doc__ or ""
+    card = dataset.card
     assert len(dataset.steps) > 40
     assert "retinabench prepare" in dataset.steps
     if dataset is not DATASETS["synthetic"]:
@@ -111,4 +110,4 @@ def test_pictures_have_the_asked_size_and_are_the_same_every_time(opened):
 
 def test_an_unknown_data_set_names_the_nearest():
     with pytest.raises(InputError, match="Did you mean 'synthetic'"):
-        find_dataset("syntetic")
+        DATASETS.find("syntetic")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.ingest import archives, zip_member
+from retinabench.data.ingest import archives, zip_streams
 from retinabench.data.ingest.archives import open_files, shared_files
-from retinabench.data.ingest.joined_stream import Chain
+from retinabench.data.ingest.zip_streams import Chain
 
 CONTENT = {f"train/{k}_left.jpeg": os.urandom(3000 + k) for k in range(20)} | {"labels.csv": b"a,b\n1,2\n"}
 
@@ -198,13 +198,13 @@ def test_a_damaged_member_is_named_when_it_is_read(tmp_path):
 
 
 def test_a_member_that_claims_gigabytes_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(zip_member, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(zip_streams, "LARGEST_FILE", 1000)
     with pytest.raises(InputError, match="claims 3,000 bytes"):
         open_files(write_zip(tmp_path)).read("train/0_left.jpeg")
 
 
 def test_a_large_compressed_archive_inside_an_archive_asks_for_unpacking_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(zip_member, "LARGEST_INNER", 1000)
+    monkeypatch.setattr(zip_streams, "LARGEST_INNER", 1000)
     (tmp_path / "outer.zip").write_bytes(zipped({"train.zip": zipped(CONTENT)}, zipfile.ZIP_DEFLATED))
     with pytest.raises(InputError, match="Unpack the outer archive once"):
         open_files(tmp_path)

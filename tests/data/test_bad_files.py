@@ -151,10 +151,11 @@ def test_nothing_but_bad_files_is_never_a_data_set(source, tmp_path):
 
 def test_missing_files_and_folders_in_their_place_are_bad_files_too(source, tmp_path, monkeypatch):
     from retinabench.data.datasets import idrid
-    from retinabench.data.registry import DATASETS, Dataset
+    from retinabench.data.image_dataset import ImageDataset
+    from retinabench.data.registry import DATASETS
 
     records = idrid.records(source)  # the loader itself would name the missing one
-    monkeypatch.setitem(DATASETS, "idrid", Dataset(lambda *_, **__: records, "by hand"))
+    monkeypatch.setitem(DATASETS._loaded, "idrid", ImageDataset(lambda *_, **__: records, "by hand"))
     (source / "images" / "7.png").unlink()
     (source / "images" / "8.png").unlink()
     (source / "images" / "8.png").mkdir()

@@ -8,7 +8,7 @@ from scipy.ndimage import gaussian_filter
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.field_of_view import Disc, find_disc
 from retinabench.data.preprocessing.graham import graham
-from retinabench.data.preprocessing.preprocess import Recipe, picture
+from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 
 
 def retina(side=900, seed=0):
@@ -71,7 +71,9 @@ def test_place_and_frame_of_the_disc_do_not_matter():
     rgb = retina(900)
     moved = Image.new("RGB", (1700, 1100))
     moved.paste(rgb, (650, 30))
-    one, two = (picture(encoded(photo), Recipe(256, "graham"), "x").astype(float) for photo in (rgb, moved))
+    one, two = (
+        preprocess_bytes(encoded(photo), Recipe(256, "graham"), "x").astype(float) for photo in (rgb, moved)
+    )
     # The disc is found to about a pixel in 400 either time; edges of vessels shift by as much.
     assert np.abs(one - two).mean() < 3
 
@@ -79,8 +81,8 @@ def test_place_and_frame_of_the_disc_do_not_matter():
 @pytest.mark.parametrize("size", [512, 256, 224, 64, 1024])
 def test_any_size_shows_the_same(size):
     rgb = retina(1200)
-    got = Image.fromarray(picture(encoded(rgb), Recipe(size, "graham", 10), "x"))
-    reference = Image.fromarray(picture(encoded(rgb), Recipe(512, "graham", 10), "x"))
+    got = Image.fromarray(preprocess_bytes(encoded(rgb), Recipe(size, "graham", 10), "x"))
+    reference = Image.fromarray(preprocess_bytes(encoded(rgb), Recipe(512, "graham", 10), "x"))
     assert got.size == (size, size)
     small = [np.asarray(one.resize((32, 32), Image.Resampling.BOX), float) for one in (got, reference)]
     assert np.abs(small[0] - small[1]).mean() < 1.5
@@ -91,7 +93,7 @@ def test_on_a_centred_disc_it_is_what_was_published(blur):
     """Apart from the JPEG, the finer resampling and a rim's sixtieth: both see the same structure."""
     data = encoded(retina(1200))
     ours, theirs = (
-        picture(data, Recipe(512, "graham", blur, published), "x").astype(float)
+        preprocess_bytes(data, Recipe(512, "graham", blur, published), "x").astype(float)
         for published in (False, True)
     )
     inside = np.hypot(*(np.mgrid[:512, :512] - 255.5)) < 240
@@ -101,13 +103,15 @@ def test_on_a_centred_disc_it_is_what_was_published(blur):
 
 def test_scaled_decoding_changes_little_and_a_small_disc_is_decoded_finer():
     rgb = retina(1024).resize((4096, 4096), Image.Resampling.BICUBIC)
-    coarse = picture(encoded(rgb, "JPEG", quality=92), Recipe(512, "graham"), "x").astype(float)
+    coarse = preprocess_bytes(encoded(rgb, "JPEG", quality=92), Recipe(512, "graham"), "x").astype(float)
     fine = np.asarray(graham(rgb, find_disc(rgb), 512, 30), float)
     assert np.abs(coarse - fine).mean() < 3
     framed = Image.new("RGB", (4096, 4096))
     framed.paste(retina(1100), (1400, 1500))
-    small = picture(encoded(framed, "JPEG", quality=95), Recipe(512, "graham"), "x").astype(float)
-    direct = picture(encoded(retina(1100), "JPEG", quality=95), Recipe(512, "graham"), "x").astype(float)
+    small = preprocess_bytes(encoded(framed, "JPEG", quality=95), Recipe(512, "graham"), "x").astype(float)
+    direct = preprocess_bytes(encoded(retina(1100), "JPEG", quality=95), Recipe(512, "graham"), "x").astype(
+        float
+    )
     assert np.abs(small - direct).mean() < 4
 
 
@@ -116,14 +120,14 @@ def test_the_number_of_threads_changes_no_pixel():
     data, made = encoded(retina(1100), "JPEG"), []
     for threads in (1, 2, 3):
         with limits(threads):
-            made.append([picture(data, Recipe(512, "graham", blur), "x") for blur in (3, 10, 30)])
+            made.append([preprocess_bytes(data, Recipe(512, "graham", blur), "x") for blur in (3, 10, 30)])
     assert all(np.array_equal(made[0], other) for other in made[1:])
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 900), (900, 2), (40, 40)])
 def test_odd_shapes_and_empty_pictures_give_a_grey_picture(size):
     for colour in ((0, 0, 0), (255, 255, 255), (120, 60, 30)):
-        square = picture(encoded(Image.new("RGB", size, colour)), Recipe(64, "graham"), "x")
+        square = preprocess_bytes(encoded(Image.new("RGB", size, colour)), Recipe(64, "graham"), "x")
         assert square.shape == (64, 64, 3)
         assert np.abs(square.astype(int) - 128).max() <= 2
 
@@ -132,9 +136,14 @@ def test_the_released_code_is_kept_from_asking_for_all_memory_or_none():
     tiny = Image.new("RGB", (4000, 3000))
     tiny.paste((200, 90, 40), (1990, 1400, 2010, 1600))
     with pytest.raises(InputError, match="too small"):
-        picture(encoded(tiny), Recipe(64, "graham", published=True), "x")
+        preprocess_bytes(encoded(tiny), Recipe(64, "graham", published=True), "x")
     with pytest.raises(InputError, match="nothing of it is left"):
-        picture(encoded(Image.new("RGB", (1, 5000), "red")), Recipe(64, "graham", published=True), "x")
+        preprocess_bytes(
+            encoded(Image.new("RGB", (1, 5000), "red")), Recipe(64, "graham", published=True), "x"
+        )
     assert (
-        picture(encoded(Image.new("RGB", (300, 200))), Recipe(64, "graham", published=True), "x").std() == 0
+        preprocess_bytes(
+            encoded(Image.new("RGB", (300, 200))), Recipe(64, "graham", published=True), "x"
+        ).std()
+        == 0
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from retinabench.data.preprocessing import graham_published as published
-from retinabench.data.preprocessing.preprocess import Recipe, picture
+from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 
 BLURS = (3, 5, 10, 20, 30)
 
@@ -56,7 +56,7 @@ def test_the_whole_path_equals_opencv_on_a_photograph(shared):
     masked = (subtracted * mask + (1 - mask) * 128)[max(y - 270, 0) : y + 270, max(x - 270, 0) : x + 270]
     decoded = cv2.imdecode(cv2.imencode(".jpg", masked, [cv2.IMWRITE_JPEG_QUALITY, 72])[1], 3)[..., ::-1]
     expected = cv2.resize(decoded.astype(np.float32), (512, 512), interpolation=cv2.INTER_LINEAR)
-    got = picture(data, Recipe(512, "graham", 30, published=True), "x.jpg")
+    got = preprocess_bytes(data, Recipe(512, "graham", 30, published=True), "x.jpg")
     # TensorFlow's resize and OpenCV's of floats have the same formula; ties of the last rounding may fall otherwise.
     assert np.abs(got - np.rint(expected)).max() <= 1
     assert (got != np.rint(expected)).mean() < 0.001

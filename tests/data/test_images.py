@@ -7,11 +7,11 @@ from PIL import Image
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import synthetic
 from retinabench.data.preprocessing.field_of_view import field_of_view
-from retinabench.data.preprocessing.preprocess import Original, Recipe, originals, picture
+from retinabench.data.preprocessing.preprocess import Original, Recipe, originals, preprocess_bytes
 
 
 def read_square(path, size):
-    return picture(path.read_bytes(), Recipe(size), str(path))
+    return preprocess_bytes(path.read_bytes(), Recipe(size), str(path))
 
 
 def disc(height, width, centre, radius):
@@ -45,7 +45,7 @@ def test_a_black_picture_is_used_whole():
 
 def test_none_keeps_the_whole_photograph_and_its_shape(tmp_path):
     Image.new("RGB", (300, 200), (200, 100, 50)).save(tmp_path / "x.png")
-    square = picture((tmp_path / "x.png").read_bytes(), Recipe(60, "none"), "x")
+    square = preprocess_bytes((tmp_path / "x.png").read_bytes(), Recipe(60, "none"), "x")
     assert (square[10:50] == (200, 100, 50)).all()
     assert not square[:10].any()
     assert not square[50:].any()
@@ -55,11 +55,11 @@ def test_the_originals_bytes_and_size_are_noted_also_of_broken_files(tmp_path):
     Image.new("RGB", (31, 20)).save(tmp_path / "x.png")
     data = (tmp_path / "x.png").read_bytes()
     with originals() as found:
-        picture(data, Recipe(16), "x")
+        preprocess_bytes(data, Recipe(16), "x")
         with pytest.raises(InputError):
-            picture(data[:50], Recipe(16), "x")
+            preprocess_bytes(data[:50], Recipe(16), "x")
         with pytest.raises(InputError):
-            picture(b"text", Recipe(16), "x")
+            preprocess_bytes(b"text", Recipe(16), "x")
     sha256 = hashlib.sha256(data).hexdigest()
     assert found[0] == Original(sha256, len(data), 31, 20)
     assert found[1].bytes == 50

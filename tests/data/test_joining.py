@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.merge import open_data
-from retinabench.data.prepared import open_prepared, referable
+from retinabench.data.prepared import open_data, open_prepared
+from retinabench.data.records import referable
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources

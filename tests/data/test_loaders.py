@@ -3,6 +3,7 @@
 import io
 import shutil
 import zipfile
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,9 @@ from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import aptos, eyepacs, folder, messidor
 from retinabench.data.ingest.label_matching import Survey
-from retinabench.data.prepared import fields, open_prepared
+from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.data.registry import find_dataset
+from retinabench.data.registry import DATASETS
 from support.kaggle_layout import drawn, write_aptos, write_eyepacs
 
 SHARE = 0.001  # of EyePACS's patients: 18 + 5 + 21
@@ -34,7 +35,7 @@ def test_eyepacs_reads_alike_from_folders_and_archives(tmp_path, form):
     packed = eyepacs.records(write_eyepacs(tmp_path / "packed", form, share=SHARE))
     assert len(loose) == 2 * (18 + 5 + 21)
     assert same(loose, packed)
-    read = find_dataset("eyepacs").read
+    read = DATASETS.find("eyepacs").read
     for source in loose.source[::9].tolist():
         pictures = [read(source, tmp_path / where, Recipe(24)) for where in ("loose", "packed")]
         assert np.array_equal(*pictures)
@@ -263,4 +264,4 @@ def test_a_corrupt_picture_in_an_archive_is_named(tmp_path):
         archive.writestr("x.jpg", b"\xff\xd8 broken")
     (tmp_path / "pictures.zip").write_bytes(sink.getvalue())
     with pytest.raises(InputError, match=r"pictures\.zip: x\.jpg"):
-        find_dataset("folder").read("x.jpg", tmp_path, Recipe(16))
+        DATASETS.find("folder").read("x.jpg", tmp_path, Recipe(16))

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.prepared import Prepared, Records, referable
+from retinabench.data.prepared import Prepared
+from retinabench.data.records import Records, referable
 
 
 def make_records(n=200, domain="in_domain", split="train", prefix="p", seed=0):

@@ -10,7 +10,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.datasets import medmnist
 from retinabench.data.ingest.label_matching import Survey
 from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.data.registry import find_dataset
+from retinabench.data.registry import DATASETS
 
 COUNTS = {"train": 10, "val": 4, "test": 6}
 
@@ -52,7 +52,7 @@ def test_a_file_that_was_replaced_is_read_again(tmp_path):
     for seed in (0, 1):
         np.savez_compressed(file, **arrays(seed=seed))
         os.utime(file, ns=(0, 10**18 + seed))  # clocks of some file systems are too coarse for a test
-        stamps.append(find_dataset("retinamnist").stamp("ours.npz:test:2", tmp_path))
+        stamps.append(DATASETS.find("retinamnist").stamp("ours.npz:test:2", tmp_path))
         pictures.append(medmnist.read("ours.npz:test:2", tmp_path, Recipe(28)))
         assert np.array_equal(pictures[-1], arrays(seed=seed)["test_images"][2])
     assert stamps[0] != stamps[1]

@@ -11,21 +11,20 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.synthetic import (
+from retinabench.data.synthetic.anatomy import grow_eye
+from retinabench.data.synthetic.camera import visible
+from retinabench.data.synthetic.fundus import draw
+from retinabench.data.synthetic.placing import place
+from retinabench.data.synthetic.streams import POPULATIONS, stream
+from retinabench.data.synthetic.truth import (
     CONFUSION,
     FELLOW_EYE_CORRELATION,
     GRADE_MIX,
     LESIONS,
-    POPULATIONS,
     Truth,
-    draw,
     irreducible,
     truth,
 )
-from retinabench.data.synthetic.anatomy import grow_eye
-from retinabench.data.synthetic.camera import visible
-from retinabench.data.synthetic.placing import place
-from retinabench.data.synthetic.streams import stream
 
 Find = Callable[..., list[int]]
 
@@ -68,7 +67,7 @@ def test_a_picture_depends_on_seed_index_and_size_alone(population: str) -> None
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_another_process_draws_the_same_bytes(threads: str) -> None:
     code = (
-        "import hashlib; from retinabench.data.synthetic import draw;"
+        "import hashlib; from retinabench.data.synthetic.fundus import draw;"
         "print(hashlib.sha256(b''.join(draw(i, size=s, population=p).image.tobytes()"
         " for i, s, p in ((3, 64, 'in_domain'), (8, 300, 'shifted')))).hexdigest())"
     )

@@ -1,7 +1,7 @@
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.tasks import TASKS
+from retinabench.data.registry import TASKS
 from retinabench.experiments.config import Run, load_run, presets
 from retinabench.methods.registry import METHODS
 

@@ -16,8 +16,9 @@ import pytest
 from PIL import Image, ImageDraw
 
 from retinabench.cli.main import run
-from retinabench.data import synthetic
-from retinabench.data.prepared import Records, open_prepared
+from retinabench.data.prepared import open_prepared
+from retinabench.data.records import Records
+from retinabench.data.synthetic.fundus import draw
 from retinabench.inspection.sheets import Cell, sheet
 from support.helpers import make_prepared, make_retinas, write_files
 
@@ -28,7 +29,7 @@ HOSTILE = '<script>alert("1")</script>|`x`'
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """48 drawn retinas: 1 copies 0 across splits with another grade, 3 is 2 saved again, 5 is black."""
-    pictures = np.stack([synthetic.draw(k, size=SIDE, masks=False).image for k in range(N)])
+    pictures = np.stack([draw(k, size=SIDE, masks=False).image for k in range(N)])
     pictures[1] = pictures[0]
     with io.BytesIO() as out:
         Image.fromarray(pictures[2]).save(out, "JPEG", quality=90)

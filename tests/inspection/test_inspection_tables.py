@@ -3,7 +3,7 @@ from itertools import combinations
 
 import numpy as np
 
-from retinabench.data.prepared import Records
+from retinabench.data.records import Records
 from retinabench.inspection.classes import GRADES, Classes
 from retinabench.inspection.files import Files
 from retinabench.inspection.tables import camera_rows, leaks, split_names, split_rows

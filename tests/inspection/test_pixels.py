@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from retinabench.data import synthetic
 from retinabench.data.datasets import synthetic as synthetic_dataset
 from retinabench.data.prepared import open_prepared
+from retinabench.data.synthetic.fundus import draw
 from retinabench.inspection.duplicates import SAME_DETAIL, SIMILAR
 from retinabench.inspection.pixels import detail, look
 from support.helpers import make_retinas
@@ -29,7 +29,7 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def pictures():
-    return np.stack([synthetic.draw(k, size=SIDE, masks=False).image for k in range(N)])
+    return np.stack([draw(k, size=SIDE, masks=False).image for k in range(N)])
 
 
 def seen(tmp_path, pictures):

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import retinabench as rb
-from retinabench.data.synthetic import draw
+from retinabench.data.synthetic.fundus import draw
 from retinabench.metrics.clinical.risk_control import resemblance
 from retinabench.metrics.clinical.threshold_transfer import transfer
 from retinabench.metrics.uncertainty import referral_uncertainty

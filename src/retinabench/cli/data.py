@@ -1,4 +1,4 @@
-"""From a data set as downloaded to a prepared folder, and what a file or folder holds: `prepare`, `inspect`."""
+"""The verbs `prepare` and `inspect`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import typer
 
 from retinabench.cli.options import Out, Seed, Silent, Workers
 from retinabench.cli.output import progress_of
+from retinabench.data.registry import DATASETS
 
 
 def prepare(
     dataset: Annotated[
         str,
-        typer.Argument(help="synthetic, eyepacs, aptos, idrid, messidor, retinamnist or folder (your own)."),
+        typer.Argument(help=f"{', '.join(DATASETS)}; folder is for your own images."),
     ],
     out: Out,
     source: Annotated[
@@ -23,7 +24,7 @@ def prepare(
     download: Annotated[
         bool, typer.Option("--download", help="Fetch what needs no login into --source, or say what to do.")
     ] = False,
-    size: Annotated[int, typer.Option("--size", help="Side of the square pictures, in pixels.")] = 64,
+    size: Annotated[int, typer.Option("--size", help="Side of the square images, in pixels.")] = 64,
     images: Annotated[
         int | None, typer.Option("--images", help="synthetic only: training images to draw.")
     ] = None,
@@ -32,11 +33,13 @@ def prepare(
     ] = None,
     preprocess: Annotated[
         Literal["crop", "graham", "none"],
-        typer.Option("--preprocess", help="graham: subtract the local average; none: the whole photograph."),
+        typer.Option("--preprocess", help="graham: subtract the local average; none: the whole image."),
     ] = "crop",
     blur: Annotated[
         int,
-        typer.Option("--blur", help="graham only: sigma is the disc's radius / blur; 3, 5, 10, 20 or 30."),
+        typer.Option(
+            "--blur", help="graham only: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30."
+        ),
     ] = 30,
     published: Annotated[
         bool, typer.Option("--published", help="graham only: the released code's pixels, faults included.")
@@ -61,7 +64,7 @@ def prepare(
     quiet: Silent = False,
 ) -> None:
     """Read or draw a data set once, into a folder from which training is fast."""
-    from retinabench.data.ingest.options import dataset_options, download_source
+    from retinabench.data.ingest.prepare import dataset_options, download_source
     from retinabench.data.ingest.prepare import prepare as prepare_data
     from retinabench.data.preprocessing.preprocess import Recipe
 
@@ -85,7 +88,11 @@ def prepare(
     print(
         f"{len(data.records):,} images at {size} px in {out}"
         + (f"; {left_out:,} bad file{'s' * (left_out > 1)} left out, see bad.csv" if left_out else "")
-        + ("; labels or files without a partner: left_out.csv" if (out / "left_out.csv").is_file() else "")
+        + (
+            "; labels without a file or files without a label: left_out.csv"
+            if (out / "left_out.csv").is_file()
+            else ""
+        )
     )
 
 
@@ -94,13 +101,13 @@ def inspect(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Prepared folder: look at every picture, write sheets and a data card here."
+            "--out", help="Prepared folder: examine every image, write sheets and a data card here."
         ),
     ] = None,
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
-    """Say what a file or folder holds; of a data set also copies, conflicting grades, leaks and outliers."""
+    """Describe a file or folder; of a data set also copies, conflicting grades, leaks and outliers."""
     from retinabench.inspection.lines import inspect_lines
 
     for line in inspect_lines(path, out, seed, progress_of(quiet)):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from retinabench.core.atomic_files import write_bytes, write_json
-from retinabench.data.ingest.ingest_log import table_of, to_parquet
-from retinabench.data.prepared import FORMAT, MODERATE, Records, fingerprint, join, write_shard
+from retinabench.data.ingest.shards import SCHEMA
+from retinabench.data.prepared import FORMAT, fingerprint, write_shard
+from retinabench.data.records import MODERATE, Records, join, to_parquet
 
 EASY_PARTS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32),
               ("shifted", "validation", 16), ("shifted", "test", 24))  # fmt: skip
@@ -36,7 +38,7 @@ def write_easy_data(
     write_shard(folder / "images-00000.npy", images)
     write_bytes(folder / "records.parquet", records.to_parquet())
     files = [{"image_id": str(name), "source": str(name), "status": "ok"} for name in records.image_id]
-    write_bytes(folder / "files.parquet", to_parquet(table_of(files)))
+    write_bytes(folder / "files.parquet", to_parquet(pa.Table.from_pylist(files, SCHEMA)))
     write_json(folder / "prepare.json", {})
     about = {
         "name": "patches", "format": FORMAT, "size": size, "shards": ["images-00000.npy"],

@@ -1,14 +1,15 @@
-"""Records: what a data set yields, one row per image, and the prepared folder that keeps them beside the pixels.
+"""Prepared folders: the records of a data set and its images, ready to be read fast.
 
 A prepared folder holds
-- `prepare.json`: what it is made from; written first, so that a second command with other settings is refused;
-- `images-00000.npy …`: shards of uint8 pictures (n, size, size, 3), each written whole;
-- `records.parquet`: the rows, in the order of the pictures;
-- `files.parquet`: what became of every file (`files.py`); those that could not be read have no picture and no record,
-  and stand in `bad.csv` too;
-- `dataset.json`: name, size, fingerprint, hash of the source; written last: the folder is whole when it is there.
 
-Shards differ in length where files were left out: `Prepared.images` knows where each begins.
+- `prepare.json`: the settings that it is made from (`core.workspace`), written first;
+- `images-00000.npy …`: shards of uint8 images (n, size, size, 3);
+- `records.parquet`: the records, in the order of the images;
+- `files.parquet`: the status of every source file (`ingest.shards`); files that could not be read have no image and no
+  record, and are listed in `bad.csv` as well;
+- `dataset.json`: name, size, fingerprint, hash of the source; written last, so that it marks a complete folder.
+
+Shards differ in length where files were left out; `Prepared.starts` says with which row each begins.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,88 +30,26 @@ from numpy.typing import NDArray
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import Rows
-from retinabench.data.ingest.ingest_log import to_parquet
+from retinabench.data.records import MODERATE, Records, join, referable
 
-FORMAT = 2  # of the folder and of every picture's content: raise it when either changes
-SPLITS = ("train", "validation", "test")
-MODERATE = 2  # the lowest grade that is referable unless a task says otherwise
-
-
-def referable(grade: NDArray[np.integer], lowest: int = MODERATE) -> NDArray[np.int8]:
-    """Return labels (N,) of grades (N,): 1 where the grade is at least `lowest`, else 0.
-
-    This is the only definition of a label; `lowest` is the `referable_from` of the task.
-    """
-    return (grade >= lowest).astype(np.int8)
-
-
-@dataclass(frozen=True, eq=False)
-class Records:
-    """N images: identity, label and place in the study; no pixels.
-
-    image_id, patient_id, eye ('left', 'right' or ''), domain ('in_domain', 'shifted'), split ('train',
-    'validation', 'test') and source (a path below the data set's folder, or an index): (N,) text.
-    grade: (N,) 0 … 4, as reported. p_referable: (N,) the true P(grade >= 2), NaN where nobody knows it.
-    """
-
-    image_id: NDArray[np.str_]
-    patient_id: NDArray[np.str_]
-    eye: NDArray[np.str_]
-    grade: NDArray[np.int8]
-    domain: NDArray[np.str_]
-    split: NDArray[np.str_]
-    source: NDArray[np.str_]
-    p_referable: NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        n = len(self.image_id)
-        if n == 0:
-            raise InputError("the data set holds no images")
-        for column in fields(self):
-            if len(getattr(self, column.name)) != n:
-                raise ValueError(
-                    f"{column.name} has {len(getattr(self, column.name))} rows, image_id has {n}"
-                )
-        if len(np.unique(self.image_id)) != n:
-            raise InputError("image ids repeat", column="image_id")
-        if not np.isin(self.grade, np.arange(5)).all():
-            row = int(np.flatnonzero(~np.isin(self.grade, np.arange(5)))[0])
-            raise InputError(
-                f"grade {self.grade[row]} of image '{self.image_id[row]}' is not one of 0, 1, 2, 3, 4"
-            )
-
-    def __len__(self) -> int:
-        return len(self.image_id)
-
-    def take(self, rows: NDArray[np.intp] | Sequence[int]) -> Records:
-        """Return the given rows, in the given order."""
-        return replace(self, **{column.name: getattr(self, column.name)[rows] for column in fields(self)})
-
-    def to_parquet(self) -> bytes:
-        """Return the rows as the bytes of a Parquet file."""
-        return to_parquet(pa.table({c.name: getattr(self, c.name) for c in fields(self)}))
-
-    @classmethod
-    def from_parquet(cls, path: Path) -> Records:
-        """Read what `to_parquet` wrote."""
-        table = pa.parquet.read_table(path)
-        columns = {column.name: table[column.name].to_numpy() for column in fields(cls)}
-        text = {name: values.astype(np.str_) for name, values in columns.items() if values.dtype == object}
-        return cls(**{**columns, **text})
-
-
-def join(parts: Sequence[Records]) -> Records:
-    """Concatenate records."""
-    columns = (column.name for column in fields(Records))
-    return Records(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in columns})
+FORMAT = 2  # of the folder and of the content of every image: raise it when either changes
+PIXEL_SETTINGS = ("preprocess", "blur", "published")
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A prepared folder, opened: its records and, memory-mapped, its pictures.
+    """A prepared folder, opened: its records and, memory-mapped, its images.
 
-    graded: False where only 0/1 labels are known and `records.grade` holds the stand-ins 0 and 2. referable_from: the
-    lowest grade with label 1, which the task decides. shifted: the folder that is joined to this one (`joining.py`).
+    Args:
+        folder: The folder.
+        name: Name of the data set.
+        size: Side of the images, in pixels.
+        fingerprint: SHA-256 of records and pixels.
+        records: One row per image.
+        shards: Memory-mapped images, in the order of the records.
+        graded: False if only labels 0/1 are known and `records.grade` holds 0 and 2 in their place.
+        referable_from: Lowest grade with label 1, set by the task.
+        shifted: The folder that is merged with this one as the shifted domain (`open_data`).
     """
 
     folder: Path
@@ -123,7 +63,7 @@ class Prepared:
     shifted: Path | None = None
 
     def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[Path, Path | None, int]]:
-        """Travel to another process as paths: the pictures themselves would be copied, all of them."""
+        """Pickle as paths, since pickling the shards would copy all images."""
         return _reopen, (self.folder, self.shifted, self.referable_from)
 
     @property
@@ -139,14 +79,14 @@ class Prepared:
         return self.images(rows)
 
     def images(self, rows: NDArray[np.intp] | Sequence[int]) -> NDArray[np.uint8]:
-        """Return pictures (len(rows), size, size, 3) in the given order."""
+        """Return images (len(rows), size, size, 3) in the given order."""
         rows = np.asarray(rows, dtype=np.intp)
         shards = np.searchsorted(self.starts, rows, side="right") - 1
         places = rows - self.starts[shards]
         out = np.empty((len(rows), self.size, self.size, 3), np.uint8)
-        # One copy per picture, straight to its place: rows in random order hardly ever share a shard.
-        for picture, shard, place in zip(out, shards.tolist(), places.tolist(), strict=True):
-            picture[:] = self.shards[shard][place]
+        # One copy per image, directly to its place: rows in random order hardly ever share a shard.
+        for image, shard, place in zip(out, shards.tolist(), places.tolist(), strict=True):
+            image[:] = self.shards[shard][place]
         return out
 
     @cached_property
@@ -156,11 +96,11 @@ class Prepared:
 
     @property
     def files(self) -> pa.Table:
-        """What became of every file of the data set, also of those without a record: see `files.py`."""
+        """One row per source file, including those without a record; see `ingest.shards.SCHEMA`."""
         return pa.parquet.read_table(self.folder / "files.parquet")
 
     def image(self, image_id: str) -> NDArray[np.uint8] | None:
-        """Return the picture of one image id (size, size, 3), or None where there is none."""
+        """Return the image with that id (size, size, 3), or None."""
         found = np.flatnonzero(self.records.image_id == image_id)
         return self.images(found[:1])[0] if found.size else None
 
@@ -168,7 +108,8 @@ class Prepared:
 def open_prepared(folder: str | Path) -> Prepared:
     """Open a folder that `retinabench prepare` has finished.
 
-    Raises `InputError` where it is missing or unfinished.
+    Raises:
+        InputError: The folder is missing, incomplete, damaged, or of another format.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -190,7 +131,7 @@ def open_prepared(folder: str | Path) -> Prepared:
                 file=folder,
                 hint="Delete it and prepare it again.",
             )
-        # As plain arrays: indexing a `memmap` costs more than copying a small picture.
+        # As plain arrays: indexing a `memmap` costs more than copying a small image.
         mapped = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in about["shards"])
         shards = tuple(np.asarray(shard) for shard in mapped)
         records = Records.from_parquet(folder / "records.parquet")
@@ -201,20 +142,77 @@ def open_prepared(folder: str | Path) -> Prepared:
             f"is damaged ({error})", file=folder, hint="Delete it and prepare it again."
         ) from None
     if sum(len(shard) for shard in shards) != len(records):
-        raise InputError("is damaged (pictures and records differ in number)", file=folder)
-    # `folder` notes there which columns it was told to read.
+        raise InputError("is damaged (images and records differ in number)", file=folder)
+    # The data set `folder` notes which columns it was told to read.
     graded = "label" not in about.get("settings", {}).get("columns", {})
     return Prepared(folder, about["name"], about["size"], about["fingerprint"], records, shards, graded)
 
 
-def _reopen(folder: Path, shifted: Path | None, referable_from: int) -> Prepared:
-    from retinabench.data.merge import open_data
+def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared:
+    """Open a prepared folder, and merge the images of another one into it as its domain ``shifted``.
 
+    Ids are unchanged unless both folders use one id for different images or patients: then those of the second folder
+    are prefixed with its name.
+
+    Args:
+        folder: A prepared folder.
+        shifted: A prepared folder of the shifted domain, or None.
+
+    Raises:
+        InputError: The images differ in size or preprocessing, or both folders hold the same data.
+    """
+    first = open_prepared(folder)
+    if shifted is None:
+        return first
+    second = open_prepared(shifted)
+    if first.fingerprint == second.fingerprint:
+        raise InputError("holds the same data as --data", file=shifted, hint="Name another data set.")
+    if first.size != second.size:
+        raise InputError(
+            f"holds images of {second.size} px, {folder} of {first.size} px",
+            file=shifted,
+            hint=f"Prepare it again with --size {first.size}.",
+        )
+    ours, theirs = recipe_of(first.folder), recipe_of(second.folder)
+    if different := [key for key in PIXEL_SETTINGS if ours.get(key) != theirs.get(key)]:
+        raise InputError(
+            f"was prepared with another {', '.join(different)} than {folder}",
+            file=shifted,
+            hint="Prepare both in the same way.",
+        )
+    digest = hashlib.sha256(f"{first.fingerprint}+{second.fingerprint}".encode())
+    return replace(
+        first,
+        name=f"{first.name}+{second.name}",
+        fingerprint=digest.hexdigest(),
+        records=join([first.records, _as_shifted(second, first.records)]),
+        shards=first.shards + second.shards,
+        graded=first.graded and second.graded,
+        shifted=second.folder,
+    )
+
+
+def _as_shifted(second: Prepared, first: Records) -> Records:
+    mine = replace(second.records, domain=np.full(len(second.records), "shifted"))
+    for column in ("image_id", "patient_id"):
+        ids = getattr(mine, column)
+        if np.isin(ids, getattr(first, column)).any():
+            mine = replace(mine, **{column: np.char.add(f"{second.name}:", ids)})
+    return mine
+
+
+def recipe_of(folder: Path) -> dict[str, Any]:
+    """Return the settings with which a folder was prepared; empty for folders made by hand."""
+    settings: dict[str, Any] = json.loads((folder / "dataset.json").read_text()).get("settings", {})
+    return settings
+
+
+def _reopen(folder: Path, shifted: Path | None, referable_from: int) -> Prepared:
     return replace(open_data(folder, shifted), referable_from=referable_from)
 
 
 def fingerprint(records: Records, shards: Sequence[Path]) -> str:
-    """SHA-256 over the rows and every pixel: two folders with one fingerprint are the same data."""
+    """Return the SHA-256 of the records and every pixel: two folders with one fingerprint hold the same data."""
     digest = hashlib.sha256(records.to_parquet())
     for path in shards:
         with open(path, "rb") as handle:
@@ -222,12 +220,12 @@ def fingerprint(records: Records, shards: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def write_shard(path: Path, pictures: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> None:
-    """Write pictures (n, size, size, 3) as one .npy shard, whole or not at all."""
-    shape = (len(pictures), *np.shape(pictures[0] if len(pictures) else pictures)[-3:])
+def write_shard(path: Path, images: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> None:
+    """Write images (n, size, size, 3) atomically as one .npy shard."""
+    shape = (len(images), *np.shape(images[0] if len(images) else images)[-3:])
     with atomic_write(path) as handle:
         np.lib.format.write_array_header_1_0(handle, {"descr": "|u1", "fortran_order": False, "shape": shape})
-        for picture in pictures:  # one after the other: no second copy of the shard in memory
-            if picture.shape != shape[1:] or picture.dtype != np.uint8:
-                raise ValueError(f"a picture of shape {picture.shape} in a shard of {shape[1:]}")
-            handle.write(picture.tobytes())
+        for image in images:  # one by one, without a second copy of the shard in memory
+            if image.shape != shape[1:] or image.dtype != np.uint8:
+                raise ValueError(f"an image of shape {image.shape} in a shard of {shape[1:]}")
+            handle.write(image.tobytes())

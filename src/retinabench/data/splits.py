@@ -1,6 +1,7 @@
-"""How records are divided into the splits of a task. A new task is one function and one line in `TASKS`.
+"""How records are divided into the splits of a task.
 
-Every division is a pure function of the records, without random numbers: label files alone decide it.
+Every division is a pure function of the records, without random numbers, so that the label files alone decide it. A new
+task is one function, one `Division` and one name in `registry.TASKS`.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import Rows, Splits
-from retinabench.data.prepared import MODERATE, Records
+from retinabench.data.records import MODERATE, Records
 
 HOLD_OUT = 0.2  # of the training patients, where a data set has no validation or test split of its own
 
 
 @dataclass(frozen=True)
 class Division:
-    """One task: its splits, and what counts as referable in it.
+    """One task: its splits, and which grades are referable in it.
 
-    referable_from: the lowest grade with label 1. by_grade: it needs grades, not only labels. repairs: the division as
-    released, where `divide` leaves out the images that leak. published: the number of images in every split, for
-    EyePACS (and APTOS) complete.
+    Args:
+        divide: Records -> name of a split -> its rows.
+        referable_from: Lowest grade with label 1.
+        by_grade: Whether the task needs grades rather than labels.
+        repairs: The division as released, if `divide` leaves out images of it whose patients are also trained on.
+        published: Numbers of images in every split, in the order of `tasks.SPLITS`, for complete EyePACS and APTOS.
     """
 
     divide: Callable[[Records], Splits]
@@ -138,26 +142,24 @@ def hold_out(records: Records, rows: Rows, share: float = HOLD_OUT) -> tuple[Row
     return rows[~out[of_row]], rows[out[of_row]]
 
 
-TASKS: dict[str, Division] = {
-    "country_shift": Division(country_shift, published=(35_126, 10_906, 733, 42_670, 2_929)),
-    "in_domain": Division(in_domain),
-    "severity_shift": Division(
-        severity_shift,
-        by_grade=True,
-        repairs=severity_shift_published,
-        published=(33_545, 10_429, 477, 40_727, 3_217),
-    ),
-    "severity_shift_published": Division(
-        severity_shift_published, by_grade=True, published=(33_545, 10_429, 477, 40_727, 3_524)
-    ),
-    "severity_shift_mild": Division(
-        severity_shift_mild, referable_from=1, by_grade=True, repairs=severity_shift_mild_published
-    ),
-    "severity_shift_mild_published": Division(
-        severity_shift_mild_published,
-        referable_from=1,
-        by_grade=True,
-        published=(28_253, 8_850, 2_056, 34_445, 15_098),
-    ),
-    "hold_out_2019": Division(hold_out_2019),
-}
+COUNTRY_SHIFT = Division(country_shift, published=(35_126, 10_906, 733, 42_670, 2_929))
+IN_DOMAIN = Division(in_domain)
+SEVERITY_SHIFT = Division(
+    severity_shift,
+    by_grade=True,
+    repairs=severity_shift_published,
+    published=(33_545, 10_429, 477, 40_727, 3_217),
+)
+SEVERITY_SHIFT_PUBLISHED = Division(
+    severity_shift_published, by_grade=True, published=(33_545, 10_429, 477, 40_727, 3_524)
+)
+SEVERITY_SHIFT_MILD = Division(
+    severity_shift_mild, referable_from=1, by_grade=True, repairs=severity_shift_mild_published
+)
+SEVERITY_SHIFT_MILD_PUBLISHED = Division(
+    severity_shift_mild_published,
+    referable_from=1,
+    by_grade=True,
+    published=(28_253, 8_850, 2_056, 34_445, 15_098),
+)
+HOLD_OUT_2019 = Division(hold_out_2019)

@@ -1,27 +1,35 @@
-"""A task over prepared data: rows that train, validate and test, with labels and pictures. `divisions.py` divides."""
+"""A task: a prepared folder, divided into the rows that train, validate and test (`splits`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.data.dataset import Rows, Splits
-from retinabench.data.merge import open_data
-from retinabench.data.prepared import Prepared, Records
-from retinabench.data.splits import TASKS, Division
+from retinabench.data.prepared import Prepared, open_data
+from retinabench.data.records import Records
+from retinabench.data.registry import TASKS
+from retinabench.data.splits import Division
 
 SPLITS = ("train", "validation", "shifted_validation", "test", "shifted_test")
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some splits of a task, as `rb.evaluate` takes them: labels, and pictures in batches; every column (N,)."""
+    """The rows of some splits of a task, as `rb.evaluate` takes them.
+
+    Args:
+        data: The prepared folder.
+        rows: (N,) rows of the data set.
+        domain: (N,) ``in_domain`` or ``shifted``.
+        split: (N,) ``train``, ``validation`` or ``test``, by the division of the task.
+        batch_size: Images per batch.
+    """
 
     data: Prepared
     rows: Rows
@@ -29,28 +37,46 @@ class Part:
     split: NDArray[np.str_]
     batch_size: int = 64
 
-    def __getattr__(self, column: str) -> NDArray[Any]:
-        """Return image_id, label, patient_id, or grade where grades are known."""
-        if column == "label":
-            return self.data.label[self.rows]
-        if column not in ("image_id", "patient_id") and not (column == "grade" and self.data.graded):
-            raise AttributeError(column)
-        return np.asarray(getattr(self.data.records, column)[self.rows])
+    @property
+    def image_id(self) -> NDArray[np.str_]:
+        """(N,) names of the images."""
+        return self.data.records.image_id[self.rows]
+
+    @property
+    def patient_id(self) -> NDArray[np.str_]:
+        """(N,) names of the patients."""
+        return self.data.records.patient_id[self.rows]
+
+    @property
+    def label(self) -> NDArray[np.int8]:
+        """(N,) 1 = referable, by the cut of the task."""
+        return self.data.label[self.rows]
+
+    @property
+    def grade(self) -> NDArray[np.int8] | None:
+        """(N,) grades 0 … 4, or None if only labels are known."""
+        return self.data.records.grade[self.rows] if self.data.graded else None
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def batches(self) -> Iterator[NDArray[np.uint8]]:
-        """Yield pictures (B, H, W, 3) in order."""
+        """Yield images (B, H, W, 3) in order."""
         for start in range(0, len(self.rows), self.batch_size):
             yield self.data.images(self.rows[start : start + self.batch_size])
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A prepared data set, divided. `splits` maps every name of `SPLITS` that exists to its rows.
+    """A prepared data set, divided; a `retinabench.data.dataset.Dataset`.
 
-    `task["test"]` or `task["test", "shifted_test"]` gives labels and pictures, for `rb.evaluate`.
+    ``task["test"]`` or ``task["test", "shifted_test"]`` gives the `Part` that `rb.evaluate` takes.
+
+    Args:
+        name: Name of the task.
+        data: The prepared folder.
+        splits: Each name of `SPLITS` that exists -> its rows.
+        notes: Sentences about images that are left out or held out.
     """
 
     name: str
@@ -92,7 +118,7 @@ class Task:
         return len(self.records)
 
     def __getitem__(self, names: str | tuple[str, ...]) -> Part:
-        """Return one split or several; raises `InputError` for one that the task does not have."""
+        """Return one split or several, or raise `InputError` for one that the task does not have."""
         names = (names,) if isinstance(names, str) else names
         for name in names:
             if name not in self.splits:
@@ -110,14 +136,17 @@ class Task:
 
 
 def load_task(folder: str | Path, name: str = "country_shift", shifted: str | Path | None = None) -> Task:
-    """Open a prepared folder, join the data of a second one as the shifted domain, and divide for the task `name`.
+    """Open a prepared folder, merge a second one as the shifted domain, and divide for a task.
 
-    Raises `InputError` where a folder or the name is unknown, a needed split is empty, or the task has no use for
-    `shifted`.
+    Args:
+        folder: A prepared folder.
+        name: A name of `registry.TASKS`.
+        shifted: A prepared folder of the shifted domain, or None.
+
+    Raises:
+        InputError: A folder or the name is unknown, a needed split is empty, or the task does not use `shifted`.
     """
-    if name not in TASKS:
-        raise InputError(f"unknown task '{name}'", hint=nearest(name, TASKS))
-    division = TASKS[name]
+    division = TASKS.find(name)
     data = replace(open_data(folder, shifted), referable_from=division.referable_from)
     if division.by_grade and not data.graded:
         raise InputError(f"holds labels without grades, and '{name}' divides by grade", file=folder)
@@ -143,13 +172,13 @@ def _check(name: str, data: Prepared, splits: Splits, folder: str | Path, shifte
 
 
 def _notes(division: Division, data: Prepared, splits: Splits) -> Iterator[str]:
-    """Say aloud what was left out or held out, where a patient stands on both sides, and other counts than published."""
+    """Yield notes on images left out or held out, patients in several splits, and counts other than published."""
     records = data.records
     if division.repairs is not None:
         for split, rows in division.repairs(records).items():
             if fewer := len(rows) - len(splits.get(split, ())):
                 yield (
-                    f"{fewer:,} of {len(rows):,} images of the split '{split}' are left out, since their patients stand "
+                    f"{fewer:,} of {len(rows):,} images of the split '{split}' are left out, since their patients are also "
                     "in 'train'; the task ending in _published keeps them"
                 )
     for split, rows in splits.items():

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from retinabench.core.errors import InputError
-from retinabench.data.merge import open_data
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared import open_data, open_prepared
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, is_composed

@@ -16,7 +16,7 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.version import __version__
 from retinabench.data.loader import Batches, ImageSource
-from retinabench.data.merge import recipe_of
+from retinabench.data.prepared import recipe_of
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import DEFAULT_RESOURCES, Resources, Training, execute_run
@@ -175,7 +175,7 @@ def predict(
         image_id=part.image_id,
         label=part.label,
         probs=np.concatenate(probs),
-        grade=getattr(part, "grade", None),
+        grade=part.grade,
         patient_id=part.patient_id,
         domain=part.domain,
         split=part.split,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -78,8 +76,7 @@ def _facts(name: str) -> list[tuple[str, str]]:
     """Return the data card that the data set's module carries as its docstring, row by row; nothing for others."""
     if name not in DATASETS:
         return []
-    steps = DATASETS[name].steps
-    text = inspect.getdoc(sys.modules[DATASETS[name].records.__module__]) or ""
+    steps, text = DATASETS[name].steps, DATASETS[name].card
     rows = re.findall(r"^\|([^|\n]+)\|([^|\n]+)\|$", text, re.MULTILINE)
     pairs = [
         (term.strip(), content.strip().replace("`STEPS` below", steps).replace("`", ""))

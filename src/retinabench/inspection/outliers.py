@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.data.prepared import Records
+from retinabench.data.records import Records
 from retinabench.inspection.files import Files
 from retinabench.inspection.pixels import Pixels
 

@@ -3,13 +3,14 @@ import pytest
 
 from retinabench.concepts.banks import lesion_images
 from retinabench.core.errors import InputError
-from retinabench.data import synthetic
+from retinabench.data.synthetic.fundus import draw
+from retinabench.data.synthetic.truth import LESIONS
 
 
 def test_every_drawn_lesion_belongs_to_one_concept():
     covered = [kind for kinds in lesion_images.DRAWN.values() for kind in kinds]
     # Beading is a change of the veins, not a lesion that the published concepts name.
-    assert sorted([*covered, "venous_beading"]) == sorted(synthetic.LESIONS)
+    assert sorted([*covered, "venous_beading"]) == sorted(LESIONS)
 
 
 def test_the_truth_of_drawn_pictures_is_what_their_masks_show():
@@ -23,7 +24,7 @@ def test_a_mask_covers_exactly_the_kinds_of_its_concept():
     images = lesion_images.drawn(60, seed=5, population="shifted", mask_size=64)
     row = int(images.truth.sum(axis=1).argmax())
     assert images.truth[row].sum() >= 3
-    drawn = synthetic.draw(row, size=64, seed=5, population="shifted").masks
+    drawn = draw(row, size=64, seed=5, population="shifted").masks
     for mask, kinds in zip(images.masks(row), lesion_images.DRAWN.values(), strict=True):
         layers = [drawn[kind] for kind in kinds if kind in drawn]
         expected = np.any(layers, axis=0) if layers else np.zeros((64, 64), bool)
@@ -47,7 +48,7 @@ def test_samples_carry_their_own_truth_and_picture():
     found = lesion_images.gather(images, rows, size=32)
     assert list(found.sample_id) == ["shifted-000007", "shifted-000003"]
     assert np.array_equal(found.truth, images.truth[rows])
-    assert np.array_equal(found.images[1], synthetic.draw(3, size=32, seed=2, population="shifted").image)
+    assert np.array_equal(found.images[1], draw(3, size=32, seed=2, population="shifted").image)
 
 
 def test_too_few_images_are_refused():

@@ -18,8 +18,9 @@ from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Advance, Progress
 from retinabench.core.random_streams import numpy_generator
-from retinabench.data import synthetic
 from retinabench.data.lesion_images import LesionImages
+from retinabench.data.synthetic.fundus import draw
+from retinabench.data.synthetic.truth import truth
 
 DRAWN: dict[str, tuple[str, ...]] = {
     "microaneurysm": ("microaneurysm",),
@@ -58,10 +59,10 @@ def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_siz
     """
     if images < 10:
         raise InputError(f"{images} images are too few to train and question on", hint="Use --images 100.")
-    facts = [synthetic.truth(index, seed=seed, population=population) for index in range(images)]
+    facts = [truth(index, seed=seed, population=population) for index in range(images)]
 
     def masks(row: int) -> NDArray[np.bool_]:
-        found = synthetic.draw(row, size=mask_size, seed=seed, population=population).masks
+        found = draw(row, size=mask_size, seed=seed, population=population).masks
         nothing = np.zeros((mask_size, mask_size), np.bool_)
         covered = [[found.get(kind, nothing) for kind in kinds] for kinds in DRAWN.values()]
         return np.stack([np.logical_or.reduce(layers) for layers in covered])
@@ -71,9 +72,7 @@ def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_siz
         concepts=tuple(DRAWN),
         truth=np.array([[any(t.lesions[k] for k in kinds) for kinds in DRAWN.values()] for t in facts]),
         patient_id=np.array([f"{population}-p{fact.patient:06d}" for fact in facts]),
-        image=lambda row, size: (
-            synthetic.draw(row, size=size, seed=seed, population=population, masks=False).image
-        ),
+        image=lambda row, size: draw(row, size=size, seed=seed, population=population, masks=False).image,
         masks=masks,
     )
 

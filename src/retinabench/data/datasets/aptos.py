@@ -24,10 +24,11 @@ from pathlib import Path
 import numpy as np
 
 from retinabench.core.errors import InputError
+from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
 from retinabench.data.ingest.labels import grade_of, ids_of, needed, read_table
-from retinabench.data.prepared import Records
+from retinabench.data.records import Records
 
 ROWS, TEST = 3662, 2929
 STEPS = (
@@ -64,3 +65,6 @@ def labels(files: Files, split: str | None = None) -> Records:
         split=("test" if k < TEST else "validation" for k in range(len(rows))),
     )
     return placed(found, split)
+
+
+DATASET = ImageDataset(records, STEPS)

@@ -26,11 +26,12 @@ from pathlib import Path
 import numpy as np
 
 from retinabench.core.errors import InputError
+from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.download import Remote
 from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
 from retinabench.data.ingest.labels import Row, grade_of, ids_of, needed, read_table, word_of
-from retinabench.data.prepared import Records, join
+from retinabench.data.records import Records, join
 
 SOLUTION = Remote(
     "https://storage.googleapis.com/kaggle-forum-message-attachments/90528/2877/retinopathy_solution.csv",
@@ -89,3 +90,6 @@ def _part(rows: list[Row], where: str, usage: bool) -> Records:
         eye=(name["eye"] for name in names),
         split=(USAGE[word_of(row, "Usage", where, list(USAGE))] for row in rows) if usage else "train",
     )
+
+
+DATASET = ImageDataset(records, STEPS, remote=lambda size: SOLUTION)

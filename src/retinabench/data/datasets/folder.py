@@ -23,10 +23,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
 from retinabench.data.ingest.labels import Row, grade_of, ids_of, read_table, word_of
-from retinabench.data.prepared import SPLITS, Records
+from retinabench.data.records import SPLITS, Records
 
 ROLES = ("image", "grade", "label", "patient", "eye", "split", "domain")
 EYES = {"left": "left", "l": "left", "os": "left", "right": "right", "r": "right", "od": "right", "": ""}
@@ -123,3 +124,6 @@ def _records(
         if has["domain"]
         else "in_domain",
     )
+
+
+DATASET = ImageDataset(records, STEPS, options=("split", "labels", "columns"))

@@ -29,11 +29,13 @@ import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ArrayDataset, concatenate
+from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
 from retinabench.data.ingest.labels import grade_of, ids_of, read_table, word_of
-from retinabench.data.prepared import Records, open_prepared
+from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.pooling import BLOCK, SIZE, extremes
+from retinabench.data.records import Records
 
 OFFICIAL = {
     "train": ("a. Training Set", "a. IDRiD_Disease Grading_Training Labels.csv"),
@@ -142,3 +144,6 @@ def _sha256(files: Files, name: str) -> str:
         return hashlib.sha256(files.read(name)).hexdigest()
     except InputError:
         return ""
+
+
+DATASET = ImageDataset(records, STEPS)

@@ -37,11 +37,12 @@ from PIL import Image
 
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ArrayDataset, concatenate
+from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import stamp
 from retinabench.data.ingest.download import Remote
 from retinabench.data.ingest.label_matching import Survey, make_records, placed
-from retinabench.data.prepared import Records, join
-from retinabench.data.preprocessing.preprocess import Recipe, picture
+from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
+from retinabench.data.records import Records, join
 
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 MD5 = {
@@ -93,7 +94,7 @@ def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
     # Encoded without loss, so that every recipe is applied in the same way as to other files.
     sink = io.BytesIO()
     Image.fromarray(pixels).save(sink, "PNG", compress_level=0)
-    return picture(sink.getvalue(), recipe, source)
+    return preprocess_bytes(sink.getvalue(), recipe, source)
 
 
 def stamp_of(source: str, root: Path | None) -> str:
@@ -200,3 +201,6 @@ def _array_at(file: Path, key: str, _stamp: str) -> NDArray[np.uint8]:
         MemoryError,
     ) as error:
         raise InputError(f"is no sound .npz ({error})", file=file, hint="Download it again.") from None
+
+
+DATASET = ImageDataset(records, STEPS, read=read, remote=remote, stamp=stamp_of)

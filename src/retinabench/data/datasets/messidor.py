@@ -20,10 +20,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from retinabench.core.errors import InputError
+from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed, stem
 from retinabench.data.ingest.labels import Row, grade_of, ids_of, needed, read_table, word_of
-from retinabench.data.prepared import Records
+from retinabench.data.records import Records
 
 GRADES = ("image_id", "adjudicated_dr_grade", "adjudicated_gradable")
 STEPS = (
@@ -80,3 +81,6 @@ def _eyes(files: Files, survey: Survey | None) -> dict[str, tuple[str, str]]:
         left, right = stem(row[1]["left"]), stem(row[1]["right"])
         eyes |= {left: (f"{left}+{right}", "left"), right: (f"{left}+{right}", "right")}
     return eyes
+
+
+DATASET = ImageDataset(records, STEPS)

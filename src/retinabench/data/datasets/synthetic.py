@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from retinabench.core.errors import InputError
-from retinabench.data import synthetic
+from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.label_matching import Survey
-from retinabench.data.prepared import Records, join
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess
+from retinabench.data.records import Records, join
+from retinabench.data.synthetic.fundus import draw
+from retinabench.data.synthetic.truth import truth
 
 STEPS = "They are drawn: retinabench prepare synthetic --out data/synthetic"
 PARTS = (
@@ -54,7 +56,7 @@ def records(
 
 
 def _part(domain: str, split: str, indices: range, seed: int) -> Records:
-    truths = [synthetic.truth(index, seed=seed, population=domain) for index in indices]
+    truths = [truth(index, seed=seed, population=domain) for index in indices]
     return Records(
         image_id=np.array([f"{domain}-{index:06d}" for index in indices]),
         patient_id=np.array([f"{domain}-p{truth.patient:06d}" for truth in truths]),
@@ -70,7 +72,8 @@ def _part(domain: str, split: str, indices: range, seed: int) -> Records:
 def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
     """Draw one picture (size, size, 3); its disc fills the square, as `crop` would make it."""
     seed, population, index = source.split(":")
-    drawn = synthetic.draw(
-        int(index), size=recipe.size, seed=int(seed), population=population, masks=False
-    ).image
+    drawn = draw(int(index), size=recipe.size, seed=int(seed), population=population, masks=False).image
     return drawn if recipe.preprocess == "crop" else preprocess(Image.fromarray(drawn), recipe)
+
+
+DATASET = ImageDataset(records, STEPS, read=read, options=("images", "seed"), needs_source=False)

@@ -1,7 +1,7 @@
-"""Files as downloads leave them: a folder, a zip, zips in a folder, a zip in parts; nothing is unpacked to the disk.
+"""Files of a download: a folder, a zip, zips in a folder, or a zip in parts; nothing is unpacked to the disk.
 
-Kaggle ships `train.zip.001 … train.zip.005`: one zip cut in pieces. The pieces are read as one seekable stream, so
-that one photograph costs the central directory (once) and its own bytes.
+Kaggle distributes `train.zip.001 … train.zip.005`, one zip in parts. The parts are read as one seekable stream, so that
+reading one image reads the central directory (once) and the bytes of that image.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from retinabench.core.errors import InputError
-from retinabench.data.ingest.joined_stream import Chain, Segment
-from retinabench.data.ingest.zip_member import BROKEN, Member
+from retinabench.data.ingest.zip_streams import BROKEN, Chain, Member, Segment
 
 AHEAD = 1 << 15  # bytes that are read at once, at least
 PART = re.compile(r"(?P<whole>.+\.zip)(?:\.(?P<number>\d{3}))?", re.IGNORECASE)
@@ -40,7 +39,7 @@ class Files:
         return name in self.loose or name in self.members
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of one file; raises `InputError` where it is missing or damaged."""
+        """Return the bytes of one file, or raise `InputError` if it is missing or damaged."""
         if name not in self.loose and name in self.members:
             return self.members[name].read()
         path = self.root / name
@@ -63,7 +62,7 @@ class Files:
         return f"{member.label}: {name}" if member else str(self.root / name)
 
     def stamp(self, name: str) -> str:
-        """Return the stamp of one file, or of the archive that holds it: another one when its bytes may have changed."""
+        """Return a text that changes when the bytes of a file, or of the archive that holds it, may have changed."""
         member = None if name in self.loose else self.members.get(name)
         return member.stamp if member else stamp(self.root / name)
 
@@ -75,7 +74,8 @@ class Files:
 def open_files(root: Path) -> Files:
     """List a folder with all archives in it, or one zip.
 
-    Raises `InputError` for a root that is neither, and for archives that are incomplete, encrypted, broken or unsafe.
+    Raises:
+        InputError: The root is neither, or an archive is incomplete, encrypted, broken or unsafe.
     """
     files = Files(root)
     if root.is_dir():
@@ -101,7 +101,7 @@ _SHARED: dict[Path, Files] = {}
 
 
 def shared_files(root: Path) -> Files:
-    """Return the opened root of this process: workers read many pictures and open archives once."""
+    """Return the files below a root, which each process opens once and again when an archive has changed."""
     files = _SHARED.get(root)
     if files is None or not files.fresh():
         files = _SHARED[root] = open_files(root)
@@ -138,7 +138,7 @@ def _siblings(root: Path) -> list[Path]:
 
 
 def _archives(names: Iterator[str] | set[str]) -> list[tuple[str, list[str]]]:
-    """Group the names of zips and their parts; raises `InputError` where a part is missing."""
+    """Group the names of zips and their parts, or raise `InputError` if a part is missing."""
     found: dict[str, dict[int, str]] = {}
     for name in sorted(names):
         if match := PART.fullmatch(name):

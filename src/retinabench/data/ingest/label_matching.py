@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError, nearest
 from retinabench.data.ingest.archives import Files
-from retinabench.data.prepared import SPLITS, Records
+from retinabench.data.records import SPLITS, Records
 
 PICTURES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp")
 SHOWN = 5

@@ -1,35 +1,48 @@
-"""Prepare a data set: every picture once, in parallel, into shards that a killed command continues.
+"""Prepare a data set: every image once, in parallel, into shards; a killed command continues.
 
-Two commands in one folder share the work and end with the same bytes. A file that cannot be read never stops the
-others: all are looked at, and then the command fails with a table of the bad ones, or leaves them out. A command that
-continues tries bad files again, and makes the shards again whose files have changed since; a finished folder is never
-touched, so a repaired or changed file enters only a new one.
+A file that cannot be read does not stop the others: all files are read, and then the command fails with a table of the
+bad ones, or leaves them out. A command that continues reads bad files again, and makes the shards again whose files have
+changed since. A complete folder is never changed.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from retinabench.core.atomic_files import claim, sweep, write_bytes, write_json
-from retinabench.core.errors import InputError, WorkError
+from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.subprocesses import in_processes
 from retinabench.core.version import __version__
-from retinabench.data.ingest.ingest_log import SCHEMA, bad_csv, bad_rows, source_sha256, to_parquet
+from retinabench.core.workspace import Workspace
+from retinabench.data.ingest.download import fetch
 from retinabench.data.ingest.label_matching import Survey
-from retinabench.data.ingest.shards import Shard, is_made, plan, read_files, sweep_files
-from retinabench.data.ingest.workers import make_shards
-from retinabench.data.prepared import FORMAT, Prepared, Records, fingerprint, open_prepared
+from retinabench.data.ingest.shards import (
+    SCHEMA,
+    Shard,
+    bad_csv,
+    bad_rows,
+    is_made,
+    make_shard,
+    plan,
+    read_files,
+    source_sha256,
+    sweep_files,
+)
+from retinabench.data.prepared import FORMAT, Prepared, fingerprint, open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.data.registry import find_dataset
+from retinabench.data.records import Records, to_parquet
+from retinabench.data.registry import DATASETS
 
 OnBad = Literal["fail", "skip"]
+COMPLETE = "dataset.json"
 
 
 def prepare(
@@ -43,14 +56,26 @@ def prepare(
     progress: Progress = QUIET,
     **options: Any,
 ) -> Prepared:
-    """Prepare data set `name` into the folder `out`, or continue there; return it opened.
+    """Prepare a data set into a folder, or continue there; return it opened.
 
-    on_bad: `fail` when all files have been looked at and some cannot be read, or `skip` those.
+    A second command in the same folder waits until the first one has finished.
 
-    Raises `InputError` where the source is bad or `out` holds another data set, `WorkError` where the disk is full.
+    Args:
+        name: A name of `registry.DATASETS`.
+        out: The prepared folder.
+        recipe: How images are made from files.
+        source: Folder or archive of the files.
+        workers: Number of processes, by default one per core.
+        on_bad: ``fail`` after all files have been read if some cannot be, or ``skip`` those.
+        progress: Where progress is shown.
+        **options: Options of the data set.
+
+    Raises:
+        InputError: The source is bad, or `out` holds another data set.
+        WorkError: The disk is full.
     """
     survey = Survey()
-    rows = find_dataset(name).records(source, survey=survey, **options)
+    rows = DATASETS.find(name).records(source, survey=survey, **options)
     settings = {
         "dataset": name,
         **asdict(recipe),
@@ -60,16 +85,20 @@ def prepare(
         **{key: str(value) if isinstance(value, Path) else value for key, value in options.items()},
     }
     survey.check(out, on_bad)
-    _claim(out, settings)
-    sweep(out)
-    if not (out / "dataset.json").is_file():
-        survey.write(out / "left_out.csv")
-        for note in survey.lines():
-            progress.say(f"note: {note}")
-        shards = plan(name, rows, source, recipe, out)
-        _make(shards, f"Preparing {name} at {recipe.size} px", workers, progress)
-        _finish(out, rows, shards, settings, on_bad)
-    sweep_files(out)
+    workspace = Workspace(out, "prepared data set", "prepare.json")
+    _begin(workspace, settings)
+    if not (out / COMPLETE).is_file():
+        if workspace.holder():
+            progress.say(f"{out}: waiting for another prepare command in this folder")
+        with workspace.lock(wait=True):
+            if not (out / COMPLETE).is_file():
+                survey.write(out / "left_out.csv")
+                for note in survey.lines():
+                    progress.say(f"note: {note}")
+                shards = plan(name, rows, source, recipe, out)
+                _make(shards, f"Preparing {name} at {recipe.size} px", workers, progress)
+                _finish(out, rows, shards, settings, on_bad)
+            sweep_files(out)
     data = open_prepared(out)
     left_out = bad_rows(data.files).num_rows
     if left_out and on_bad == "fail":
@@ -81,41 +110,68 @@ def prepare(
     return data
 
 
+def dataset_options(
+    name: str, source: Path | None, *, column: Sequence[str] | None = None, **given: Any
+) -> dict[str, Any]:
+    """Return the options that were given on the command line, for `prepare`.
+
+    Args:
+        name: A name of `registry.DATASETS`.
+        source: Folder or archive of the files.
+        column: Columns of the label file as ``ROLE=NAME``.
+        **given: Further options; None where one is not given.
+
+    Raises:
+        InputError: The data set is unknown, needs a source, or does not have an option.
+    """
+    dataset = DATASETS.find(name)
+    options = {key: value for key, value in given.items() if value is not None}
+    if column:
+        options["columns"] = _columns(column)
+    dataset.check_options(name, source, options)
+    return options
+
+
+def download_source(name: str, source: Path | None, size: int, progress: Progress) -> None:
+    """Download into `source` the files that need no login.
+
+    Raises:
+        InputError: The data set has no direct download; the message holds the steps by hand.
+    """
+    dataset = DATASETS.find(name)
+    if dataset.remote is None or source is None:
+        raise InputError(f"{name} has no direct download", hint=dataset.steps)
+    fetch(dataset.remote(size), source, progress)
+
+
+def _columns(pairs: Sequence[str]) -> dict[str, str]:
+    columns = {}
+    for pair in pairs:
+        role, equals, name = pair.partition("=")
+        if not (role and equals and name):
+            raise InputError(f"--column {pair} is not ROLE=NAME", hint="For example: --column grade=icdr")
+        columns[role] = name
+    return columns
+
+
 def _digest(rows: Records) -> str:
-    """SHA-256 of ids, labels and splits: a shard's place in the list must not change between two commands."""
+    """Return the SHA-256 of the records, whose order must not change between two commands."""
     digest = hashlib.sha256()
     for column in fields(rows):
         digest.update(repr(getattr(rows, column.name).tolist()).encode())
     return digest.hexdigest()
 
 
-def _claim(out: Path, settings: dict[str, Any]) -> None:
-    """Note the settings in an empty folder; refuse a folder that was begun with others."""
-    file = out / "prepare.json"
-    # Another command may be writing its note this moment, or was killed over it.
-    found = [path for path in out.glob("*") if not path.name.lstrip(".").startswith("prepare.json.")]
-    if found and not file.is_file():
-        raise InputError(
-            "is not empty and holds no prepared data set", file=out, hint="Choose another --out."
-        )
-    claim(file, settings)
-    try:
-        begun = json.loads(file.read_text())
-    except ValueError as error:
-        raise InputError(f"is damaged ({error})", file=file, hint="Delete the folder.") from None
-    if begun.get("format") != settings["format"]:
+def _begin(workspace: Workspace, settings: dict[str, Any]) -> None:
+    """Write the settings into a new folder, or refuse a folder that was begun with others."""
+    begun = workspace.manifest()
+    if begun is not None and begun.get("format") != settings["format"]:
         raise InputError(
             "holds a data set prepared by another version of retinabench",
-            file=out,
+            file=workspace.folder,
             hint="Choose another --out, or delete the folder and prepare it again.",
         )
-    if begun != settings:
-        different = sorted(key for key in begun.keys() | settings if begun.get(key) != settings.get(key))
-        raise InputError(
-            f"holds a data set prepared with another {', '.join(different).replace('_', ' ')}",
-            file=out,
-            hint="Choose another --out, or delete the folder.",
-        )
+    workspace.begin(settings, empty=True, hint="Choose another --out, or delete the folder.")
 
 
 def _make(shards: list[Shard], what: str, workers: int | None, progress: Progress) -> None:
@@ -126,17 +182,13 @@ def _make(shards: list[Shard], what: str, workers: int | None, progress: Progres
         progress.say(f"{again:,} parts are made again: a file in them was bad or has changed")
     images = [sum(len(shard.image_ids) for shard in some) for some in (shards, missing)]
     with progress.track(what, images[1], unit="images") as advance:
-        for done in make_shards(missing, min(workers or os.cpu_count() or 1, len(missing))):
+        for _, done in in_processes(make_shard, missing, min(workers or os.cpu_count() or 1, len(missing))):
             advance(done)
 
 
 def _finish(out: Path, rows: Records, shards: list[Shard], settings: dict[str, Any], on_bad: OnBad) -> None:
-    """Write the tables and, last, `dataset.json`; or fail where files are bad and shall not be skipped."""
-    tables = [read_files(shard) for shard in shards]
-    if any(table is None for table in tables):
-        if (out / "dataset.json").is_file():  # another command has finished
-            return
-        raise WorkError(f"{out}: files vanished while they were needed. Repeat the command.")
+    """Write the tables and, last, `dataset.json`; or fail if files are bad and are not to be skipped."""
+    tables = [table for shard in shards if (table := read_files(shard)) is not None]
     files = pa.concat_tables(tables).select(SCHEMA.names)
     bad = bad_rows(files)
     if bad.num_rows:
@@ -154,13 +206,13 @@ def _finish(out: Path, rows: Records, shards: list[Shard], settings: dict[str, A
         "size": settings["size"],
         "images": len(good),
         "bad": bad.num_rows,
-        "fingerprint": fingerprint(good, [shard.pictures for shard in shards]),
+        "fingerprint": fingerprint(good, [shard.images for shard in shards]),
         "source_sha256": source_sha256(files),
-        "shards": [shard.pictures.name for shard in shards],
+        "shards": [shard.images.name for shard in shards],
         "settings": settings,
         "version": __version__,
     }
-    write_json(out / "dataset.json", about)
+    write_json(out / COMPLETE, about)
 
 
 def _fail(out: Path, bad: pa.Table, images: int, source: str | None) -> None:

@@ -1,39 +1,57 @@
-"""One shard: the pictures of some consecutive images, and beside it, until the folder is whole, what became of each file.
+"""Shards of a prepared folder: the images of consecutive records, with the status of each source file.
 
-`images-00000.npy` is written first and `files-00000.parquet` second: where the second is there, the first is whole. A
-shard depends on its images and the recipe alone, so whoever makes it, whenever and how often, writes the same bytes.
+`images-00000.npy` is written first and `files-00000.parquet` second, so that the second marks a complete shard. A shard
+depends on its images and the recipe alone: whenever it is made, it has the same bytes. When the folder is complete,
+`files.parquet` replaces the tables of the shards.
 """
 
 from __future__ import annotations
 
-import contextlib
+import csv
+import hashlib
+import io
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet
 
 from retinabench.core.atomic_files import write_bytes
-from retinabench.core.errors import InputError
-from retinabench.data.ingest.ingest_log import SCHEMA, bad_rows, table_of, to_parquet
-from retinabench.data.prepared import Records, write_shard
+from retinabench.core.errors import InputError, printable
+from retinabench.data.prepared import write_shard
 from retinabench.data.preprocessing.preprocess import Original, Recipe, originals
-from retinabench.data.registry import find_dataset
+from retinabench.data.records import Records, to_parquet
+from retinabench.data.registry import DATASETS
 
 SHARD, SHARD_BYTES = 128, 100 * 2**20  # a worker holds one shard in memory
+SCHEMA = pa.schema(
+    [
+        ("image_id", pa.string()),
+        ("source", pa.string()),
+        ("sha256", pa.string()),
+        ("bytes", pa.int64()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("status", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+"""One row per image: `sha256`, `bytes`, `width` and `height` of the original file (empty or 0 for drawn images and for
+files that do not exist), `status` ('ok' or 'bad') and the `reason` of a bad one."""
 STAMPED = SCHEMA.append(pa.field("stamp", pa.string()))
 
 
 class Shard(NamedTuple):
-    """Which images to prepare, how, and where to."""
+    """Images to prepare, how, and where to."""
 
     dataset: str
     image_ids: list[str]
     sources: list[str]
     root: Path | None
     recipe: Recipe
-    pictures: Path
+    images: Path
     files: Path
 
 
@@ -55,16 +73,16 @@ def plan(dataset: str, rows: Records, root: Path | None, recipe: Recipe, out: Pa
 
 
 def is_made(shard: Shard) -> bool:
-    """Tell whether a shard is whole, has no bad file (those are tried again), and its files are still the same."""
-    if (table := read_files(shard)) is None or not shard.pictures.is_file():
+    """Return whether a shard is complete, has no bad file (those are tried again), and its files are unchanged."""
+    if (table := read_files(shard)) is None or not shard.images.is_file():
         return False
-    stamp = find_dataset(shard.dataset).stamp
+    stamp = DATASETS.find(shard.dataset).stamp
     stamps = [stamp(source, shard.root) for source in shard.sources]
     return len(bad_rows(table)) == 0 and table["stamp"].to_pylist() == stamps
 
 
 def read_files(shard: Shard) -> pa.Table | None:
-    """Return the table that lies beside a shard, or None where there is none that can be read."""
+    """Return the table of a shard, or None if there is none that can be read."""
     try:
         return pa.parquet.read_table(shard.files, schema=STAMPED)
     except (OSError, pa.ArrowException):
@@ -72,23 +90,23 @@ def read_files(shard: Shard) -> pa.Table | None:
 
 
 def make_shard(shard: Shard) -> int:
-    """Read or draw the pictures of one shard and write them, bad ones left out; return how many images it is for."""
-    another_command_finished = (shard.pictures.parent / "dataset.json").is_file()
-    if not another_command_finished and not is_made(shard):
-        pictures, rows = [], []
-        dataset = find_dataset(shard.dataset)
-        for image_id, source in zip(shard.image_ids, shard.sources, strict=True):
-            row = {"image_id": image_id, "source": source, "stamp": dataset.stamp(source, shard.root)}
-            row |= {"status": "ok", "reason": ""}
-            with originals() as found:
-                try:
-                    pictures.append(dataset.read(source, shard.root, shard.recipe))
-                except (InputError, OSError) as error:
-                    row |= {"status": "bad", "reason": _reason(error)}
-            rows.append(row | vars(found[-1] if found else Original("", 0, 0, 0)))
-        side = shard.recipe.size
-        write_shard(shard.pictures, pictures or np.empty((0, side, side, 3), np.uint8))
-        write_bytes(shard.files, to_parquet(table_of(rows, STAMPED)))
+    """Read or draw the images of one shard and write them without the bad ones; return the number of its records."""
+    if is_made(shard):
+        return len(shard.image_ids)
+    images, rows = [], []
+    dataset = DATASETS.find(shard.dataset)
+    for image_id, source in zip(shard.image_ids, shard.sources, strict=True):
+        row = {"image_id": image_id, "source": source, "stamp": dataset.stamp(source, shard.root)}
+        row |= {"status": "ok", "reason": ""}
+        with originals() as found:
+            try:
+                images.append(dataset.read(source, shard.root, shard.recipe))
+            except (InputError, OSError) as error:
+                row |= {"status": "bad", "reason": _reason(error)}
+        rows.append(row | vars(found[-1] if found else Original("", 0, 0, 0)))
+    side = shard.recipe.size
+    write_shard(shard.images, images or np.empty((0, side, side, 3), np.uint8))
+    write_bytes(shard.files, to_parquet(pa.Table.from_pylist(rows, STAMPED)))
     return len(shard.image_ids)
 
 
@@ -99,7 +117,29 @@ def _reason(error: InputError | OSError) -> str:
 
 
 def sweep_files(out: Path) -> None:
-    """Delete the tables beside the shards: `files.parquet` holds them now."""
+    """Delete the tables of the shards, which `files.parquet` replaces."""
     for path in out.glob("files-*.parquet"):
-        with contextlib.suppress(FileNotFoundError):  # another command sweeps too
-            path.unlink()
+        path.unlink(missing_ok=True)
+
+
+def bad_rows(table: pa.Table) -> pa.Table:
+    """Return the rows of files that could not be read."""
+    return table.filter(pa.compute.equal(table["status"], "bad"))
+
+
+def bad_csv(table: pa.Table) -> bytes:
+    """Return the bad files as CSV: image_id, source, reason."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = ("image_id", "source", "reason")
+    writer.writerow(columns)
+    writer.writerows([printable(row[name]) for name in columns] for row in bad_rows(table).to_pylist())
+    return text.getvalue().encode()
+
+
+def source_sha256(table: pa.Table) -> str:
+    """Return one SHA-256 over all source files: two data sets with the same one were made from the same bytes."""
+    digest = hashlib.sha256()
+    for image_id, sha256 in zip(table["image_id"].to_pylist(), table["sha256"].to_pylist(), strict=True):
+        digest.update(f"{image_id}\0{sha256}\n".encode())
+    return digest.hexdigest()

@@ -53,7 +53,7 @@ class Recipe:
             )
 
 
-def picture(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
+def preprocess_bytes(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
     """Turn the bytes of the photograph `name` into (size, size, 3) RGB. Decoding is scaled (JPEG) where that saves time.
 
     Raises `InputError` where the bytes are no picture, or broken off.

@@ -1,7 +1,7 @@
-"""Synthetic fundus photographs with known truth: the data card.
+"""Synthetic fundus images with known truth: the data card.
 
-**What it is.** A procedural camera: picture `index` of a population depends on (seed, index, size) alone,
-and has the same content at every size. Pictures 2k and 2k + 1 are the left and right eye of patient k.
+**What it is.** A procedural camera: image `index` of a population depends on (seed, index, size) alone,
+and has the same content at every size. Images 2k and 2k + 1 are the left and right eye of patient k.
 
 **Populations.** `in_domain` has the grade mix of EyePACS and a good table-top camera with the colours of
 IDRiD; `shifted` has the grade mix of APTOS and a park of lesser cameras (`camera.py`). The eyes themselves,
@@ -11,38 +11,10 @@ and the reader who reports their grades, are the same in both: the shift is one 
 true grade, a grade reported by a fallible reader (`CONFUSION`), and so the true probability of the label
 referable. `irreducible` gives the error and the log-likelihood that no model can beat.
 
-**Not modelled.** Other eye diseases, treatment scars, age, ethnicity beyond pigment, ungradable pictures,
-readers who err more on bad pictures. Lesion shapes and frequencies are plausible, not fitted to patients: a
-score on these pictures says nothing about how a model would do in a clinic.
+**Not modelled.** Other eye diseases, treatment scars, age, ethnicity beyond pigment, ungradable images,
+readers who err more on bad images. Lesion shapes and frequencies are plausible, not fitted to patients: a
+score on these images says nothing about how a model would do in a clinic.
 
 **Reproducibility.** NumPy only, every number from a generator keyed by what it belongs to. Between processor
 types the linear algebra may round differently, which can move a pixel by one grey level.
 """
-
-from retinabench.data.synthetic.fundus import Fundus, draw
-from retinabench.data.synthetic.streams import POPULATIONS, Population
-from retinabench.data.synthetic.truth import (
-    CONFUSION,
-    FELLOW_EYE_CORRELATION,
-    GRADE_MIX,
-    LESIONS,
-    Irreducible,
-    Truth,
-    irreducible,
-    truth,
-)
-
-__all__ = [
-    "CONFUSION",
-    "FELLOW_EYE_CORRELATION",
-    "GRADE_MIX",
-    "LESIONS",
-    "POPULATIONS",
-    "Fundus",
-    "Irreducible",
-    "Population",
-    "Truth",
-    "draw",
-    "irreducible",
-    "truth",
-]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.datasets import synthetic
-from retinabench.data.splits import TASKS
+from retinabench.data.registry import TASKS
 from retinabench.data.tasks import Task
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.study.cost_probe import Cost, prediction_bytes, probe

@@ -32,7 +32,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.settings import Frozen
-from retinabench.data.splits import TASKS
+from retinabench.data.registry import TASKS
 from retinabench.experiments.config_sources import override, read_toml
 
 HERE = Path(__file__).parent / "studies"

@@ -32,9 +32,9 @@ from scipy.ndimage import gaussian_filter
 
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.random_streams import numpy_generator
-from retinabench.data import synthetic
 from retinabench.data.dataset import ArrayDataset
 from retinabench.data.preprocessing.pooling import BLOCK, SIZE, extremes
+from retinabench.data.synthetic import fundus, streams, truth
 
 GRADES = 5
 STRENGTHS = (1, 2, 3, 4, 5)
@@ -123,7 +123,7 @@ def draw(plan: Plan) -> tuple[ArrayDataset, ArrayDataset]:
     )
 
 
-def choose(plan: Plan, population: synthetic.Population, images: int, start: int) -> tuple[list[int], int]:
+def choose(plan: Plan, population: streams.Population, images: int, start: int) -> tuple[list[int], int]:
     """Choose images with equally many of each reported grade.
 
     Args:
@@ -138,7 +138,7 @@ def choose(plan: Plan, population: synthetic.Population, images: int, start: int
     left = dict.fromkeys(range(GRADES), images // GRADES)
     found: list[int] = []
     for index in count(start):
-        grade = synthetic.truth(index, seed=plan.seed, population=population).reported_grade
+        grade = truth.truth(index, seed=plan.seed, population=population).reported_grade
         if left[grade]:
             left[grade] -= 1
             found.append(index)
@@ -148,17 +148,17 @@ def choose(plan: Plan, population: synthetic.Population, images: int, start: int
     return [found[k] for k in order], found[-1] // 2 * 2 + 2
 
 
-def draw_pooled(seed: int, population: synthetic.Population, index: int) -> Image:
+def draw_pooled(seed: int, population: streams.Population, index: int) -> Image:
     """Draw one image and pool it, (28, 28, 3)."""
     return extremes(_drawn(seed, population, index))
 
 
-def _grades(seed: int, population: synthetic.Population, indices: Iterable[int]) -> list[int]:
-    return [synthetic.truth(index, seed=seed, population=population).reported_grade for index in indices]
+def _grades(seed: int, population: streams.Population, indices: Iterable[int]) -> list[int]:
+    return [truth.truth(index, seed=seed, population=population).reported_grade for index in indices]
 
 
-def _drawn(seed: int, population: synthetic.Population, index: int) -> Image:
-    return synthetic.draw(index, size=BLOCK * SIZE, seed=seed, population=population, masks=False).image
+def _drawn(seed: int, population: streams.Population, index: int) -> Image:
+    return fundus.draw(index, size=BLOCK * SIZE, seed=seed, population=population, masks=False).image
 
 
 def _corrupted(case: tuple[int, str, int, int]) -> Image:

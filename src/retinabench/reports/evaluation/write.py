@@ -9,7 +9,7 @@ from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
-from retinabench.data.merge import open_data
+from retinabench.data.prepared import open_data
 from retinabench.predictions.io import find_files, read_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.commands import method_names

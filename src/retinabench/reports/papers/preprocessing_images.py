@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.data.preprocessing.preprocess import Recipe, picture
+from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 from retinabench.reports.papers.panels import PaperFigure
 from retinabench.reports.toolkit.figures import canvas
 
@@ -47,8 +47,8 @@ def figures(folder: Path, rules: str) -> list[PaperFigure]:
 def _read(path: Path, blur: int | None, rules: str) -> NDArray[np.uint8]:
     """Return an image (SIDE, SIDE, 3), as it is or preprocessed with a blur constant."""
     if blur is None:
-        return picture(path.read_bytes(), Recipe(SIDE, "none"), str(path))
-    return picture(path.read_bytes(), Recipe(SIDE, "graham", blur, rules == "published"), str(path))
+        return preprocess_bytes(path.read_bytes(), Recipe(SIDE, "none"), str(path))
+    return preprocess_bytes(path.read_bytes(), Recipe(SIDE, "graham", blur, rules == "published"), str(path))
 
 
 def _before_and_after(paths: Sequence[Path], rules: str) -> Figure:

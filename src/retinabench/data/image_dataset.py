@@ -1,0 +1,67 @@
+"""The contract of a data set that `retinabench prepare` reads: its records, its images, and where its files come from."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.data.ingest.archives import shared_files
+from retinabench.data.ingest.download import Remote
+from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
+from retinabench.data.records import Records
+
+
+def read_file(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
+    """Read and preprocess one image below `root`, from a folder or an archive."""
+    files = shared_files(root or Path())
+    return preprocess_bytes(files.read(source), recipe, files.where(source))
+
+
+def file_stamp(source: str, root: Path | None) -> str:
+    """Return size and time of change of the file that holds one image below `root`; empty without a root."""
+    return shared_files(root).stamp(source) if root is not None else ""
+
+
+@dataclass(frozen=True)
+class ImageDataset:
+    """How a data set is read. The docstring of the module that defines `records` is its data card.
+
+    Args:
+        records: ``records(source, survey=…, **options)`` -> `Records`.
+        steps: How to get the files by hand, in one paragraph.
+        read: ``read(source, root, recipe)`` -> image (size, size, 3), for one `Records.source` below the folder `root`.
+        remote: ``remote(size)`` -> the file that can be downloaded without a login, for an image size.
+        stamp: ``stamp(source, root)`` -> text that changes when the bytes of an image may have changed.
+        options: Names of the options of `records`, as the command line spells them in Python.
+        needs_source: Whether the data set is read from files.
+    """
+
+    records: Callable[..., Records]
+    steps: str
+    read: Callable[[str, Path | None, Recipe], NDArray[np.uint8]] = read_file
+    remote: Callable[[int], Remote] | None = None
+    stamp: Callable[[str, Path | None], str] = file_stamp
+    options: tuple[str, ...] = ("split",)
+    needs_source: bool = True
+
+    @property
+    def card(self) -> str:
+        """The data card, as Markdown."""
+        return inspect.getdoc(sys.modules[self.records.__module__]) or ""
+
+    def check_options(self, name: str, source: Path | None, options: Mapping[str, Any]) -> None:
+        """Raise `InputError` for an option that this data set does not have, and for a missing source."""
+        for key in options:
+            if key not in self.options:
+                shown = f"--{key.replace('columns', 'column')}"
+                raise InputError(f"{shown} is not an option of the data set '{name}'", hint="Leave it out.")
+        if self.needs_source and source is None:
+            raise InputError(f"{name} is read from files", hint=f"Name them with --source. {self.steps}")

@@ -1,0 +1,103 @@
+"""Records: one row per image with identity, label and place in a study; no pixels."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+
+SPLITS = ("train", "validation", "test")
+MODERATE = 2  # the lowest grade that is referable unless a task says otherwise
+
+
+def referable(grade: NDArray[np.integer], lowest: int = MODERATE) -> NDArray[np.int8]:
+    """Return labels (N,) of grades (N,): 1 where the grade is at least `lowest`, else 0.
+
+    This is the only definition of a label; `lowest` is the `referable_from` of the task.
+    """
+    return (grade >= lowest).astype(np.int8)
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """N images: identity, grade and place in the study.
+
+    Args:
+        image_id: (N,) unique text.
+        patient_id: (N,) text.
+        eye: (N,) ``left``, ``right`` or empty.
+        grade: (N,) 0 … 4, as reported.
+        domain: (N,) ``in_domain`` or ``shifted``.
+        split: (N,) ``train``, ``validation`` or ``test``.
+        source: (N,) where the image is read from: a path below the data set's folder, or an index.
+        p_referable: (N,) the true P(grade >= 2), NaN where it is not known.
+
+    Raises:
+        InputError: There are no rows, an image id is repeated, or a grade is not one of 0 … 4.
+    """
+
+    image_id: NDArray[np.str_]
+    patient_id: NDArray[np.str_]
+    eye: NDArray[np.str_]
+    grade: NDArray[np.int8]
+    domain: NDArray[np.str_]
+    split: NDArray[np.str_]
+    source: NDArray[np.str_]
+    p_referable: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        n = len(self.image_id)
+        if n == 0:
+            raise InputError("the data set holds no images")
+        for column in fields(self):
+            if len(getattr(self, column.name)) != n:
+                raise ValueError(
+                    f"{column.name} has {len(getattr(self, column.name))} rows, image_id has {n}"
+                )
+        if len(np.unique(self.image_id)) != n:
+            raise InputError("image ids repeat", column="image_id")
+        if not np.isin(self.grade, np.arange(5)).all():
+            row = int(np.flatnonzero(~np.isin(self.grade, np.arange(5)))[0])
+            raise InputError(
+                f"grade {self.grade[row]} of image '{self.image_id[row]}' is not one of 0, 1, 2, 3, 4"
+            )
+
+    def __len__(self) -> int:
+        return len(self.image_id)
+
+    def take(self, rows: NDArray[np.intp] | Sequence[int]) -> Records:
+        """Return the given rows, in the given order."""
+        return replace(self, **{column.name: getattr(self, column.name)[rows] for column in fields(self)})
+
+    def to_parquet(self) -> bytes:
+        """Return the rows as the bytes of a Parquet file."""
+        return to_parquet(pa.table({c.name: getattr(self, c.name) for c in fields(self)}))
+
+    @classmethod
+    def from_parquet(cls, path: Path) -> Records:
+        """Read what `to_parquet` wrote."""
+        table = pa.parquet.read_table(path)
+        columns = {column.name: table[column.name].to_numpy() for column in fields(cls)}
+        text = {name: values.astype(np.str_) for name, values in columns.items() if values.dtype == object}
+        return cls(**{**columns, **text})
+
+
+def to_parquet(table: pa.Table) -> bytes:
+    """Return a table as the bytes of a Parquet file, which depend on its values alone, not on its chunks."""
+    sink = io.BytesIO()
+    pa.parquet.write_table(table.combine_chunks(), sink)
+    return sink.getvalue()
+
+
+def join(parts: Sequence[Records]) -> Records:
+    """Concatenate records."""
+    columns = (column.name for column in fields(Records))
+    return Records(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in columns})
