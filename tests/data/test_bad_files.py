@@ -212,5 +212,5 @@ def test_changed_labels_are_refused_not_mixed(source, tmp_path):
         prepare(**arguments(source, tmp_path / "out"))
     labels = (source / "labels.csv").read_text()
     (source / "labels.csv").write_text(labels.replace("image9,train,4", "image9,train,0"))
-    with pytest.raises(InputError, match="another label table"):
+    with pytest.raises(InputError, match="another label_table"):
         prepare(**arguments(source, tmp_path / "out"))

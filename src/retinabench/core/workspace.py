@@ -149,9 +149,18 @@ class Workspace:
         Raises:
             InputError: There are other files.
         """
-        own = (LOCK, f".{HOLDER}.", f".{self.file}.")  # the lock, and temporary files of a killed write
-        strangers = (p for p in self.folder.glob("*") if not p.name.startswith(own) and p.name not in allowed)
-        if not self.manifest_path.is_file() and any(strangers):
+        temporary = (f"{HOLDER.lstrip('.')}.", f"{self.file}.")  # of a write that goes on now or was killed
+        found = [
+            path.name for path in self.folder.glob("*")
+        ]  # first: another process may begin the folder meanwhile
+        strangers = [
+            name
+            for name in found
+            if not name.startswith(LOCK)
+            and not name.lstrip(".").startswith(temporary)
+            and name not in allowed
+        ]
+        if strangers and not self.manifest_path.is_file():
             raise InputError(f"is not empty and holds no {self.kind}", file=self.folder, hint=hint)
 
     def update(self, manifest: Mapping[str, Any]) -> None:

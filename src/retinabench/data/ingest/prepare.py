@@ -88,9 +88,7 @@ def prepare(
     workspace = Workspace(out, "prepared data set", "prepare.json")
     _begin(workspace, settings)
     if not (out / COMPLETE).is_file():
-        if workspace.holder():
-            progress.say(f"{out}: waiting for another prepare command in this folder")
-        with workspace.lock(wait=True):
+        with workspace.lock(wait=True, say=progress.say):
             if not (out / COMPLETE).is_file():
                 survey.write(out / "left_out.csv")
                 for note in survey.lines():
