@@ -65,6 +65,7 @@ def benchmark(
 
     from retinabench.experiments.study import console
     from retinabench.experiments.study.definition import read_study
+    from retinabench.reports.toolkit.renderers import to_terminal
 
     words = [*(overrides or ()), *([] if seed is None else [f"seed={seed}"])]
     definition = read_study(study, words)
@@ -75,7 +76,7 @@ def benchmark(
         from retinabench.experiments.study.status import read_status
 
         found = read_status(definition, folder)
-        screen.print(console.status_table(found))
+        screen.print(to_terminal(console.status_table(found)))
         for line in console.status_lines(found):
             print(line)
         return
@@ -102,7 +103,7 @@ def benchmark(
         computes = begin() if engine == "local" else None
         places = computes.places if isinstance(computes, LocalEngine) else parallel
         planned = make_plan(definition, folder, Resources(device), places, max(1, int(cpus)), progress)
-        screen.print(console.plan_table(planned))
+        screen.print(to_terminal(console.plan_table(planned)))
         for line in console.plan_lines(planned):
             print(line)
         return
@@ -110,7 +111,7 @@ def benchmark(
 
     summary = run_benchmark(definition, folder, begin(), progress)
     for table in console.summary_tables(summary):
-        screen.print(table)
-    for note in summary["notes"]:
+        screen.print(to_terminal(table))
+    for note in summary.notes:
         print(f"note: {note}", file=sys.stderr)
     print(folder / "summary.md")

@@ -41,7 +41,7 @@ def finished(tmp_path_factory):
     engine, definition = Serial(), study(root, data)
     chosen = compute(definition, root / "out", engine)
     entries = label_predictions(definition, root / "out", chosen)
-    summary = summarise(definition, root / "out", chosen, entries)
+    summary = summarise(definition, root / "out", chosen, entries).to_dict()
     return root, definition, engine, summary
 
 
@@ -49,7 +49,8 @@ def again(root, definition, out=None):
     """Compute a study once more; return what was computed and the summary."""
     engine, out = Serial(), out or root / "out"
     chosen = compute(definition, out, engine)
-    return engine.computed, summarise(definition, out, chosen, label_predictions(definition, out, chosen))
+    entries = label_predictions(definition, out, chosen)
+    return engine.computed, summarise(definition, out, chosen, entries).to_dict()
 
 
 def test_trials_and_seeds_are_computed_once_each(finished):
@@ -262,7 +263,7 @@ def test_a_method_without_any_trial_does_not_stop_the_others(tmp_path):
     engine = Serial(broken={("map", 0): "diverged"})
     chosen = compute(definition, tmp_path / "out", engine)
     entries = label_predictions(definition, tmp_path / "out", chosen)
-    summary = summarise(definition, tmp_path / "out", chosen, entries)
+    summary = summarise(definition, tmp_path / "out", chosen, entries).to_dict()
     names = [entry["name"] for entry in summary["tables"][0]["entries"]]
     assert sorted(names[:2]) == ["MC dropout", "ensemble of 2 MC dropout"]
     assert {entry["state"] for entry in summary["tables"][0]["entries"][2:]} == {"no trial has a value"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 from retinabench.core.errors import WorkError
 from retinabench.core.progress import QUIET, Progress
@@ -13,13 +12,13 @@ from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.prediction_files import Entry, label_predictions
 from retinabench.experiments.study.runner import ALLOWED, compute, workspace
 from retinabench.experiments.study.runs import open_task
-from retinabench.experiments.study.summary import criterion_title, summarise
+from retinabench.experiments.study.summary import Summary, criterion_title, summarise
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.evaluation.write import percent_steps, write_report
 from retinabench.reports.papers.write import write_tables
 
 
-def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> dict[str, Any]:
+def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> Summary:
     """Compute what is missing of a study; write its summary, tables and pages.
 
     Below `out`: `study.json`, TASK/METHOD/ (trials, seeds, rankings), `predictions/`, `summary.json`, `summary.md`,
@@ -32,7 +31,7 @@ def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = Q
         progress: Is told how far the work is.
 
     Returns:
-        The content of `summary.json`.
+        The summary, which `summary.json` holds.
 
     Raises:
         InputError: Another command works in `out`, or `out` holds something else.

@@ -1,54 +1,38 @@
-"""What the terminal shows of a study: its plan, where it stands, its results."""
+"""What the terminal shows of a study: its plan, its status and its results."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
-
-from rich.table import Table
 
 from retinabench.experiments.study.cost_plan import Plan
 from retinabench.experiments.study.status import KINDS, Status
-from retinabench.experiments.study.summary import RANKED, criterion_title, rank_of, value_of
-from retinabench.metrics.registry import SCORES
-from retinabench.metrics.sets import SET_LABELS
+from retinabench.experiments.study.summary import RANKED, Summary, rank_cell, score_column, value_cell
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 
 GIGABYTE = 1e9
 LEADS = (("in_domain", "auroc"), ("shifted", "auroc"), ("balanced", "referral_accuracy_area"))
+_METHOD = Column("method", text=True)
 
 
 def plan_table(plan: Plan) -> Table:
     """Return the plan: a row per method and task, then the sum."""
-    table = Table(title=f"{plan.study.title}: the plan")
-    for name in ("task", "method"):
-        table.add_column(name)
-    for name in ("trials", "other runs, at most", "done", "left", "each", "hours left", "disk left"):
-        table.add_column(name, justify="right")
+    heads = ("trials", "other runs, at most", "done", "left", "each", "hours left", "disk left")
+    rows = []
     for line in plan.lines:
+        counts = (line.trials, line.runs, line.done, line.left)
         disk = line.left * line.bytes + line.pooled
-        table.add_row(
-            line.task,
-            line.method,
-            str(line.trials),
-            str(line.runs),
-            str(line.done),
-            str(line.left),
-            duration(line.seconds),
-            f"{line.left * line.seconds / 3600:.3g}",
-            size(disk),
-        )
-    trials, runs, done, left = (
-        sum(getattr(line, name) for line in plan.lines) for name in ("trials", "runs", "done", "left")
-    )
-    table.add_section()
-    hours = f"{plan.seconds / 3600:.3g}"
-    table.add_row("all", "", str(trials), str(runs), str(done), str(left), "", hours, size(plan.bytes))
-    return table
+        cost = (duration(line.seconds), f"{line.left * line.seconds / 3600:.3g}", size(disk))
+        rows.append(Row(line.task, [Cell(str(text)) for text in (line.method, *counts, *cost)]))
+    sums = [sum(getattr(line, name) for line in plan.lines) for name in ("trials", "runs", "done", "left")]
+    total = ("", *sums, "", f"{plan.seconds / 3600:.3g}", size(plan.bytes))
+    rows.append(Row("all", [Cell(str(text)) for text in total], rule=True))
+    title = f"{plan.study.title}: the plan"
+    return Table.of(title, [_METHOD, *map(Column, heads)], rows, row_header="task")
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
-    """Say what the plan comes to, and how it was found."""
+    """Yield the total cost of the plan, and how it was estimated."""
     unit = "GPU" if plan.device.startswith("cuda") else "CPU"
     at_once = "" if plan.parallel is None else f", with {plan.parallel} at once"
     ends = duration(plan.seconds / (plan.parallel or 1))
@@ -57,38 +41,34 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         f"{size(plan.bytes)} of disk ({size(plan.free_bytes)} free)"
     )
     yield (
-        f"From a probe on {plan.device}: of every method two short trainings, of a few and of more batches, and a few "
-        "predictions were timed; their difference gives the seconds per image, times images and epochs. Scores, tables "
-        "and the drawing of pictures come on top. Two criteria that choose the same trial share its runs: then it is less."
+        f"Estimated by a probe on {plan.device}: for every method two short trainings, of a few and of more batches, and a "
+        "few predictions were timed; their difference gives the seconds per image, times images and epochs. Scoring, "
+        "tables and drawing of images are not included. Two criteria that choose the same trial share its runs, which "
+        "reduces the cost."
     )
     if plan.bytes > plan.free_bytes:
-        yield "The disk is too small for it."
+        yield "The free disk space is not sufficient."
 
 
 def status_table(status: Status) -> Table:
-    """Return how many runs stand where, per method and task."""
-    table = Table()
-    for name in ("task", "method"):
-        table.add_column(name)
-    for name in ("trials", "other runs"):
-        table.add_column(f"{name}: {' / '.join(KINDS)}", justify="right")
-    for name in ("each", "hours left"):
-        table.add_column(name, justify="right")
+    """Return how many runs are in each state, per method and task."""
+    counts = [Column(f"{name}: {' / '.join(KINDS)}") for name in ("trials", "other runs")]
+    rows = []
     for line in status.lines:
         left = line.seconds_left
-        table.add_row(
-            line.task,
+        texts = (
             line.method,
-            " / ".join(str(line.trials[kind]) for kind in KINDS),
-            " / ".join(str(line.runs[kind]) for kind in KINDS),
+            *(" / ".join(str(counted[kind]) for kind in KINDS) for counted in (line.trials, line.runs)),
             "" if line.seconds is None else duration(line.seconds),
             "unknown" if left is None else f"{left / 3600:.3g}",
         )
-    return table
+        rows.append(Row(line.task, [Cell(text) for text in texts]))
+    columns = [_METHOD, *counts, Column("each"), Column("hours left")]
+    return Table.of("Status", columns, rows, row_header="task")
 
 
 def status_lines(status: Status) -> Iterator[str]:
-    """Say who is at work, what is left, and what failed."""
+    """Yield which runs failed, which process is at work, and what is left."""
     for line in status.lines:
         for run, found in line.failures:
             log = f" (log: {found.log})" if found.log else ""
@@ -106,20 +86,17 @@ def status_lines(status: Status) -> Iterator[str]:
         yield "all runs are done; the same command without --status writes the summary"
 
 
-def summary_tables(content: dict[str, Any]) -> Iterator[Table]:
-    """Yield one table per task and criterion: the leading scores, and the rank by the one that orders it."""
-    for found in content["tables"]:
-        table = Table(title=f"{found['task']}, {criterion_title(found['criterion'])}")
-        table.add_column("method")
-        keys = [key for key in LEADS if any(key[1] in e["scores"].get(key[0], {}) for e in found["entries"])]
-        for name, kind in keys:
-            table.add_column(f"{SCORES[kind].label}: {SET_LABELS[name].lower()}", justify="right")
-        lead = found["ordered_by"] or RANKED[0]
-        table.add_column("rank", justify="right")
-        for entry in found["entries"]:
-            values = [value_of(entry, key) for key in keys]
-            table.add_row(entry["name"], *values, rank_of(entry, (lead[0], lead[1])))
-        yield table
+def summary_tables(summary: Summary) -> Iterator[Table]:
+    """Yield one table per task and criterion: the leading scores, and the rank by the score that orders it."""
+    for found in summary.tables:
+        keys = [key for key in LEADS if any(key in entry.scores for entry in found.entries)]
+        lead = found.ordered_by or RANKED[0]
+        columns = [*(score_column(key, with_set=True) for key in keys), Column("rank")]
+        rows = [
+            Row(one.entry.name, [*(value_cell(one, key) for key in keys), rank_cell(one, lead)])
+            for one in found.entries
+        ]
+        yield Table.of(found.title, columns, rows, row_header="method")
 
 
 def duration(seconds: float) -> str:

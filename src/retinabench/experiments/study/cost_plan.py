@@ -1,4 +1,4 @@
-"""What a study will compute, and what that costs in hours and disk, before anything starts."""
+"""The plan of a study: what it will compute, and its cost in hours and disk space."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from retinabench.experiments.study.runs import (
     trials,
 )
 
-PROBE_IMAGES = 128  # training pictures of the drawn data set on which a probe runs where none is prepared yet
+PROBE_IMAGES = 128  # training images of the data set drawn for a probe where none is prepared yet
 
 
 @dataclass(frozen=True)
-class Line:
+class PlanLine:
     """A method on a task. trials, runs: of the search, and at most of the choices' other seeds; done: of both.
 
     seconds: of one run, and `bytes` of its folder. pooled: bytes of the ensembles' and labelled prediction files.
@@ -55,10 +55,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Plan:
-    """All lines. device: where the probe ran; parallel: runs at once, None where the cluster decides; drawn_bytes: of pictures still to be drawn."""
+    """All lines. device: where the probe ran; parallel: runs at once, None where the cluster decides; drawn_bytes: of images still to be drawn."""
 
     study: Study
-    lines: list[Line]
+    lines: list[PlanLine]
     device: str
     parallel: int | None
     drawn_bytes: int
@@ -66,19 +66,19 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Device-seconds of all runs that are left."""
+        """Device-seconds of all remaining runs."""
         return sum(line.left * line.seconds for line in self.lines)
 
     @property
     def bytes(self) -> int:
-        """Disk that is still to be filled."""
+        """Bytes of disk that are still needed."""
         return self.drawn_bytes + sum(line.left * line.bytes + line.pooled for line in self.lines)
 
 
 def make_plan(
     study: Study, out: Path, engine: Resources, parallel: int | None, threads: int, progress: Progress = QUIET
 ) -> Plan:
-    """Time one probe per method and size of pictures; nothing is written below `out`.
+    """Time one probe per method and image size; nothing is written below `out`.
 
     Raises `InputError` where a definition or its data are not usable.
     """
@@ -88,7 +88,7 @@ def make_plan(
     with progress.track("Timing a few steps of every method", len(every), unit="methods") as advance:
         for label in study.tasks:
             sizes = split_sizes(study, label, out)
-            with _pictures(study, label, out) as task:
+            with _probe_task(study, label, out) as task:
                 for cell in (cell for cell in every if cell.task == label):
                     key = (cell.method, task.data.size)
                     if key not in costs:
@@ -124,7 +124,7 @@ def split_sizes(study: Study, label: str, out: Path) -> dict[str, int]:
     return {name: len(rows) for name, rows in splits.items()}
 
 
-def _line(study: Study, cell: Cell, cost: Cost, sizes: dict[str, int], task: Task | None) -> Line:
+def _line(study: Study, cell: Cell, cost: Cost, sizes: dict[str, int], task: Task | None) -> PlanLine:
     known = trials(study, cell)
     done = 0
     if task is not None and cell.runs.is_dir():
@@ -134,7 +134,7 @@ def _line(study: Study, cell: Cell, cost: Cost, sizes: dict[str, int], task: Tas
         done += min(others, most_runs(study))
     samples = cell.base.method.samples
     pooled = len(subsets(study.run_seeds, study.ensemble, study.rules)) * study.ensemble + study.seeds
-    return Line(
+    return PlanLine(
         cell.task,
         cell.method,
         len(known),
@@ -147,8 +147,8 @@ def _line(study: Study, cell: Cell, cost: Cost, sizes: dict[str, int], task: Tas
 
 
 @contextmanager
-def _pictures(study: Study, label: str, out: Path) -> Iterator[Task]:
-    """The task where its data are there, else one on a few pictures drawn for the probe."""
+def _probe_task(study: Study, label: str, out: Path) -> Iterator[Task]:
+    """Yield the task where its data exist, else one on a few images drawn for the probe."""
     if is_drawn(study, label, out):
         yield open_task(study, label, out)
         return

@@ -1,16 +1,16 @@
-"""The numbers of a study: means over seeds and over ensembles, their errors, and ranks with intervals.
+"""The numbers of a study: means over seeds and over ensembles, their standard errors, and ranks with intervals.
 
-A rank's interval covers two sources of chance at once: every replicate draws patients again, the same for all entries,
-and draws the seeds of every method again (`spread.py`). Ensembles that hold all seeds of a method have no other seeds to
-be drawn: their interval is of patients alone.
+The interval of a rank covers two sources of variation: every replicate of the bootstrap draws patients again, the same for
+all entries, and the seeds of every method (`standard_errors.py`). For ensembles that hold all seeds of a method there
+are no other seeds to draw: their intervals cover the patients alone.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,56 +41,110 @@ LEVEL = 0.95
 WORTH_PROCESSES = 20_000_000  # images x replicates: about half a minute of one core
 
 
+@dataclass(frozen=True)
+class MeanScore:
+    """The mean of a score over the runs of an entry; NaN where a number is undefined.
+
+    Attributes:
+        mean: Mean over runs.
+        error: Its standard error over seeds.
+        runs: Number of runs.
+        rank: Rank of the mean among the entries.
+        rank_low: Lower end of the 95 % interval of the rank.
+        rank_high: Upper end of the 95 % interval of the rank.
+        first: Share of the replicates in which the entry is first.
+    """
+
+    mean: float = np.nan
+    error: float = np.nan
+    runs: int = 0
+    rank: float = np.nan
+    rank_low: float = np.nan
+    rank_high: float = np.nan
+    first: float = np.nan
+
+    @property
+    def ranked(self) -> bool:
+        """Whether the entry has a rank."""
+        return bool(np.isfinite(self.rank))
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the numbers for JSON: None where undefined, ranks only where there are any."""
+        record: dict[str, float | None] = {
+            "mean": _number(self.mean), "error": _number(self.error), "runs": self.runs,
+        }  # fmt: skip
+        if self.ranked:
+            record["rank"] = self.rank
+        if np.isfinite(self.first):
+            record |= {name: _number(getattr(self, name)) for name in ("rank_low", "rank_high", "first")}
+        return record
+
+
+EntryScores = dict[Key, MeanScore]
+
+
 def score_entries(
     study: Study, entries: Sequence[Entry], advance: Advance = lambda steps: None
-) -> list[dict[str, Any]]:
-    """Score the entries of one task and criterion: per entry {set: {score: {mean, error, runs, rank …}}}.
+) -> list[EntryScores]:
+    """Score the entries of one task and criterion.
 
-    An entry with a seed that diverged, or without any file, has no mean and no rank: it stands behind all others.
-    Raises `InputError` where files hold other images than the first.
+    An entry with a seed that diverged, or without any file, has no mean and no rank.
+
+    Args:
+        study: Its rules, bootstrap and seed are used.
+        entries: The entries.
+        advance: Is called with the number of files that have been scored.
+
+    Returns:
+        By entry the scores by set and name.
+
+    Raises:
+        InputError: Where files hold other images than the first.
     """
     files = list(dict.fromkeys(file for entry in entries for file in entry.files))
     if not files:
         return [{} for _ in entries]
-    draws: dict[Key, Floats] = {}
+    replicates: dict[Key, Floats] = {}
     if study.rules == "published":
-        point = _published(files, study.seed, advance)
+        values = _published(files, study.seed, advance)
     else:
-        point, draws = _corrected(files, study.bootstrap, study.seed, advance)
-    place = {file: k for k, file in enumerate(files)}
-    columns = [[place[file] for file in entry.files] for entry in entries]
-    table: list[dict[str, Any]] = [{} for _ in entries]
-    for (name, kind), values in point.items():
-        for entry, columns_of, row in zip(entries, columns, table, strict=True):
-            row.setdefault(name, {})[kind] = _mean(study, entry, values[columns_of])
-        replicates = draws.get((name, kind))
-        _rank(study, entries, columns, values, replicates, [row[name][kind] for row in table], (name, kind))
+        values, replicates = _corrected(files, study.bootstrap, study.seed, advance)
+    index = {file: k for k, file in enumerate(files)}
+    columns = [[index[file] for file in entry.files] for entry in entries]
+    table: list[EntryScores] = [{} for _ in entries]
+    for key, of_files in values.items():
+        means = [
+            _mean(study, entry, of_files[of_entry]) for entry, of_entry in zip(entries, columns, strict=True)
+        ]
+        ranked = _with_ranks(study, entries, columns, replicates.get(key), means, key)
+        for row, own in zip(table, ranked, strict=True):
+            row[key] = own
     return table
 
 
 def _corrected(
     files: Sequence[Path], bootstrap: int, seed: int, advance: Advance
 ) -> tuple[dict[Key, Floats], dict[Key, Floats]]:
-    """Values (M,) of M files, and draws (R, M) on the same patients.
+    """Return by score the values (M,) of M files and their replicates (R, M) on the same patients.
 
-    Every file is scored by itself: the same seed draws the same patients, and files are many.
+    Every file is scored on its own: the same seed draws the same patients.
     """
     jobs = [(file, files[0], bootstrap, derive(seed, "benchmark")) for file in files]
     images = len(read_predictions(files[0]))
     pays = len(files) * bootstrap * images > WORTH_PROCESSES
     point: dict[Key, Floats] = {}
-    draws: dict[Key, Floats] = {}
+    resampled: dict[Key, Floats] = {}
     for k, found in in_processes(_one_file, jobs, min(os.cpu_count() or 1, len(files)) if pays else 1):
         for key, (value, replicates) in found.items():
             point.setdefault(key, np.full(len(files), np.nan))[k] = value
             if bootstrap:
-                draws.setdefault(key, np.full((bootstrap, len(files)), np.nan))[:, k] = replicates
+                resampled.setdefault(key, np.full((bootstrap, len(files)), np.nan))[:, k] = replicates
         advance(1)
-    return point, draws
+    return point, resampled
 
 
 def _one_file(job: tuple[Path, Path, int, int]) -> dict[Key, tuple[float, Floats]]:
-    """Value and draws (R,) of every score of a file, its images in the order of the first file."""
+    """Return value and replicates (R,) of every score of a file, its images in the order of the first file."""
     file, first, bootstrap, seed = job
     model = align([read_predictions(first), read_predictions(file)])[1:]
     found = {}
@@ -102,7 +156,7 @@ def _one_file(job: tuple[Path, Path, int, int]) -> dict[Key, tuple[float, Floats
 
 
 def _published(files: Sequence[Path], seed: int, advance: Advance) -> dict[Key, Floats]:
-    """Values (M,) by the released code, which has no intervals."""
+    """Return by score the values (M,) by the released code, which has no intervals."""
     scored = []
     for file in files:
         scored.append(score(read_predictions(file), "published", 0, seed).sets)
@@ -116,69 +170,68 @@ def _published(files: Sequence[Path], seed: int, advance: Advance) -> dict[Key, 
     return found
 
 
-def _mean(study: Study, entry: Entry, values: Floats) -> dict[str, Any]:
-    """Mean and standard error of an entry; none where a seed diverged: that is a fact about the method."""
+def _mean(study: Study, entry: Entry, values: Floats) -> MeanScore:
+    """Return mean and standard error of an entry; undefined where a seed diverged, which is a property of the method."""
     if not len(values):
-        return {"mean": None, "error": None, "runs": 0}
+        return MeanScore()
     found = over_seeds(values.tolist(), entry.subsets, study.seeds - len(entry.lacking), study.rules)
-    mean = None if entry.diverged else found.mean
-    return {
-        "mean": _number(mean),
-        "error": _number(found.error if mean is not None else None),
-        "runs": len(values),
-    }
+    if entry.diverged:
+        return MeanScore(runs=len(values))
+    return MeanScore(found.mean, found.error, len(values))
 
 
-def _rank(
+def _with_ranks(
     study: Study,
     entries: Sequence[Entry],
     columns: Sequence[Sequence[int]],
-    values: Floats,
     replicates: Floats | None,
-    rows: Sequence[dict[str, Any]],
+    scores: Sequence[MeanScore],
     key: Key,
-) -> None:
-    """Add `rank` (of the means), and its interval and `first` where there are replicates, to the rows that have a mean."""
-    ranked = [k for k, row in enumerate(rows) if row["mean"] is not None]
+) -> list[MeanScore]:
+    """Add the rank of the means, and its interval and `first` where there are replicates, to the scores with a mean."""
+    known = [k for k, score in enumerate(scores) if np.isfinite(score.mean)]
+    out = list(scores)
+    if not known:
+        return out
     higher = SCORES[key[1]].sign > 0
-    if not ranked:
-        return
-    places = ranks(np.array([[rows[k]["mean"] for k in ranked]]), higher)[0]
-    for k, place in zip(ranked, places, strict=True):
-        rows[k]["rank"] = float(place)
+    places = ranks(np.array([[scores[k].mean for k in known]]), higher)[0]
+    for k, place in zip(known, places, strict=True):
+        out[k] = replace(out[k], rank=float(place))
     if replicates is None:
-        return
-    drawn = []
-    for k in ranked:
+        return out
+    resampled = []
+    for k in known:
         generator = numpy_generator(study.seed, "seeds drawn again", entries[k].method, *key)
         weights = resampled_weights(entries[k].subsets, len(replicates), generator)
-        drawn.append(weighted_mean(replicates[:, columns[k]], weights))
-    table = ranks(np.stack(drawn, axis=1), higher)
+        resampled.append(weighted_mean(replicates[:, columns[k]], weights))
+    table = ranks(np.stack(resampled, axis=1), higher)
     defined = table[np.isfinite(table).all(axis=1)]
     if not len(defined):
-        return
+        return out
     low, high = percentile_interval(table, LEVEL)
     best = defined == defined.min(axis=1, keepdims=True)
     first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
-    for at, k in enumerate(ranked):
-        rows[k] |= {
-            "rank_low": _number(low[at]),
-            "rank_high": _number(high[at]),
-            "first": _number(first[at]),
-        }
+    for at, k in enumerate(known):
+        out[k] = replace(out[k], rank_low=float(low[at]), rank_high=float(high[at]), first=float(first[at]))
+    return out
 
 
-def _number(value: float | None) -> float | None:
-    return None if value is None or not np.isfinite(value) else float(value)
+def in_order(rows: Sequence[EntryScores]) -> tuple[Key | None, list[int]]:
+    """Order the entries by the balanced area of accuracy over referral, else by the in-domain one.
 
-
-def in_order(rows: Sequence[Mapping[str, Any]]) -> tuple[Key | None, list[int]]:
-    """Return what orders the entries (the balanced area where it is defined), and their order, the best first."""
+    Returns:
+        The score that orders them, None where neither is defined, and the order, the best first.
+    """
     for key in (("balanced", "referral_accuracy_area"), ("in_domain", "referral_accuracy_area")):
-        places = [row.get(key[0], {}).get(key[1], {}).get("rank") for row in rows]
-        if any(place is not None for place in places):
-            return key, sorted(
+        places = [row.get(key, MeanScore()) for row in rows]
+        if any(place.ranked for place in places):
+            order = sorted(
                 range(len(rows)),
-                key=lambda k: (places[k] is None, places[k] if places[k] is not None else 0.0, k),
+                key=lambda k: (not places[k].ranked, places[k].rank if places[k].ranked else 0.0, k),
             )
+            return key, order
     return None, list(range(len(rows)))
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,8 +1,11 @@
-"""How far a mean over seeds, or over ensembles of seeds, may be from the one over all seeds that there are.
+"""Standard errors of means over seeds, and over ensembles that share seeds.
 
 Ensembles of K of the same n seeds share members: their values are not independent, and their standard deviation over
-the square root of their number is too small. The mean over subsets is a U-statistic of the n seeds; its error is that of
-the delete-one jackknife over seeds (Efron & Stein 1981). For K = 1 it is the usual standard error.
+the square root of their number is too small. The mean over subsets is a U-statistic of the n seeds; its standard error is
+estimated by the delete-one jackknife over seeds. For K = 1 it is the usual standard error.
+
+References:
+    Efron & Stein, The jackknife estimate of variance, Ann. Stat. 9:586 (1981).
 """
 
 from __future__ import annotations
@@ -22,10 +25,14 @@ Subset = tuple[int, ...]
 def over_seeds(
     values: Sequence[float | None], subsets: Sequence[Subset], seeds: int, rules: str = "corrected"
 ) -> Aggregate:
-    """Mean over subsets (M,) of `seeds` seeds, with its standard error.
+    """Return the mean over subsets of seeds with its standard error.
 
-    corrected: jackknife over seeds where the subsets are all of their size, NaN where no seed can be left out.
-    published: the released code's standard deviation (ddof 0) over sqrt(M), members shared or not.
+    Args:
+        values: (M,) one value per subset.
+        subsets: The M subsets.
+        seeds: Number of seeds that the subsets are drawn from.
+        rules: "corrected": jackknife over seeds where all subsets of their size are present, NaN where no seed can be
+            left out. "published": standard deviation (ddof 0) over sqrt(M), as the released code.
     """
     found = aggregate(values)
     if rules == "published":
@@ -45,10 +52,18 @@ def over_seeds(
 def resampled_weights(
     subsets: Sequence[Subset], replicates: int, generator: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Weights (R, M) of M subsets when their seeds are drawn again with replacement, summing to 1 in each row.
+    """Return weights of subsets when their seeds are drawn again with replacement.
 
-    A subset's weight is the product of how often its seeds were drawn. Where every seed is in every subset, nothing can
-    be drawn again: all weights are equal.
+    The weight of a subset is the product of the counts of its seeds. Where every subset holds every seed, all weights are
+    equal.
+
+    Args:
+        subsets: M subsets of seeds.
+        replicates: Number R of replicates.
+        generator: Draws the seeds.
+
+    Returns:
+        (R, M) weights, each row with the sum 1.
     """
     members = _members(subsets)
     if all(len(subset) == len(members) for subset in subsets):
@@ -57,17 +72,17 @@ def resampled_weights(
     columns = np.array([[place[seed] for seed in subset] for subset in subsets])  # (M, K)
     weights = np.zeros((replicates, len(subsets)))
     empty = np.arange(replicates)
-    while len(empty):  # fewer different seeds than an ensemble has members: drawn once more
+    while len(empty):  # replicates with fewer different seeds than members are drawn again
         counts = generator.multinomial(len(members), np.full(len(members), 1 / len(members)), len(empty))
         weights[empty] = counts[:, columns].prod(axis=2)
         empty = empty[weights[empty].sum(axis=1) == 0]
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def weighted_mean(draws: ArrayLike, weights: Floats) -> Floats:
-    """Mean (R,) of draws (R, M) by weights (R, M); what has no weight may be undefined."""
-    values = np.asarray(draws, np.float64)
-    return np.asarray(np.where(weights > 0, weights * values, 0.0).sum(axis=1))
+def weighted_mean(values: ArrayLike, weights: Floats) -> Floats:
+    """Return the means (R,) of values (R, M) by weights (R, M); a value without weight may be undefined."""
+    array = np.asarray(values, np.float64)
+    return np.asarray(np.where(weights > 0, weights * array, 0.0).sum(axis=1))
 
 
 def _members(subsets: Sequence[Subset]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Where a study stands, read from its folder alone, while another process works or nobody does."""
+"""The status of a study, read from its folder alone, whether or not a process works in it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ KINDS = ("done", "running", "failed", "left")
 
 
 @dataclass
-class Standing:
+class MethodStatus:
     """One method on one task: how many trials and runs of other seeds are in each of `KINDS`.
 
-    seconds: mean of a finished run, None before the first one. failures: (run, what came of it).
+    seconds: mean of a finished run, None before the first one. failures: runs with their records.
     """
 
     task: str
@@ -59,18 +59,18 @@ class Standing:
 
 @dataclass(frozen=True)
 class Status:
-    """All standings. holder: the process that works in the folder, None where there is none. at_once: runs at once, as seen."""
+    """The status of all methods. holder: the process that works in the folder, if any. at_once: observed number of parallel runs."""
 
-    lines: list[Standing]
+    lines: list[MethodStatus]
     holder: Holder | None
     at_once: float | None
     finished: bool
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the live command has computed all runs; None where that cannot be told.
+        """Seconds until the live command has computed all runs; None where this is unknown.
 
-        A method of which no run has ended yet is taken to cost what the others do on average.
+        A method without a finished run is assumed to cost as much as the others on average.
         """
         known = [line.seconds for line in self.lines if line.seconds is not None]
         if self.at_once is None or not known:
@@ -83,7 +83,7 @@ class Status:
 
 
 def read_status(study: Study, out: Path) -> Status:
-    """Look at the folder of a study; nothing is written, and nothing waits.
+    """Read the folder of a study without writing or waiting.
 
     Raises `InputError` where the definition or its data are not usable.
     """
@@ -93,7 +93,7 @@ def read_status(study: Study, out: Path) -> Status:
     tasks = {
         label: open_task(study, label, out) if is_drawn(study, label, out) else None for label in study.tasks
     }
-    lines = [_standing(study, cell, tasks[cell.task], out, now is not None, since) for cell in every]
+    lines = [_method_status(study, cell, tasks[cell.task], out, now is not None, since) for cell in every]
     return Status(
         lines,
         now,
@@ -102,8 +102,10 @@ def read_status(study: Study, out: Path) -> Status:
     )
 
 
-def _standing(study: Study, cell: Cell, task: Task | None, out: Path, live: bool, since: float) -> Standing:
-    line = Standing(cell.task, cell.method)
+def _method_status(
+    study: Study, cell: Cell, task: Task | None, out: Path, live: bool, since: float
+) -> MethodStatus:
+    line = MethodStatus(cell.task, cell.method)
     searched = trials(study, cell)
     if task is None:
         line.trials["left"], line.runs["left"] = len(searched), most_runs(study)
@@ -149,12 +151,12 @@ def _kind(folder: Path, found: RunRecord | None, live: bool, since: float) -> st
 
 
 def _fresh(found: RunRecord, newest: float) -> bool:
-    """Tell whether an outcome is younger than the last file of its run."""
+    """Tell whether a record is newer than the last file of its run."""
     return found.at >= newest
 
 
 def _at_once(out: Path, now: Holder | None) -> float | None:
-    """Runs at once: seconds of the work that ended since the live command began, over the time since then."""
+    """Return the seconds of work that ended since the running command began, over the time since then."""
     if now is None:
         return None
     worked = sum(record.seconds for record in read_records(out) if record.at > now.since)

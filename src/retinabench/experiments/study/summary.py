@@ -1,10 +1,13 @@
-"""The one summary of a study: `summary.json`, the same as Markdown, and what the terminal shows of it."""
+"""The summary of a study: `summary.json`, the same as Markdown, and the tables that the terminal shows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.progress import QUIET, Progress
@@ -14,10 +17,13 @@ from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.trials import values_of
 from retinabench.experiments.study.definition import UNTUNED, Study
 from retinabench.experiments.study.prediction_files import Entry
-from retinabench.experiments.study.results import MAIN, Key, in_order, score_entries
+from retinabench.experiments.study.results import MAIN, EntryScores, Key, MeanScore, in_order, score_entries
 from retinabench.experiments.study.runner import Chosen
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import SET_LABELS
+from retinabench.reports.toolkit.number_format import NumberFormat
+from retinabench.reports.toolkit.pages import render
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 
 SCHEMA = "retinabench.benchmark/1"
 RANKED: tuple[Key, ...] = (
@@ -29,101 +35,222 @@ RANKED: tuple[Key, ...] = (
     ("in_domain", "nll"),
     ("shifted", "nll"),
 )
+_VALUE, _RANK = NumberFormat(4), NumberFormat(1)
+
+
+@dataclass(frozen=True)
+class ScoredEntry:
+    """An entry with its scores."""
+
+    entry: Entry
+    scores: EntryScores
+
+    @property
+    def state(self) -> str:
+        """ "done", or why the entry has no mean."""
+        entry = self.entry
+        if entry.why:
+            return "no trial has a value"
+        if entry.diverged:
+            return f"diverged with seed {', '.join(map(str, entry.diverged))}"
+        if entry.lacking:
+            return f"failed with seed {', '.join(map(str, entry.lacking))}"
+        return "done"
+
+    def score(self, key: Key) -> MeanScore:
+        """Return a score by set and name, undefined where there is none."""
+        return self.scores.get(key, MeanScore())
+
+    def to_dict(self, out: Path) -> dict[str, Any]:
+        """Return the entry for JSON, with files relative to `out`."""
+        scores: dict[str, dict[str, Any]] = {}
+        for (name, kind), score in self.scores.items():
+            scores.setdefault(name, {})[kind] = score.to_dict()
+        entry = self.entry
+        return {
+            "name": entry.name,
+            "method": entry.method,
+            "members": entry.members,
+            "files": [str(file.relative_to(out)) for file in entry.files],
+            "state": self.state,
+            "diverged": list(entry.diverged),
+            "lacking": list(entry.lacking),
+            "why": entry.why,
+            "scores": scores,
+        }
+
+
+@dataclass(frozen=True)
+class TaskSummary:
+    """The entries of one task and criterion, the best first; `ordered_by` is the score that orders them."""
+
+    task: str
+    criterion: str
+    ordered_by: Key | None
+    entries: list[ScoredEntry]
+
+    @property
+    def title(self) -> str:
+        """Task and criterion, such as `country_shift, tuned by AUROC, in-domain validation`."""
+        return f"{self.task}, {criterion_title(self.criterion)}"
+
+    @property
+    def tables(self) -> list[Table]:
+        """One table per set, then the ranks."""
+        by_set = (
+            self._table(SET_LABELS[name], [(name, kind) for kind in kinds], value_cell)
+            for name, kinds in MAIN.items()
+        )
+        found = [*by_set, self._table("Ranks", RANKED, rank_cell)]
+        return [table for table in found if table is not None]
+
+    def _table(
+        self, caption: str, keys: Sequence[Key], cell: Callable[[ScoredEntry, Key], Cell]
+    ) -> Table | None:
+        """Return the table of the scores that any entry has, None where there are none."""
+        present = [key for key in keys if any(key in entry.scores for entry in self.entries)]
+        if not present:
+            return None
+        several = len({name for name, _ in present}) > 1
+        rows = [Row(entry.entry.name, [cell(entry, key) for key in present]) for entry in self.entries]
+        return Table.of(
+            caption, [score_column(key, with_set=several) for key in present], rows, row_header="method"
+        )
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Everything that a study says: its tables, what was chosen, and notes on runs that failed."""
+
+    study: Study
+    out: Path
+    tables: list[TaskSummary]
+    choices: Sequence[Chosen]
+    notes: list[str]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every seed of every entry has its predictions."""
+        return all(entry.entry.complete for table in self.tables for entry in table.entries)
+
+    @property
+    def choice_table(self) -> Table:
+        """The configuration that each criterion chose."""
+        columns = [Column(name, text=True) for name in ("method", "by", "value", "configuration")]
+        rows = []
+        for choice in self.choices:
+            values = ", ".join(f"{key} = {given}" for key, given in (_chosen_values(choice) or {}).items())
+            value = "" if choice.value is None else f"{choice.value:.4f}"
+            cells = [choice.cell.method, criterion_title(choice.criterion), value, values or choice.why]
+            rows.append(Row(choice.cell.task, [Cell(text) for text in cells]))
+        return Table.of("What was chosen", columns, rows, row_header="task")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of `summary.json`."""
+        study = self.study
+        return {
+            "schema": SCHEMA,
+            "title": study.title,
+            "version": __version__,
+            "protocol": PROTOCOL,
+            "rules": study.rules,
+            "definition": study.model_dump(mode="json"),
+            "bootstrap": 0 if study.rules == "published" else study.bootstrap,
+            "complete": self.complete,
+            "choices": [
+                {
+                    "task": choice.cell.task,
+                    "method": choice.cell.method,
+                    "criterion": choice.criterion,
+                    "value": choice.value,
+                    "trials": choice.searched,
+                    "values": _chosen_values(choice),
+                    "why": choice.why,
+                }
+                for choice in self.choices
+            ],
+            "tables": [
+                {
+                    "task": table.task,
+                    "criterion": table.criterion,
+                    "ordered_by": list(table.ordered_by) if table.ordered_by else None,
+                    "entries": [entry.to_dict(self.out) for entry in table.entries],
+                }
+                for table in self.tables
+            ],
+            "notes": self.notes,
+        }
 
 
 def summarise(
     study: Study, out: Path, chosen: Sequence[Chosen], entries: Sequence[Entry], progress: Progress = QUIET
-) -> dict[str, Any]:
-    """Score all entries, write `summary.json` and `summary.md` below `out`, and return the content."""
-    tables = []
-    groups = _gathered(entries)
-    files = sum(len({file for entry in group for file in entry.files}) for group in groups)
-    with progress.track("Scores and ranks", files, unit="files") as advance:
-        for group in groups:
-            rows = score_entries(study, group, advance)
-            lead, order = in_order(rows)
-            tables.append(
-                {
-                    "task": group[0].task,
-                    "criterion": group[0].criterion,
-                    "ordered_by": list(lead) if lead else None,
-                    "entries": [_entry(group[k], rows[k], out) for k in order],
-                }
-            )
-    content = {
-        "schema": SCHEMA,
-        "title": study.title,
-        "version": __version__,
-        "protocol": PROTOCOL,
-        "rules": study.rules,
-        "definition": study.model_dump(mode="json"),
-        "bootstrap": 0 if study.rules == "published" else study.bootstrap,
-        "complete": all(entry.complete for entry in entries),
-        "choices": [_choice(choice) for choice in chosen],
-        "tables": tables,
-        "notes": list(_notes(study, chosen, entries)),
-    }
-    write_json(out / "summary.json", content)
-    write_bytes(out / "summary.md", markdown(content).encode())
-    return content
+) -> Summary:
+    """Score all entries and write `summary.json` and `summary.md` below `out`.
 
-
-def criterion_title(name: str) -> str:
-    """What readers call a criterion."""
-    return "as configured" if name == UNTUNED else f"tuned by {CRITERIA[name].title}"
-
-
-def markdown(content: dict[str, Any]) -> str:
-    """Return the summary as Markdown."""
-    return "\n".join(_lines(content)) + "\n"
-
-
-def _gathered(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Entries of one task and criterion together, in the order in which they first come."""
+    Args:
+        study: The definition.
+        out: The study's folder.
+        chosen: What each criterion chose, with the outcomes of its seeds.
+        entries: The entries with their prediction files.
+        progress: Reports the progress.
+    """
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         groups.setdefault((entry.task, entry.criterion), []).append(entry)
-    return list(groups.values())
+    files = sum(len({file for entry in group for file in entry.files}) for group in groups.values())
+    tables = []
+    with progress.track("Scores and ranks", files, unit="files") as advance:
+        for (task, criterion), group in groups.items():
+            scores = score_entries(study, group, advance)
+            ordered_by, order = in_order(scores)
+            scored = [ScoredEntry(group[k], scores[k]) for k in order]
+            tables.append(TaskSummary(task, criterion, ordered_by, scored))
+    summary = Summary(study, out, tables, chosen, list(_notes(study, chosen)))
+    write_json(out / "summary.json", summary.to_dict())
+    write_bytes(out / "summary.md", markdown(summary).encode())
+    return summary
 
 
-def _entry(entry: Entry, scores: dict[str, Any], out: Path) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "method": entry.method,
-        "members": entry.members,
-        "files": [str(file.relative_to(out)) for file in entry.files],
-        "state": _state(entry),
-        "diverged": list(entry.diverged),
-        "lacking": list(entry.lacking),
-        "why": entry.why,
-        "scores": scores,
-    }
+def markdown(summary: Summary) -> str:
+    """Return the summary as Markdown."""
+    context = {"summary": summary, "protocol": PROTOCOL}
+    return render("summary.md.j2", context, package="retinabench.experiments.study")
 
 
-def _state(entry: Entry) -> str:
-    if entry.why:
-        return "no trial has a value"
-    if entry.diverged:
-        return f"diverged with seed {', '.join(map(str, entry.diverged))}"
-    if entry.lacking:
-        return f"failed with seed {', '.join(map(str, entry.lacking))}"
-    return "done"
+def criterion_title(name: str) -> str:
+    """Return the title of a criterion."""
+    return "as configured" if name == UNTUNED else f"tuned by {CRITERIA[name].title}"
 
 
-def _choice(choice: Chosen) -> dict[str, Any]:
+def score_column(key: Key, *, with_set: bool) -> Column:
+    """Return the column of a score, with the name of its set where a table has several."""
+    spec = SCORES[key[1]]
+    label = f"{spec.label}, {SET_LABELS[key[0]].lower()}" if with_set else spec.label
+    return Column(label, direction="" if spec.direction == "none" else spec.direction)
+
+
+def value_cell(entry: ScoredEntry, key: Key) -> Cell:
+    """Return one score: mean ± standard error, or why there is none."""
+    score = entry.score(key)
+    if not np.isfinite(score.mean):
+        return Cell("undefined" if entry.state == "done" else entry.state)
+    return Cell.number(score.mean, error=score.error, form=_VALUE)
+
+
+def rank_cell(entry: ScoredEntry, key: Key) -> Cell:
+    """Return one rank with its interval; `last` for an entry whose runs diverged or failed."""
+    score = entry.score(key)
+    if not score.ranked:
+        return Cell("undefined" if entry.state == "done" else "last")
+    return Cell.number(score.rank, score.rank_low, score.rank_high, form=_RANK)
+
+
+def _chosen_values(choice: Chosen) -> Mapping[str, Any] | None:
     keys = [parameter.key for parameter in choice.cell.space] if choice.cell.space else []
-    return {
-        "task": choice.cell.task,
-        "method": choice.cell.method,
-        "criterion": choice.criterion,
-        "value": choice.value,
-        "trials": choice.searched,
-        "values": values_of(choice.run, keys) if choice.run else None,
-        "why": choice.why,
-    }
+    return values_of(choice.run, keys) if choice.run else None
 
 
-def _notes(study: Study, chosen: Sequence[Chosen], entries: Sequence[Entry]) -> Iterator[str]:
+def _notes(study: Study, chosen: Sequence[Chosen]) -> Iterator[str]:
     for choice in chosen:
         bad = {state: n for state, n in choice.searched.items() if state != "done"}
         if bad:
@@ -131,93 +258,14 @@ def _notes(study: Study, chosen: Sequence[Chosen], entries: Sequence[Entry]) -> 
             yield f"{choice.cell.task}, {choice.cell.method}: of {study.trials} trials {counts}, ranked last"
         for seed, outcome in choice.outcomes.items():
             if outcome.state != "done":
-                told = outcome.state.replace("_", " ")
-                yield f"{choice.cell.task}, {choice.cell.method}, seed {seed}: {told}: {outcome.message}"
+                state = outcome.state.replace("_", " ")
+                yield f"{choice.cell.task}, {choice.cell.method}, seed {seed}: {state}: {outcome.message}"
     if study.rules == "published":
         yield "published rules: standard errors as released (ddof 0, members shared), ranks without intervals"
         return
     yield (
-        "±: standard error over seeds; of ensembles of the same seeds by the jackknife over seeds, none where one "
+        "±: standard error over seeds; of ensembles that share seeds by the jackknife over seeds, none where one "
         "ensemble holds them all"
     )
     if study.bootstrap:
-        yield f"rank: of the mean; in brackets its 95 % interval over {study.bootstrap} draws of patients and of seeds"
-
-
-def _lines(content: dict[str, Any]) -> Iterator[str]:
-    yield f"# {content['title']}"
-    yield ""
-    yield f"retinabench {content['version']}, protocol {content['protocol']}, {content['rules']} rules."
-    if not content["complete"]:
-        yield "**Not complete**: some runs diverged or failed; see the notes."
-    for table in content["tables"]:
-        yield ""
-        yield f"## {table['task']}, {criterion_title(table['criterion'])}"
-        for name, kinds in MAIN.items():
-            yield from _table(table["entries"], SET_LABELS[name], [(name, kind) for kind in kinds], value_of)
-        yield from _table(table["entries"], "Ranks", RANKED, rank_of)
-    yield ""
-    yield "## What was chosen"
-    yield ""
-    yield from _rows(["task", "method", "by", "value", "configuration"], map(_chosen, content["choices"]))
-    yield ""
-    for note in content["notes"]:
-        yield f"- {note}"
-
-
-def _table(
-    entries: Sequence[dict[str, Any]],
-    title: str,
-    keys: Sequence[Key],
-    write: Callable[[dict[str, Any], Key], str],
-) -> Iterator[str]:
-    """A heading and a table of the keys that any entry has; nothing where there are none."""
-    present = [key for key in keys if any(key[1] in entry["scores"].get(key[0], {}) for entry in entries)]
-    if not present:
-        return
-    several = len({name for name, _ in present}) > 1
-    heads = [
-        f"{SCORES[kind].label}{', ' + SET_LABELS[name].lower() if several else ''} {SCORES[kind].arrow}"
-        for name, kind in present
-    ]
-    yield ""
-    yield f"### {title}"
-    yield ""
-    yield from _rows(
-        ["method", *heads], ([entry["name"], *(write(entry, key) for key in present)] for entry in entries)
-    )
-
-
-def _rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(heads)} |"
-    yield "|" + " --- |" * len(heads)
-    for row in rows:
-        yield f"| {' | '.join(word.replace('|', '/') for word in row)} |"
-
-
-def _chosen(choice: dict[str, Any]) -> list[str]:
-    value = "" if choice["value"] is None else f"{choice['value']:.4f}"
-    values = ", ".join(f"{key} = {given}" for key, given in (choice["values"] or {}).items())
-    how = criterion_title(choice["criterion"])
-    return [choice["task"], choice["method"], how, value, values or choice["why"]]
-
-
-def value_of(entry: dict[str, Any], key: Key) -> str:
-    """Write one score: mean ± standard error, or why there is none."""
-    found = entry["scores"].get(key[0], {}).get(key[1])
-    if found is None or found["mean"] is None:
-        return "undefined" if entry["state"] == "done" else entry["state"]
-    error = "" if found["error"] is None else f" ± {found['error']:.4f}"
-    return f"{found['mean']:.4f}{error}"
-
-
-def rank_of(entry: dict[str, Any], key: Key) -> str:
-    """Write one rank [its interval]; `last` without one."""
-    found = entry["scores"].get(key[0], {}).get(key[1])
-    if found is None or "rank" not in found:
-        return "undefined" if entry["state"] == "done" else "last"
-    place, low, high = (
-        None if found.get(name) is None else f"{round(found[name], 1):g}"
-        for name in ("rank", "rank_low", "rank_high")
-    )
-    return f"{place}" if low is None else f"{place} [{low}, {high}]"
+        yield f"rank: of the mean; in brackets its 95 % interval over {study.bootstrap} replicates of patients and seeds"

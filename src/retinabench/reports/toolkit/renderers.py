@@ -118,9 +118,9 @@ def _markdown_block(block: Block, row_header: str, notes: list[str]) -> list[str
     lines.append("|---|" + "".join("---|" if column.text else "---:|" for column in block.columns))
     for row in block.rows:
         cells = []
-        for cell, column in zip(row.cells, block.columns, strict=True):
+        for cell in row.cells:
             text = escape_markdown(cell_text(cell))
-            text = text if column.text else text.replace(" ", "\N{NO-BREAK SPACE}")
+            text = text.replace(" ", "\N{NO-BREAK SPACE}") if isinstance(cell.content, Quantity) else text
             text += "".join(f"<sup>{letter}</sup>" for letter in _footnote(cell, notes))
             cells.append(f"**{text}**" if cell.emphasis == "best" else text)
         label = escape_markdown(row.label)

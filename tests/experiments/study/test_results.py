@@ -1,4 +1,4 @@
-"""A study's numbers against the leaderboard of the same files, and against a truth that is known."""
+"""The numbers of a study against the ranking of the same files, and against simulated truths."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from retinabench.core.random_streams import derive
 from retinabench.experiments.study import results
 from retinabench.experiments.study.prediction_files import Entry
-from retinabench.experiments.study.results import in_order, score_entries
+from retinabench.experiments.study.results import MeanScore, in_order, score_entries
 from retinabench.metrics.inference.ranking import rank
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
@@ -42,6 +42,11 @@ def entries(tmp_path, skills, seeds=1):
     return found
 
 
+def records(found):
+    """Scores in which undefined numbers are equal."""
+    return [{key: score.to_dict() for key, score in row.items()} for row in found]
+
+
 def hash_of(name, seed):
     return derive(seed, name) % 1000
 
@@ -58,18 +63,18 @@ def test_with_one_run_each_the_ranks_are_those_of_the_leaderboard(tmp_path):
     for row, numbers in zip(rows, found, strict=True):
         for name in ("in_domain", "shifted", "balanced"):
             expected = board.sets[name]["scores"]["referral_accuracy_area"]["models"][row.name]
-            ours = numbers[name]["referral_accuracy_area"]
-            assert ours["mean"] == pytest.approx(expected["value"])
+            ours = numbers[name, "referral_accuracy_area"]
+            assert ours.mean == pytest.approx(expected["value"])
             for key in ("rank_low", "rank_high", "first"):
-                assert ours[key] == pytest.approx(expected[key])
+                assert getattr(ours, key) == pytest.approx(expected[key])
 
 
 def test_several_processes_give_the_same_numbers(tmp_path, monkeypatch):
     definition = study(tmp_path, tmp_path, bootstrap=5)
     rows = entries(tmp_path, {"good": 1.4, "bad": 0.6})
-    alone = score_entries(definition, rows)
+    alone = records(score_entries(definition, rows))
     monkeypatch.setattr(results, "WORTH_PROCESSES", 0)
-    assert score_entries(definition, rows) == alone
+    assert records(score_entries(definition, rows)) == alone
 
 
 def test_seeds_that_differ_widen_the_interval_of_a_rank(tmp_path):
@@ -79,17 +84,17 @@ def test_seeds_that_differ_widen_the_interval_of_a_rank(tmp_path):
     for seed, skill in enumerate((0.2, 1.0, 2.4)):
         write_predictions(predictions(skill, seed), rows[1].files[seed])
     found = score_entries(definition, rows)
-    area = [row["in_domain"]["auroc"] for row in found]
-    assert area[0]["error"] < 0.2 * area[1]["error"]
-    assert all((row["rank_low"], row["rank_high"]) == (1, 2) for row in area)
-    assert 0.05 < area[0]["first"] < 0.95
+    area = [row["in_domain", "auroc"] for row in found]
+    assert area[0].error < 0.2 * area[1].error
+    assert all((row.rank_low, row.rank_high) == (1, 2) for row in area)
+    assert 0.05 < area[0].first < 0.95
 
 
 def test_order_puts_what_has_no_rank_last():
     rows = [
         {},
-        {"in_domain": {"referral_accuracy_area": {"rank": 2.0}}},
-        {"in_domain": {"referral_accuracy_area": {"rank": 1.0}}},
+        {("in_domain", "referral_accuracy_area"): MeanScore(rank=2.0)},
+        {("in_domain", "referral_accuracy_area"): MeanScore(rank=1.0)},
     ]
     assert in_order(rows) == (("in_domain", "referral_accuracy_area"), [2, 1, 0])
     assert in_order([{}, {}]) == (None, [0, 1])
