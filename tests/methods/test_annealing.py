@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from retinabench.methods.training.annealing import kl_weight
+from retinabench.methods.training.schedules import kl_weight
 
 
 def weights(annealing, steps=137, epochs=90):

@@ -107,7 +107,7 @@ def exact(gaussian):
 
 DESCENT = ["optimizer.lr=0.05", "optimizer.epochs=300"]
 ADAPTIVE = ["optimizer.name=adam", "optimizer.lr=0.1", "optimizer.epochs=400"]
-NATURAL = ["optimizer.lr=0.02", "optimizer.epochs=600", "method.deviation=0.2", "method.beta2=0.99"]
+NATURAL = ["optimizer.lr=0.02", "optimizer.epochs=600", "method.std=0.2", "method.beta2=0.99"]
 
 
 def weights(posterior):
@@ -115,7 +115,7 @@ def weights(posterior):
 
 
 def deviations(posterior):
-    return posterior.deviations["w"].double().numpy()
+    return posterior.stds["w"].double().numpy()
 
 
 # The conjugate Gaussian.
@@ -152,9 +152,7 @@ def test_last_layer_laplace_is_the_exact_posterior_of_weights_that_enter_linearl
 
 def test_mean_field_reaches_the_exact_mean_and_the_inverse_of_the_precision_s_diagonal(gaussian, exact):
     """Draws come in pairs: the mean has no noise. That of the widths is averaged by four pairs and a rate that falls to 0."""
-    posterior = gaussian.fit(
-        "method.name=gaussian_vi", "method.train_samples=8", "method.deviation=0.1", *ADAPTIVE
-    )
+    posterior = gaussian.fit("method.name=gaussian_vi", "method.train_samples=8", "method.std=0.1", *ADAPTIVE)
     assert np.allclose(weights(posterior), exact[0], atol=0.02)
     assert np.allclose(deviations(posterior), exact[1].diagonal() ** -0.5, rtol=0.1)
 
@@ -264,9 +262,7 @@ def test_map_and_diagonal_laplace_are_mode_and_curvature(logistic, mode):
 def test_mean_field_and_ivon_reach_the_least_free_energy(logistic, mean_field):
     """Tolerances as for the Gaussian: the noise of mean and curvature is of the same relative size."""
     mean, deviation = mean_field
-    posterior = logistic.fit(
-        "method.name=gaussian_vi", "method.train_samples=8", "method.deviation=0.1", *ADAPTIVE
-    )
+    posterior = logistic.fit("method.name=gaussian_vi", "method.train_samples=8", "method.std=0.1", *ADAPTIVE)
     assert np.allclose(weights(posterior), mean, atol=0.02)
     assert np.allclose(deviations(posterior), deviation, rtol=0.1)
     posterior = logistic.fit("method.name=ivon", "method.train_samples=8", *NATURAL)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from retinabench.methods.ensembles.guided_walk import guided_walk
+from retinabench.methods.ensembles.sequential_anchored import guided_walk
 
 
 @pytest.mark.parametrize(("case", "seed"), [("small", 2022), ("large", 2023)])

@@ -77,7 +77,7 @@ def test_the_winners_settings_are_a_cold_posterior():
     assert 1 / found.temperature == pytest.approx(11.7, abs=0.05)
     assert 1 / found.prior_variance == pytest.approx(30)
     # The divergence's temperature leaves the prior as it is.
-    warm = entry_run("method.name=gaussian_vi", "method.temperature=0.25").target_posterior(POINTS)
+    warm = entry_run("method.name=gaussian_vi", "method.kl_temperature=0.25").target_posterior(POINTS)
     assert warm.temperature == 0.25
     assert warm.prior_variance == pytest.approx(VARIANCE)
 
@@ -86,3 +86,9 @@ def test_without_an_l2_term_the_prior_is_flat():
     assert entry_run("method.name=map", "optimizer.l2=0").target_posterior(POINTS).prior_variance == float(
         "inf"
     )
+
+
+def test_the_names_of_settings_in_version_0_1_are_still_read():
+    old = entry_run("method.name=gaussian_vi", "method.temperature=0.25", "method.deviation=0.02").method
+    assert (old.kl_temperature, old.std) == (0.25, 0.02)
+    assert entry_run("method.name=ivon", "method.deviation=0.02").method.std == 0.02

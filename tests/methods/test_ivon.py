@@ -14,7 +14,8 @@ from retinabench.experiments.run import make_batches
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.variational import ivon
-from retinabench.methods.variational.ivon_optimizer import Ivon, next_hessian, next_mean
+from retinabench.methods.variational.ivon import Ivon, next_hessian
+from retinabench.methods.variational.natural_gradients import initial_hessian, next_mean
 from retinabench.models.build import build_model
 from support.helpers import TINY, make_prepared
 
@@ -81,7 +82,7 @@ def test_on_a_gaussian_posterior_it_finds_the_mean_field_optimum(samples):
         optimizer.step()
         if step >= 1000:
             means.append(w.detach().mean(dim=0))
-            precisions.append(optimizer.deviation(w).pow(-2).mean(dim=0))
+            precisions.append(optimizer.std(w).pow(-2).mean(dim=0))
     exact = torch.linalg.solve(A + delta * torch.eye(4), A @ target)
     assert torch.allclose(torch.stack(means).mean(dim=0), exact, atol=0.02)
     expected = ess * (A.diagonal() + delta)
@@ -90,10 +91,10 @@ def test_on_a_gaussian_posterior_it_finds_the_mean_field_optimum(samples):
 
 def test_the_start_is_as_wide_as_asked_and_no_wider_than_the_prior():
     ess, delta = 600.0, 5e-4
-    hessian = ivon.initial_hessian(0.01, ess, delta)
+    hessian = initial_hessian(0.01, ess, delta)
     assert (ess * (hessian + delta)) ** -0.5 == pytest.approx(0.01)
-    with pytest.raises(InputError, match=r"method.deviation 2 is wider than the prior, 1\.83"):
-        ivon.initial_hessian(2.0, ess, delta)
+    with pytest.raises(InputError, match=r"method.std 2 is wider than the prior, 1\.83"):
+        initial_hessian(2.0, ess, delta)
 
 
 def test_the_posterior_has_the_optimiser_s_width_and_a_colder_one_is_narrower(tmp_path):
@@ -104,7 +105,7 @@ def test_the_posterior_has_the_optimiser_s_width_and_a_colder_one_is_narrower(tm
         run = load_run(None, [*TINY, *words], data=prepared)
         data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
         posterior = ivon.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
-        widths[temperature] = posterior.deviations["conv1.weight"]
+        widths[temperature] = posterior.stds["conv1.weight"]
         images = next(data.held_out())[0][:2]
         probs = posterior.predict(images, 3, torch.Generator().manual_seed(0))
         assert (probs[0] != probs[1]).any()

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from retinabench.experiments.config import load_run
+from retinabench.methods.posteriors import draw_cache
+from retinabench.methods.posteriors.draw_cache import DrawCache
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.methods.variational import sample_cache
-from retinabench.methods.variational.sample_cache import Kept
 from retinabench.models.build import build_model
 
 OVER_WEIGHTS = ["mfvi", "radial", "rank1", "ivon", "swag"]
@@ -30,7 +30,7 @@ def posterior(name):
     run = load_run(None, [*TINY, f"method.name={name}"], data="d")
     made = METHODS[name].build(build_model(run.model, 0), run, Bernoulli())
     if name == "ivon":
-        made.deviations = {key: torch.full_like(p, 0.02) for key, p in made.deviations.items()}
+        made.stds = {key: torch.full_like(p, 0.02) for key, p in made.stds.items()}
     if name == "swag":
         made.variance = torch.full_like(made.variance, 4e-4)
         made.deviations = 0.02 * torch.randn(3, len(made.variance), generator=generator())
@@ -39,7 +39,7 @@ def posterior(name):
 
 def fresh(subject, images, seed=1):
     """What a posterior of the same tensors answers that has kept nothing."""
-    return replace(subject, kept=Kept()).predict(images, 3, generator(seed))
+    return replace(subject, cache=DrawCache()).predict(images, 3, generator(seed))
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_nothing_stale_is_kept(name):
 def test_more_than_the_memory_allows_is_drawn_anew_to_the_same_bits(name, normals, monkeypatch):
     subject, images = posterior(name), pictures()
     expected = subject.predict(images, 3, generator(1))
-    monkeypatch.setattr(sample_cache, "KEPT_VALUES", 10)
+    monkeypatch.setattr(draw_cache, "CACHED_VALUES", 10)
     normals.clear()
     assert torch.equal(subject.predict(images, 3, generator(1)), expected)
     assert normals

@@ -121,7 +121,7 @@ def fit(name, data, likelihood, *words, epochs=30):
     stated = [f"optimizer.l2={l2}", "optimizer.l2_on=everything", "optimizer.reweight=none", "optimizer.augment=none",
               "optimizer.select=last", "optimizer.warmup=0", f"optimizer.epochs={epochs}"]  # fmt: skip
     descent = ["optimizer.name=adam", "optimizer.lr=0.02"]
-    rate = ["optimizer.lr=0.01", "method.beta2=0.99", "method.deviation=0.05"]
+    rate = ["optimizer.lr=0.01", "method.beta2=0.99", "method.std=0.05"]
     own = {"ivon": rate, "vogn": rate, "swag": ["optimizer.lr=0.01"],
            "laplace": [*descent, "method.prior_precision=10.0"]}  # fmt: skip
     run = load_run(None, [*stated, f"method.name={name}", *own.get(name, descent), *words], data="points")
@@ -143,13 +143,13 @@ def test_five_classes_are_learnt(batches, name):
     words = ["method.weights=diagonal"] if name == "diagonal" else []
     data = batches["classes"]
     posteriors = fit("laplace" if name == "diagonal" else name, data, Categorical(5), *words)
-    probs = answers(posteriors, data.inputs)
-    single = len(answers(posteriors[:1], data.inputs))
+    probs = answers(posteriors, data.source.inputs)
+    single = len(answers(posteriors[:1], data.source.inputs))
     assert probs.shape == (len(posteriors) * single, 60, 5)
     assert single in (1, 6)
     assert torch.allclose(probs.sum(dim=2), torch.ones(len(probs), 60), atol=1e-5)
     # Chance is 0.2, four of five centres lie apart by ten deviations.
-    assert (probs.mean(dim=0).argmax(dim=1) == data.labels).float().mean() > 0.75
+    assert (probs.mean(dim=0).argmax(dim=1) == data.source.labels).float().mean() > 0.75
 
 
 @pytest.mark.parametrize("name", [*EXAMINED, "diagonal"])
@@ -157,24 +157,24 @@ def test_a_line_is_learnt_with_its_noise(batches, name):
     words = ["method.weights=diagonal"] if name == "diagonal" else []
     data = batches["line"]
     posteriors = fit("laplace" if name == "diagonal" else name, data, Gaussian(), *words, epochs=50)
-    found = answers(posteriors, data.inputs)
+    found = answers(posteriors, data.source.inputs)
     assert found.shape[1:] == (60, 2)
     assert (found[..., 1] > 0).all()
     mean = found[..., 0].mean(dim=0)
     # The line explains nine tenths of the variance, 1 in the standardised unit; a method that fits none leaves 1.
-    assert (mean - data.labels).square().mean() < 0.35
+    assert (mean - data.source.labels).square().mean() < 0.35
 
 
 def test_a_mixture_of_ivon_is_uniform_over_its_pooled_samples(batches):
     """K = 6 members of other seeds: each its own Gaussian, and every member the same share of the samples."""
     data = batches["classes"]
     members = fit("ensemble", data, Categorical(5), "method.members=6", "method.member.name=ivon", "optimizer.name=sgd",
-                  "optimizer.lr=0.01", "method.member.beta2=0.99", "method.member.deviation=0.05", epochs=5)  # fmt: skip
+                  "optimizer.lr=0.01", "method.member.beta2=0.99", "method.member.std=0.05", epochs=5)  # fmt: skip
     assert len(members) == 6
     assert all(isinstance(member, ivon.WeightPosterior) for member in members)
-    pooled = answers(members, data.inputs, samples=4)
+    pooled = answers(members, data.source.inputs, samples=4)
     assert pooled.shape == (24, 60, 5)
-    means = torch.stack([answers([member], data.inputs, samples=4).mean(dim=0) for member in members])
+    means = torch.stack([answers([member], data.source.inputs, samples=4).mean(dim=0) for member in members])
     assert torch.allclose(pooled.mean(dim=0), means.mean(dim=0), atol=1e-6)
     # Modes, not copies: the members differ by more than nothing.
     assert means.std(dim=0).max() > 0.01

@@ -30,7 +30,7 @@ def mixture(covariance, components=2):
     means = torch.randn(components, 5, generator=random)
     variances = torch.rand(components, 5, generator=random)
     deviations = torch.randn(components, 4, 5, generator=random)
-    return multiswag.SwagMixture(model, means, variances, deviations, covariance, scale=1.0)
+    return multiswag.SwagMixture(model, Bernoulli(), means, variances, deviations, covariance, scale=1.0)
 
 
 def drawn(posterior, family):

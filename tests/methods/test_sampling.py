@@ -6,9 +6,9 @@ from torch import nn
 
 from retinabench.experiments.config import load_run
 from retinabench.methods.base import precision
+from retinabench.methods.posteriors.sampled import predict_samples
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.methods.training.sampling import predict_samples
 from retinabench.models.build import build_model
 from retinabench.models.stochastic import use_generator
 from retinabench.models.stochastic.drawing import Drawing

@@ -15,7 +15,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, load_posterior
 from retinabench.methods.mcmc.sgmcmc import constant_after_burn_in, cyclical
-from retinabench.methods.mcmc.weight_samples import (
+from retinabench.methods.posteriors.collected import (
     SAMPLES,
     CollectedPosterior,
     before_steps,

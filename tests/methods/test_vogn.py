@@ -80,8 +80,8 @@ def test_a_batch_in_parts_is_the_whole_batch(opened, reweight):
         run, data = opened("model.name=lenet", f"optimizer.accumulate={parts}", f"optimizer.reweight={reweight}",
                            "method.beta2=0.9")  # fmt: skip
         found.append(vogn.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli()))
-    for name, deviation in found[0].deviations.items():
-        assert torch.allclose(deviation, found[1].deviations[name], rtol=1e-4), name
+    for name, deviation in found[0].stds.items():
+        assert torch.allclose(deviation, found[1].stds[name], rtol=1e-4), name
         assert (deviation - 0.005).abs().max() > 1e-5, name
     for one, other in zip(found[0].model.parameters(), found[1].model.parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-5)
@@ -118,7 +118,7 @@ def test_two_steps_are_the_formulas():
     p = nn.Parameter(torch.tensor([1.0, -2.0]))
     options = {"ess": 50.0, "delta": 0.2, "hessian": 0.5, "beta1": 0.9, "beta2": 0.8}
     optimizer = Vogn([p], lr=0.1, lr_factor=1.0, **options)
-    assert torch.allclose(optimizer.deviation(p), torch.full((2,), (50 * 0.7) ** -0.5))
+    assert torch.allclose(optimizer.std(p), torch.full((2,), (50 * 0.7) ** -0.5))
     mean, h, momentum = torch.tensor([1.0, -2.0]), torch.full((2,), 0.5), torch.zeros(2)
     for step, (gradient, parts) in enumerate(
         [([0.3, -0.1], ([0.1, 0.2], [0.3, 0.0])), ([-0.2, 0.4], ([0.5, 0.5],))], start=1
@@ -131,7 +131,7 @@ def test_two_steps_are_the_formulas():
         h = 0.8 * h + 0.2 * torch.tensor(parts).sum(dim=0)
         mean = mean - 0.1 * 0.7 * (momentum / (1 - 0.9**step) + 0.2 * mean) / (h + 0.2)
         assert torch.allclose(p.detach(), mean, rtol=1e-6)
-        assert torch.allclose(optimizer.deviation(p), (50 * (h + 0.2)).rsqrt(), rtol=1e-6)
+        assert torch.allclose(optimizer.std(p), (50 * (h + 0.2)).rsqrt(), rtol=1e-6)
 
 
 def test_a_colder_posterior_is_narrower(opened):
@@ -140,11 +140,11 @@ def test_a_colder_posterior_is_narrower(opened):
         "model.name=lenet",
         "optimizer.l2=0.5",
         "optimizer.lr=1e-4",
-        "method.deviation=0.05",
+        "method.std=0.05",
         "method.beta2=0.1",
     ]
     for temperature in (1.0, 0.25):
         run, data = opened(*words, f"method.temperature={temperature}")
         posterior = vogn.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
-        widths = torch.cat([d.flatten() for d in posterior.deviations.values()])
+        widths = torch.cat([d.flatten() for d in posterior.stds.values()])
         assert float(widths.median()) == pytest.approx((64 / temperature) ** -0.5, rel=0.02)

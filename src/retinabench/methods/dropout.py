@@ -13,11 +13,11 @@ from torch import nn
 
 from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, as_config, log_range
+from retinabench.methods.posteriors.sampled import SampledPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
-from retinabench.methods.training.sampling import SampledPosterior
 from retinabench.models.stochastic import add_dropout
 
 

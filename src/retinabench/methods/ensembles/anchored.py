@@ -18,7 +18,7 @@ from retinabench.methods.ensembles.anchors import (
     Anchors,
     anchored_objective,
     anchored_target,
-    prior_deviation,
+    prior_std,
     without_l2,
 )
 from retinabench.methods.map import PointPosterior, build
@@ -57,9 +57,9 @@ def fit(
 
     Raises `InputError` where the run has no prior to draw from.
     """
-    anchors, deviation = Anchors(model, run), prior_deviation(run, len(batches.train))
+    anchors, std = Anchors(model, run), prior_std(run, len(batches.train))
     generator = torch_generator(batches.device, run.seed, "anchor", 0)
-    anchors.anchor.normal_(generator=generator).mul_(deviation)
+    anchors.anchor.normal_(generator=generator).mul_(std)
 
     def add_noise(epoch: int) -> None:
         if epoch + 1 == (run.optimizer.epochs + 1) // 2:

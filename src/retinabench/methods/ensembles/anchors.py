@@ -28,7 +28,7 @@ from retinabench.methods.training.loop import Objective, likelihood_only, parame
 from retinabench.methods.training.losses import BatchInfo
 
 
-def prior_deviation(run: TrainingRun, images: int) -> float:
+def prior_std(run: TrainingRun, images: int) -> float:
     """Return s = 1 / √(2 N l2).
 
     Raises `InputError` where the run has no prior to draw from.

@@ -30,19 +30,19 @@ from retinabench.methods.base import FidelitySettings, State, as_config, log_ran
 from retinabench.methods.ensembles.swag import Moments, draw, flat_weights, named_weights, update_batch_norm
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.langevin import Langevin
-from retinabench.methods.mcmc.weight_samples import before_steps
+from retinabench.methods.posteriors.collected import before_steps
+from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import (
-    last_epoch_answers,
     likelihood_only,
     make_optimizer,
     parameter_groups,
+    select_last_epoch,
     train,
 )
 from retinabench.methods.training.schedules import learning_rate
-from retinabench.methods.variational.sample_cache import Kept, room
 
 FAMILIES = ("diagonal", "low_rank", "per_layer")
 
@@ -86,7 +86,7 @@ class SwagMixture:
     deviations: Tensor
     covariance: str
     scale: float
-    kept: Kept[dict[str, Tensor]] = field(default_factory=Kept, repr=False)
+    cache: DrawCache[dict[str, Tensor]] = field(default_factory=DrawCache, repr=False)
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
@@ -99,7 +99,7 @@ class SwagMixture:
                 yield named_weights(self.model, self.sample(family, start))
 
         sources = [*self.model.parameters(), self.means, self.variances, self.deviations]
-        kept = self.kept.samples(generator, samples, sources, drawn, keep=room(samples, self.model))
+        kept = self.cache.samples(generator, samples, sources, drawn, cache=fits_cache(samples, self.model))
         answers = [functional_call(self.model, weights, (images,)) for weights in kept]
         return torch.stack([self.likelihood.predictive(outputs) for outputs in answers])
 
@@ -195,7 +195,7 @@ def fit(
     train(
         PointPosterior(model, likelihood),
         batches,
-        last_epoch_answers(run),
+        select_last_epoch(run),
         checkpoint,
         objective=before_steps(likelihood_only(model, batches, run, likelihood), ends, collect),
         optimizer=path_optimizer(model, batches, run),

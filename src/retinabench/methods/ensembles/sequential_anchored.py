@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
@@ -22,17 +22,21 @@ from retinabench.methods.ensembles.anchors import (
     Anchors,
     anchored_objective,
     anchored_target,
-    prior_deviation,
+    prior_std,
     without_l2,
 )
-from retinabench.methods.ensembles.guided_walk import guided_walk
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.sgmcmc import build
-from retinabench.methods.mcmc.weight_samples import CollectedPosterior, Collector, before_steps, evenly_spaced
+from retinabench.methods.posteriors.collected import (
+    CollectedPosterior,
+    Collector,
+    before_steps,
+    evenly_spaced,
+)
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import last_epoch_answers, make_optimizer, train
+from retinabench.methods.training.loop import make_optimizer, select_last_epoch, train
 
 __all__ = ["FIDELITY", "Config", "build", "fit"]
 
@@ -41,7 +45,7 @@ class Config(MethodConfig):
     """samples: members of the chain, all of which predict. first: the first one's share of the training.
 
     lr_factor: the peak learning rate of the others over that of the first. walk: one move of the anchors, over the prior's
-    deviation. anchors: drawn from the `prior`, or `matched` to the posterior, with noise of the likelihood's covariance at
+    std. anchors: drawn from the `prior`, or `matched` to the posterior, with noise of the likelihood's covariance at
     the last member, drawn anew for each (`anchors.py`): one more pass over the training pictures per member.
     """
 
@@ -68,10 +72,10 @@ class WalkingAnchors(Anchors):
 
     def __init__(self, model: nn.Module, run: TrainingRun, images: int) -> None:
         super().__init__(model, run)
-        self.deviation, self.seed = prior_deviation(run, images), run.seed
+        self.std, self.seed = prior_std(run, images), run.seed
         self.walk: float = as_config(run, Config).walk
         draws = self._draws(0)
-        self.anchor.normal_(generator=draws).mul_(self.deviation)
+        self.anchor.normal_(generator=draws).mul_(self.std)
         self.direction = torch.rand(self.anchor.shape, generator=draws, device=self.anchor.device) < 0.5
         self.direction = 2.0 * self.direction - 1
 
@@ -81,9 +85,9 @@ class WalkingAnchors(Anchors):
     def move(self, member: int) -> None:
         """Take one step of the walk, to the anchors of the 0-based `member`."""
         draws, like = self._draws(member), self.anchor
-        noise = torch.randn(like.shape, generator=draws, device=like.device) * (self.walk * self.deviation)
+        noise = torch.randn(like.shape, generator=draws, device=like.device) * (self.walk * self.std)
         uniform = torch.rand(like.shape, generator=draws, device=like.device)
-        self.anchor, self.direction = guided_walk(like, self.direction, noise, uniform, self.deviation)
+        self.anchor, self.direction = guided_walk(like, self.direction, noise, uniform, self.std)
 
     def state_dict(self) -> dict[str, Any]:
         """Anchors, score and directions."""
@@ -120,7 +124,7 @@ def fit(
     train(
         PointPosterior(model, likelihood),
         batches,
-        last_epoch_answers(run),
+        select_last_epoch(run),
         checkpoint,
         objective=before_steps(objective, ends, collector.collect),
         optimizer=make_optimizer(model, without_l2(run.optimizer)),
@@ -140,6 +144,34 @@ def rate(step: int, steps_per_epoch: int, run: TrainingRun, ends: list[int]) -> 
         return step / warm
     cosine = 0.5 * (1 + math.cos(math.pi * (step - begin) / (ends[member] - begin)))
     return cosine * (method.lr_factor if member else 1.0)
+
+
+def guided_walk(
+    position: Tensor, direction: Tensor, noise: Tensor, uniform: Tensor, std: float
+) -> tuple[Tensor, Tensor]:
+    """Move every coordinate once by a guided walk whose stationary law is N(0, std²).
+
+    A Metropolis chain of each coordinate that keeps its direction until a proposal is refused: propose x' = x + d |e|; accept
+    with probability min(1, π(x') / π(x)), otherwise stay and turn round, d ← -d.
+
+    Args:
+        position: x, (P,).
+        direction: d, +1 or -1, (P,).
+        noise: e ~ N(0, step²), (P,).
+        uniform: u ~ U[0, 1], (P,).
+        std: Of the stationary law.
+
+    Returns:
+        The new positions and directions, (P,) each.
+
+    References:
+        Gustafson (1998), "A guided walk Metropolis algorithm".
+    """
+    proposal = position + direction * noise.abs()
+    # The difference of the squares as a product: exact where the two are close.
+    log_ratio = (position - proposal) * (position + proposal) / (2 * std**2)
+    accepted = uniform <= log_ratio.exp()
+    return torch.where(accepted, proposal, position), torch.where(accepted, direction, -direction)
 
 
 FIDELITY = (

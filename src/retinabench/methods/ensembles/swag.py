@@ -32,13 +32,13 @@ from retinabench.methods.base import (
     state_with,
 )
 from retinabench.methods.map import PointPosterior
+from retinabench.methods.posteriors.collected import before_steps
+from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, last_epoch_answers, likelihood_only, train
-from retinabench.methods.training.losses import BatchInfo
+from retinabench.methods.training.loop import likelihood_only, select_last_epoch, train
 from retinabench.methods.training.schedules import learning_rate
-from retinabench.methods.variational.sample_cache import Kept, room
 
 
 class Config(MethodConfig):
@@ -133,7 +133,7 @@ class SwagPosterior:
     variance: Tensor
     deviations: Tensor
     scale: float
-    kept: Kept[dict[str, Tensor]] = field(default_factory=Kept, repr=False)
+    cache: DrawCache[dict[str, Tensor]] = field(default_factory=DrawCache, repr=False)
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
@@ -147,7 +147,7 @@ class SwagPosterior:
                 yield named_weights(self.model, vector)
 
         sources = [*self.model.parameters(), self.variance, self.deviations]
-        kept = self.kept.samples(generator, samples, sources, drawn, keep=room(samples, self.model))
+        kept = self.cache.samples(generator, samples, sources, drawn, cache=fits_cache(samples, self.model))
         answers = [functional_call(self.model, weights, (images,)) for weights in kept]
         return torch.stack([self.likelihood.predictive(outputs) for outputs in answers])
 
@@ -174,7 +174,9 @@ def fit(
 ) -> SwagPosterior:
     """Train, collect, set the mean, and take batch norm's statistics anew. The checkpoint's validation is SGD's."""
     method, posterior = as_config(run, Config), build(model, run, likelihood)
-    first = round(method.start * run.optimizer.epochs * batches.steps)
+    total = run.optimizer.epochs * batches.steps
+    first, every = round(method.start * total), max(1, batches.steps // method.per_epoch)
+    ends = range(first + every, total, every)
     moments = Moments(len(posterior.variance), method.rank, batches.device)
 
     def schedule(step: int) -> float:
@@ -185,9 +187,13 @@ def fit(
     train(
         PointPosterior(model, likelihood),
         batches,
-        last_epoch_answers(run),
+        select_last_epoch(run),
         checkpoint,
-        objective=collecting(moments, model, batches, run, first, likelihood),
+        objective=before_steps(
+            likelihood_only(model, batches, run, likelihood),
+            ends,
+            lambda _: moments.collect(flat_weights(model)),
+        ),
         schedule=schedule,
         extra=moments,
     )
@@ -198,33 +204,6 @@ def fit(
     update_batch_norm(model, batches, run)
     posterior.variance, posterior.deviations = moments.variance, moments.deviations
     return posterior
-
-
-def collecting(
-    moments: Moments,
-    model: nn.Module,
-    batches: Batches,
-    run: TrainingRun,
-    first: int,
-    likelihood: Likelihood,
-) -> Objective:
-    """Return the plain objective that collects the weights before every so-manieth step after step `first`."""
-    objective, every = (
-        likelihood_only(model, batches, run, likelihood),
-        max(1, batches.steps // as_config(run, Config).per_epoch),
-    )
-
-    collected = first
-
-    def collect_and_evaluate(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
-        nonlocal collected
-        step = batch.step
-        if step > collected and (step - first) % every == 0:  # once, of however many parts the step has
-            moments.collect(flat_weights(model))
-            collected = step
-        return objective(images, labels, batch)
-
-    return collect_and_evaluate
 
 
 @torch.no_grad()

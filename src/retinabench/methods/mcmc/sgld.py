@@ -15,7 +15,7 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, as_config, log_range
 from retinabench.methods.mcmc import sgmcmc
 from retinabench.methods.mcmc.sgmcmc import build, constant_after_burn_in, sample_chain
-from retinabench.methods.mcmc.weight_samples import CollectedPosterior
+from retinabench.methods.posteriors.collected import CollectedPosterior
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood

@@ -22,11 +22,16 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.langevin import Langevin
-from retinabench.methods.mcmc.weight_samples import CollectedPosterior, Collector, before_steps, evenly_spaced
+from retinabench.methods.posteriors.collected import (
+    CollectedPosterior,
+    Collector,
+    before_steps,
+    evenly_spaced,
+)
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import last_epoch_answers, likelihood_only, parameter_groups, train
+from retinabench.methods.training.loop import likelihood_only, parameter_groups, select_last_epoch, train
 
 Schedule = Callable[[int], float]
 """0-based step -> the factor on the run's learning rate."""
@@ -88,7 +93,7 @@ def sample_chain(
     train(
         PointPosterior(model, likelihood),
         batches,
-        last_epoch_answers(run),
+        select_last_epoch(run),
         checkpoint,
         objective=before_steps(likelihood_only(model, batches, run, likelihood), ends, collector.collect),
         optimizer=optimizer,

@@ -143,7 +143,7 @@ def measure_last_layer(
 def measure_diagonal(
     posterior: DiagonalPosterior, batches: Batches, run: TrainingRun
 ) -> tuple[NDArray[np.float64], float, Widen]:
-    """Return the diagonal h (P,) of H, |θ*|², and what sets the deviations to (h + δ)^-½."""
+    """Return the diagonal h (P,) of H, |θ*|², and what sets the stds to (h + δ)^-½."""
     model = posterior.model
     curvature = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     for images, weights in _weighted(batches, run):
@@ -153,7 +153,7 @@ def measure_diagonal(
     squared_norm = sum(float(p.detach().double().square().sum()) for p in model.parameters())
 
     def widen(delta: float) -> None:
-        posterior.deviations = {name: (h + delta).rsqrt() for name, h in curvature.items()}
+        posterior.stds = {name: (h + delta).rsqrt() for name, h in curvature.items()}
 
     return everything, squared_norm, widen
 

@@ -51,7 +51,7 @@ class DiagonalPosterior:
 
     model: nn.Module
     likelihood: Likelihood
-    deviations: dict[str, Tensor]
+    stds: dict[str, Tensor]
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
@@ -66,7 +66,7 @@ class DiagonalPosterior:
 
         for _ in range(samples):
             shift = {
-                name: self.deviations[name] * torch.randn(p.shape, generator=draws, device=p.device)
+                name: self.stds[name] * torch.randn(p.shape, generator=draws, device=p.device)
                 for name, p in center.items()
             }
             logits, change = _derivative(network, center, shift)
@@ -74,12 +74,12 @@ class DiagonalPosterior:
         return torch.stack(probs)
 
     def state(self) -> State:
-        """The network's tensors and the deviations."""
-        return state_with(self.model, self.deviations)
+        """The network's tensors and the stds."""
+        return state_with(self.model, self.stds)
 
     def restore(self, state: State) -> None:
         """Take over saved tensors."""
-        self.deviations = restore_with(self.model, state)
+        self.stds = restore_with(self.model, state)
 
 
 def _derivative(

@@ -18,9 +18,9 @@ from retinabench.methods.base import NetworkPosterior, Posterior, network_state,
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.finite_check import FiniteWatch
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
-from retinabench.methods.training.nonfinite import FiniteWatch
 from retinabench.methods.training.schedules import learning_rate
 from retinabench.metrics.classification import auroc, nll
 from retinabench.metrics.registry import SCORES
@@ -119,7 +119,7 @@ def train(
     return posterior
 
 
-def last_epoch_answers(run: TrainingRun) -> TrainingRun:
+def select_last_epoch(run: TrainingRun) -> TrainingRun:
     """Return `run` with its last epoch as the chosen one, for methods that average over the end of the training."""
     return run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"select": "last"})})
 

@@ -14,7 +14,7 @@ import math
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import AliasChoices, Field
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import softplus
@@ -24,18 +24,18 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, as_config, log_range, precision
 from retinabench.methods.map import PointPosterior
+from retinabench.methods.posteriors.gaussian import WeightPosterior, point
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, last_epoch_answers, make_optimizer, train
+from retinabench.methods.training.loop import Objective, make_optimizer, select_last_epoch, train
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
-from retinabench.methods.variational.diagonal_gaussian import WeightPosterior, point
 
 
 class Config(MethodConfig):
     """samples: weight draws per prediction. train_samples: per step, in pairs m ± noise.
 
-    deviation: of every weight under q at the start. temperature: T, the divergence counts T-fold; below 1 a cold
+    std: of every weight under q at the start. temperature: T, the divergence counts T-fold; below 1 a cold
     posterior.
     """
 
@@ -44,27 +44,27 @@ class Config(MethodConfig):
     name: Literal["gaussian_vi"] = "gaussian_vi"
     samples: int = Field(5, ge=1)
     train_samples: int = Field(1, ge=1)
-    deviation: float = Field(0.01, gt=0)
-    temperature: float = Field(1.0, gt=0)
+    std: float = Field(0.01, gt=0, validation_alias=AliasChoices("std", "deviation"))
+    kl_temperature: float = Field(1.0, gt=0, validation_alias=AliasChoices("kl_temperature", "temperature"))
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior (see `MethodConfig`)."""
         return TargetPosterior(
-            self.temperature, optimizer.prior_variance(points), "the best independent Gaussian"
+            self.kl_temperature, optimizer.prior_variance(points), "the best independent Gaussian"
         )
 
 
-class Spread(nn.Module):
+class Scales(nn.Module):
     """ρ by name, σ = softplus(ρ): what the optimiser moves beside the network."""
 
-    def __init__(self, model: nn.Module, deviation: float) -> None:
+    def __init__(self, model: nn.Module, std: float) -> None:
         super().__init__()
-        start = math.log(math.expm1(deviation))
+        start = math.log(math.expm1(std))
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.rho = nn.ParameterList([torch.full_like(p, start) for p in trained.values()])
         self.names = list(trained)
 
-    def deviations(self) -> dict[str, Tensor]:
+    def stds(self) -> dict[str, Tensor]:
         """Return σ by name, in the parameters' shapes."""
         return {name: softplus(rho) for name, rho in zip(self.names, self.rho, strict=True)}
 
@@ -83,25 +83,25 @@ def fit(
         raise InputError(
             "gaussian_vi takes its prior from optimizer.l2, which is 0", hint="Set optimizer.l2."
         )
-    spread = Spread(model, options.deviation)
+    scales = Scales(model, options.std)
     undecayed = settings.model_copy(update={"l2": 0.0})  # the divergence holds the prior
     trained = train(
         PointPosterior(model, likelihood),
         batches,
-        last_epoch_answers(run),
+        select_last_epoch(run),
         checkpoint,
-        objective=bound(model, spread, batches, run, likelihood),
-        optimizer=make_optimizer(nn.ModuleList([model, spread]), undecayed),
-        extra=spread,
+        objective=bound(model, scales, batches, run, likelihood),
+        optimizer=make_optimizer(nn.ModuleList([model, scales]), undecayed),
+        extra=scales,
     )
     posterior = build(trained.model, run, likelihood)
-    for name, deviation in spread.deviations().items():
-        posterior.deviations[name] = deviation.detach()
+    for name, std in scales.stds().items():
+        posterior.stds[name] = std.detach()
     return posterior
 
 
 def bound(
-    model: nn.Module, spread: Spread, batches: Batches, run: TrainingRun, likelihood: Likelihood
+    model: nn.Module, scales: Scales, batches: Batches, run: TrainingRun, likelihood: Likelihood
 ) -> Objective:
     """Return the terms `cross_entropy` and `kl` of the negative evidence bound, per training point."""
     options = as_config(run, Config)
@@ -109,8 +109,8 @@ def bound(
 
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
         generator = torch_generator(images.device, run.seed, "gaussian_vi", batch.step)
-        deviations = spread.deviations()
-        means = {name: p for name, p in model.named_parameters() if name in deviations}
+        stds = scales.stds()
+        means = {name: p for name, p in model.named_parameters() if name in stds}
         losses: list[Tensor] = []
         noise: dict[str, Tensor] = {}
         for number in range(options.train_samples):
@@ -121,25 +121,25 @@ def bound(
                     name: torch.randn(p.shape, generator=generator, device=p.device)
                     for name, p in means.items()
                 }
-            weights = {name: p + deviations[name] * noise[name] for name, p in means.items()}
+            weights = {name: p + stds[name] * noise[name] for name, p in means.items()}
             with precision(run, batches.device):
                 outputs = functional_call(model, weights, (images,))
             losses.append(cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch))
         divergence = sum(
-            (gaussian_kl(p, deviations[name], prior_precision) for name, p in means.items()),
+            (gaussian_kl(p, stds[name], prior_precision) for name, p in means.items()),
             torch.zeros((), device=images.device),
         )
         return {
             "cross_entropy": torch.stack(losses).mean(),
-            "kl": options.temperature * divergence / points,
+            "kl": options.kl_temperature * divergence / points,
         }
 
     return objective
 
 
-def gaussian_kl(mean: Tensor, deviation: Tensor, prior_precision: float) -> Tensor:
-    """KL(N(mean, deviation²) ‖ N(0, 1 / prior_precision)), summed over all elements, in nats."""
-    scaled = prior_precision * deviation.square()
+def gaussian_kl(mean: Tensor, std: Tensor, prior_precision: float) -> Tensor:
+    """KL(N(mean, std²) ‖ N(0, 1 / prior_precision)), summed over all elements, in nats."""
+    scaled = prior_precision * std.square()
     return 0.5 * (scaled + prior_precision * mean.square() - 1 - scaled.log()).sum()
 
 
@@ -149,14 +149,14 @@ FIDELITY = (
         title="mean-field Gaussian",
         method={"name": "gaussian_vi", "samples": 100, "train_samples": 2},
         optimizer={"name": "adam", "schedule": "cosine"},
-        categorical={"optimizer": {"lr": 0.0027}, "method": {"deviation": 0.0088}},
-        gaussian={"optimizer": {"lr": 0.0036}, "method": {"deviation": 0.0056}},
+        categorical={"optimizer": {"lr": 0.0027}, "method": {"std": 0.0088}},
+        gaussian={"optimizer": {"lr": 0.0036}, "method": {"std": 0.0056}},
         search={
             "categorical": {
-                "method.deviation": log_range(0.005, 0.1),
+                "method.std": log_range(0.005, 0.1),
                 "optimizer.lr": log_range(0.0005, 0.02),
             },
-            "gaussian": {"method.deviation": log_range(0.005, 0.1), "optimizer.lr": log_range(0.0005, 0.02)},
+            "gaussian": {"method.std": log_range(0.005, 0.1), "optimizer.lr": log_range(0.0005, 0.02)},
         },
     ),
 )

@@ -1,7 +1,7 @@
 """IVON: a Gaussian over all weights, learnt by natural gradients (Shen et al. 2024; Lin, Schmidt & Khan 2020).
 
 q(θ) = N(m, 1 / (λ (h + δ))), with h the diagonal of the mean loss's Hessian, λ = N / temperature, and λ δ the precision
-of the Gaussian prior. Each step draws θ = m + ε / √(λ (h + δ)), takes the gradient g there, and reads the curvature off
+of the Gaussian prior. Each step draws θ = m + ε / √(λ (h + δ)), takes the gradient g there, and estimates the curvature from
 the same g by Price's theorem, E[∂²ℓ] = E[λ (h + δ) (θ - m) g]: second order at the cost of one backward pass.
 
 Written from the papers' equations.
@@ -9,107 +9,116 @@ Written from the papers' equations.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, as_config, log_range, precision
-from retinabench.methods.map import PointPosterior
-from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
+from retinabench.methods.posteriors.gaussian import WeightPosterior
+from retinabench.methods.settings import TrainingRun
+from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, last_epoch_answers, train
+from retinabench.methods.training.loop import Objective
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
-from retinabench.methods.variational.diagonal_gaussian import WeightPosterior, point
-from retinabench.methods.variational.ivon_optimizer import Ivon
+from retinabench.methods.variational.natural_gradients import (
+    NaturalGradientConfig,
+    NaturalGradientOptimizer,
+    build,
+    make_natural_optimizer,
+    train_gaussian,
+)
+
+__all__ = ["FIDELITY", "Config", "build", "fit"]
 
 
-class Config(MethodConfig):
-    """samples, train_samples: weight draws per prediction and per step.
+class Config(NaturalGradientConfig):
+    """train_samples: weight draws per step. clip: largest |g / (h + δ)| taken in a step, 0 for none.
 
-    deviation: of every weight under q at the start, which sets h0 = 1 / (λ deviation²) - δ (the paper sets h0). beta2: of
-    h's moving average; the paper's 0.99999 is for 100,000 steps and more. A training much shorter than 1 / (1 - beta2)
-    steps leaves q about as wide as it began.
-    temperature: below 1 a cold posterior, λ = N / temperature. clip: largest |g / (h + δ)| taken in a step, 0 for none.
-    The rest is the optimiser's: δ = 2 `l2`, on every parameter; beta1 = `momentum`; the learning rate is `lr` over
-    1 - `momentum`, so that at h = h0 a step is as long as that of SGD in the same run.
+    The paper sets h0 instead of `std`, and its `beta2` of 0.99999 is for 100,000 steps and more. The other options are those
+    of `NaturalGradientConfig`.
     """
 
     title = "IVON"
+    approximates = "the best independent Gaussian"
 
     name: Literal["ivon"] = "ivon"
-    samples: int = Field(5, ge=1)
     train_samples: int = Field(1, ge=1)
-    deviation: float = Field(0.005, gt=0)
-    beta2: float = Field(0.9995, ge=0, lt=1)
-    temperature: float = Field(1.0, gt=0)
     clip: float = Field(0.0, ge=0)
 
-    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-        """Return the target posterior (see `MethodConfig`)."""
-        variance = self.temperature * optimizer.prior_variance(points)  # δ acts on every parameter
-        return TargetPosterior(self.temperature, variance, "the best independent Gaussian")
+
+def next_hessian(h: Tensor, estimate: Tensor, beta2: float, delta: float) -> Tensor:
+    """Return β₂ h + (1 - β₂) f + ½ (1 - β₂)² (h - f)² / (h + δ); the last term keeps h + δ positive.
+
+    Args:
+        h: The current estimate.
+        estimate: f, that of this step, in the shape of h.
+        beta2: β₂.
+        delta: δ.
+    """
+    rest = 1 - beta2
+    return beta2 * h + rest * estimate + 0.5 * rest**2 * (h - estimate).square() / (h + delta)
 
 
-def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightPosterior:
-    """Return the network with q as it is before the first step would widen it: a point."""
-    return point(model, likelihood)
+class Ivon(NaturalGradientOptimizer):
+    """IVON's step: `perturbed` returns the weights at which the loss is taken, `step` moves m and h.
+
+    The gradient of a loss averaged over several perturbed weights is handled as well: each draw is m + t ⊙ noise at
+    t = 1, and the gradient with respect to t is Σ noise ⊙ g, the sum that Price's theorem asks for. Several processes
+    draw the same noise, so that their sums add up to that of the whole batch.
+
+    References:
+        Shen et al. (2024), "Variational learning is effective for large deep networks", algorithm 1.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], **options: float) -> None:
+        super().__init__(parameters, **options)
+        self._factors: dict[nn.Parameter, Tensor] = {}
+
+    def perturbed(self, named: dict[str, nn.Parameter], generator: torch.Generator) -> dict[str, Tensor]:
+        """Draw weights of q by name; the loss's gradient through them reaches the mean."""
+        drawn = {}
+        for name, p in named.items():
+            noise = torch.randn(p.shape, generator=generator, device=p.device) * self.std(p)
+            drawn[name] = p + self._factor(p) * noise
+        return drawn
+
+    def _factor(self, parameter: nn.Parameter) -> Tensor:
+        return self._factors.setdefault(parameter, torch.ones_like(parameter, requires_grad=True))
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # the loss is taken outside
+        """Take one step with the gradients of the last loss."""
+        group = self.param_groups[0]
+        if distributed.current().count > 1:  # of a last small batch this process may have had no image
+            distributed.sum_gradients([self._factor(p) for p in group["params"]])
+        for p in group["params"]:
+            factor = self._factors.pop(p, None)
+            if p.grad is not None and factor is not None and factor.grad is not None:
+                h = self.state[p]["hessian"]
+                estimate = group["ess"] * (h + group["delta"]) * factor.grad
+                self.move(p, next_hessian(h, estimate, group["beta2"], group["delta"]))
 
 
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> WeightPosterior:
-    """Train q; the last epoch answers, since h has to arrive first. The checkpoint's validation is the mean's."""
-    method, config = as_config(run, Config), run.optimizer
-    ess, delta = len(batches.train) / method.temperature, 2 * config.l2
-    optimizer = Ivon(
-        [p for p in model.parameters() if p.requires_grad],
-        lr=config.lr,
-        lr_factor=1 / (1 - config.momentum),
-        ess=ess,
-        delta=delta,
-        hessian=initial_hessian(method.deviation, ess, delta),
-        beta1=config.momentum,
-        beta2=method.beta2,
-        clip=method.clip,
+    """Train q."""
+    clip = as_config(run, Config).clip
+    optimizer = make_natural_optimizer(Ivon, model, run, len(batches.train), clip)
+    objective = perturbed_objective(model, optimizer, run, likelihood)
+    return train_gaussian(
+        model, batches, run, checkpoint, likelihood, objective=objective, optimizer=optimizer
     )
-    trained = train(
-        PointPosterior(model, likelihood),
-        batches,
-        last_epoch_answers(run),
-        checkpoint,
-        objective=perturbed_objective(model, optimizer, batches, run, likelihood),
-        optimizer=optimizer,
-    )
-    posterior = build(trained.model, run, likelihood)
-    for name, p in trained.model.named_parameters():
-        if p.requires_grad:
-            posterior.deviations[name] = optimizer.deviation(p).detach()
-    return posterior
-
-
-def initial_hessian(deviation: float, ess: float, delta: float) -> float:
-    """Return h0 > 0 with 1 / √(λ (h0 + δ)) = deviation.
-
-    Raises `InputError` where the prior alone is narrower than that.
-    """
-    hessian = 1 / (ess * deviation**2) - delta
-    if hessian <= 0:
-        raise InputError(
-            f"method.deviation {deviation:g} is wider than the prior, {(ess * delta) ** -0.5:.3g}",
-            hint="Lower method.deviation or optimizer.l2.",
-        )
-    return hessian
 
 
 def perturbed_objective(
-    model: nn.Module, optimizer: Ivon, batches: Batches, run: TrainingRun, likelihood: Likelihood
+    model: nn.Module, optimizer: Ivon, run: TrainingRun, likelihood: Likelihood
 ) -> Objective:
     """Return the cross-entropy at weights drawn from q; the noise of a step depends on seed and step alone."""
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
@@ -119,7 +128,7 @@ def perturbed_objective(
         generator = torch_generator(images.device, run.seed, "ivon", batch.step)
         losses = []
         for _ in range(samples):
-            with precision(run, batches.device):
+            with precision(run, images.device):
                 logits = functional_call(model, optimizer.perturbed(named, generator), (images,))
             losses.append(cross_entropy(logits, labels, likelihood, run.optimizer.reweight, batch))
         return {"cross_entropy": torch.stack(losses).mean()}
@@ -133,16 +142,16 @@ FIDELITY = (
         title="IVON",
         method={"name": "ivon", "samples": 100, "train_samples": 1},
         optimizer={"momentum": 0.9, "schedule": "cosine"},
-        categorical={"optimizer": {"lr": 0.03}, "method": {"deviation": 0.011, "beta2": 0.9995}},
-        gaussian={"optimizer": {"lr": 0.0012}, "method": {"deviation": 0.021, "beta2": 0.998}},
+        categorical={"optimizer": {"lr": 0.03}, "method": {"std": 0.011, "beta2": 0.9995}},
+        gaussian={"optimizer": {"lr": 0.0012}, "method": {"std": 0.021, "beta2": 0.998}},
         search={
             "categorical": {
-                "method.deviation": log_range(0.01, 0.1),
+                "method.std": log_range(0.01, 0.1),
                 "method.beta2": {"choices": [0.998, 0.9995]},
                 "optimizer.lr": log_range(0.002, 0.1),
             },
             "gaussian": {
-                "method.deviation": log_range(0.01, 0.1),
+                "method.std": log_range(0.01, 0.1),
                 "method.beta2": {"choices": [0.998, 0.9995]},
                 "optimizer.lr": log_range(0.0005, 0.02),
             },
@@ -157,17 +166,17 @@ FIDELITY = (
             "member": {"name": "ivon", "samples": 64, "train_samples": 1, "beta2": 0.9995},
         },
         optimizer={"momentum": 0.9, "schedule": "cosine"},
-        categorical={"optimizer": {"lr": 0.012}, "method": {"member": {"deviation": 0.017}}},
-        gaussian={"optimizer": {"lr": 0.012}, "method": {"members": 6, "member": {"deviation": 0.012}}},
+        categorical={"optimizer": {"lr": 0.012}, "method": {"member": {"std": 0.017}}},
+        gaussian={"optimizer": {"lr": 0.012}, "method": {"members": 6, "member": {"std": 0.012}}},
         search={
             "categorical": {
                 "method.members": {"choices": [6, 10, 16]},
-                "method.member.deviation": log_range(0.01, 0.1),
+                "method.member.std": log_range(0.01, 0.1),
                 "optimizer.lr": log_range(0.002, 0.1),
             },
             "gaussian": {
                 "method.members": {"choices": [6, 10, 16]},
-                "method.member.deviation": log_range(0.01, 0.1),
+                "method.member.std": log_range(0.01, 0.1),
                 "optimizer.lr": log_range(0.0005, 0.02),
             },
         },

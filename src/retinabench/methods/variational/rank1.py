@@ -15,11 +15,11 @@ from torch import nn
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
+from retinabench.methods.posteriors.sampled import SampledPosterior
 from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import make_optimizer, train
-from retinabench.methods.training.sampling import SampledPosterior
 from retinabench.methods.variational.elbo import VariationalConfig, elbo
 from retinabench.models.stochastic import Rank1, swap
 from retinabench.models.stochastic.affine import Affine

@@ -1,4 +1,4 @@
-"""VOGN: variational online Gauss-Newton (Khan et al. 2018; Osawa et al. 2019): IVON's elder.
+"""VOGN: variational online Gauss-Newton (Khan et al. 2018; Osawa et al. 2019), the predecessor of IVON.
 
 q(θ) = N(m, 1 / (λ (h + δ))), as in `ivon.py`, but h is a moving average of the squared gradients of single examples,
 mean_n c_n g_n² at weights drawn from q, c_n their weights in the likelihood. It is always positive, and the Hessian
@@ -7,134 +7,77 @@ only where the model is true (the empirical Fisher information). The step is m �
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.base import FidelitySettings, as_config, log_range, precision
-from retinabench.methods.map import PointPosterior
-from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
+from retinabench.methods.base import FidelitySettings, log_range, precision
+from retinabench.methods.posteriors.gaussian import WeightPosterior
+from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, last_epoch_answers, train
+from retinabench.methods.training.loop import Objective
 from retinabench.methods.training.losses import BatchInfo, class_weights, cross_entropy
-from retinabench.methods.variational.diagonal_gaussian import WeightPosterior, point
-from retinabench.methods.variational.ivon import initial_hessian
-from retinabench.methods.variational.ivon_optimizer import next_mean
+from retinabench.methods.variational.natural_gradients import (
+    NaturalGradientConfig,
+    NaturalGradientOptimizer,
+    build,
+    make_natural_optimizer,
+    train_gaussian,
+)
+
+__all__ = ["FIDELITY", "Config", "build", "fit"]
 
 GRADIENT_VALUES = 2**28  # of single gradients in memory together: 1 GiB of float32
 
 
-class Config(MethodConfig):
-    """samples: weight draws per prediction.
-
-    deviation, beta2, temperature: as IVON's. The rest is the optimiser's: δ = 2 `l2` on every parameter, beta1 =
-    `momentum`, and the learning rate is `lr` over 1 - `momentum`, as for IVON.
-    """
+class Config(NaturalGradientConfig):
+    """The options of `NaturalGradientConfig`, and no other."""
 
     title = "VOGN"
+    approximates = "an independent Gaussian, as wide as squared gradients say"
 
     name: Literal["vogn"] = "vogn"
-    samples: int = Field(5, ge=1)
-    deviation: float = Field(0.005, gt=0)
-    beta2: float = Field(0.9995, ge=0, lt=1)
-    temperature: float = Field(1.0, gt=0)
-
-    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-        """Return the target posterior (see `MethodConfig`)."""
-        variance = self.temperature * optimizer.prior_variance(points)  # δ acts on every parameter
-        return TargetPosterior(
-            self.temperature, variance, "an independent Gaussian, as wide as squared gradients say"
-        )
 
 
-class Vogn(torch.optim.Optimizer):
-    """VOGN's step: before it, every part of the batch has handed in its share of the squared gradients (`add`)."""
+class Vogn(NaturalGradientOptimizer):
+    """VOGN's step; before it, `add` takes the squared gradients of every part of the batch."""
 
-    def __init__(
-        self, parameters: list[nn.Parameter], *, lr: float, lr_factor: float, ess: float, delta: float,
-        hessian: float, beta1: float, beta2: float,
-    ) -> None:  # fmt: skip
-        defaults = {
-            "lr": lr, "lr_factor": lr_factor, "ess": ess, "delta": delta, "hessian": hessian,
-            "beta1": beta1, "beta2": beta2,
-        }  # fmt: skip
-        super().__init__(parameters, defaults)
-        for parameter in parameters:
-            start = {"momentum": torch.zeros_like(parameter), "hessian": torch.full_like(parameter, hessian)}
-            self.state[parameter] = {**start, "step": 0}
+    def __init__(self, parameters: list[nn.Parameter], **options: float) -> None:
+        super().__init__(parameters, **options)
         self._squares: dict[nn.Parameter, Tensor] = {}
 
-    def deviation(self, parameter: nn.Parameter) -> Tensor:
-        """Return the standard deviation 1 / √(λ (h + δ)) of one parameter, in its shape."""
-        group = self.param_groups[0]
-        width: Tensor = (group["ess"] * (self.state[parameter]["hessian"] + group["delta"])).rsqrt()
-        return width
-
     def add(self, parameter: nn.Parameter, squares: Tensor) -> None:
-        """Take in Σ c_n g_n² of a part of the batch, over the size of the whole batch."""
+        """Add Σ c_n g_n² of a part of the batch, over the size of the whole batch."""
         self._squares[parameter] = self._squares.get(parameter, 0) + squares
 
     @torch.no_grad()
-    def step(self, closure: object = None) -> None:  # type: ignore[override]  # the loss is taken outside
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # the loss is taken outside
         """Take one step with the gradients and squares of the last loss."""
         group = self.param_groups[0]
-        beta1, beta2, delta = group["beta1"], group["beta2"], group["delta"]
-        rate = group["lr"] * (group["hessian"] + delta)
+        beta2 = group["beta2"]
         for p in group["params"]:
-            if p.grad is None:
-                continue
-            # Of a last small batch this process may have had no picture.
-            squares = distributed.total(self._squares.pop(p, torch.zeros_like(p)))
-            state = self.state[p]
-            state["step"] += 1
-            state["momentum"] = beta1 * state["momentum"] + (1 - beta1) * p.grad
-            state["hessian"] = beta2 * state["hessian"] + (1 - beta2) * squares
-            debias = 1 - beta1 ** state["step"]
-            p.copy_(next_mean(p, state["momentum"], state["hessian"], rate, delta, debias, clip=0.0))
-
-
-def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightPosterior:
-    """Return the network with q as a point."""
-    return point(model, likelihood)
+            if p.grad is not None:
+                # Of a last small batch this process may have had no image.
+                squares = distributed.total(self._squares.pop(p, torch.zeros_like(p)))
+                self.move(p, beta2 * self.state[p]["hessian"] + (1 - beta2) * squares)
 
 
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> WeightPosterior:
-    """Train q; the last epoch answers, since h has to arrive first. The checkpoint's validation is the mean's."""
-    options, settings = as_config(run, Config), run.optimizer
-    ess, delta = len(batches.train) / options.temperature, 2 * settings.l2
-    optimizer = Vogn(
-        [p for p in model.parameters() if p.requires_grad],
-        lr=settings.lr,
-        lr_factor=1 / (1 - settings.momentum),
-        ess=ess,
-        delta=delta,
-        hessian=initial_hessian(options.deviation, ess, delta),
-        beta1=settings.momentum,
-        beta2=options.beta2,
+    """Train q."""
+    optimizer = make_natural_optimizer(Vogn, model, run, len(batches.train))
+    objective = drawn_objective(model, optimizer, run, likelihood)
+    return train_gaussian(
+        model, batches, run, checkpoint, likelihood, objective=objective, optimizer=optimizer
     )
-    trained = train(
-        PointPosterior(model, likelihood),
-        batches,
-        last_epoch_answers(run),
-        checkpoint,
-        objective=drawn_objective(model, optimizer, run, likelihood),
-        optimizer=optimizer,
-    )
-    posterior = build(trained.model, run, likelihood)
-    for name, p in trained.model.named_parameters():
-        if p.requires_grad:
-            posterior.deviations[name] = optimizer.deviation(p).detach()
-    return posterior
 
 
 def drawn_objective(model: nn.Module, optimizer: Vogn, run: TrainingRun, likelihood: Likelihood) -> Objective:
@@ -150,7 +93,7 @@ def drawn_objective(model: nn.Module, optimizer: Vogn, run: TrainingRun, likelih
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
         generator = torch_generator(images.device, run.seed, "vogn", batch.step)
         weights = {
-            name: p + optimizer.deviation(p) * torch.randn(p.shape, generator=generator, device=p.device)
+            name: p + optimizer.std(p) * torch.randn(p.shape, generator=generator, device=p.device)
             for name, p in named.items()
         }
         if tied:
@@ -218,11 +161,11 @@ FIDELITY = (
         title="VOGN",
         method={"name": "vogn", "samples": 100, "beta2": 0.9995},
         optimizer={"momentum": 0.9, "schedule": "cosine"},
-        categorical={"optimizer": {"lr": 0.016}, "method": {"deviation": 0.011}},
-        gaussian={"optimizer": {"lr": 0.00079}, "method": {"deviation": 0.025}},
+        categorical={"optimizer": {"lr": 0.016}, "method": {"std": 0.011}},
+        gaussian={"optimizer": {"lr": 0.00079}, "method": {"std": 0.025}},
         search={
-            "categorical": {"method.deviation": log_range(0.01, 0.1), "optimizer.lr": log_range(0.002, 0.1)},
-            "gaussian": {"method.deviation": log_range(0.01, 0.1), "optimizer.lr": log_range(0.0005, 0.02)},
+            "categorical": {"method.std": log_range(0.01, 0.1), "optimizer.lr": log_range(0.002, 0.1)},
+            "gaussian": {"method.std": log_range(0.01, 0.1), "optimizer.lr": log_range(0.0005, 0.02)},
         },
     ),
 )

@@ -10,18 +10,18 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from retinabench.methods.base import State, restore_with, state_with
+from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.variational.sample_cache import Kept, room
 
 
 @dataclass
 class WeightPosterior:
-    """Independent Gaussians over the weights: means in the network, deviations beside it, by name."""
+    """Independent Gaussians over the weights: means in the network, stds beside it, by name."""
 
     model: nn.Module
     likelihood: Likelihood
-    deviations: dict[str, Tensor]
-    kept: Kept[dict[str, Tensor]] = field(default_factory=Kept, repr=False)
+    stds: dict[str, Tensor]
+    cache: DrawCache[dict[str, Tensor]] = field(default_factory=DrawCache, repr=False)
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
@@ -31,22 +31,22 @@ class WeightPosterior:
         def draw(start: torch.Generator) -> Iterator[dict[str, Tensor]]:
             for _ in range(samples):
                 yield {
-                    name: p + self.deviations[name] * torch.randn(p.shape, generator=start, device=p.device)
+                    name: p + self.stds[name] * torch.randn(p.shape, generator=start, device=p.device)
                     for name, p in self.model.named_parameters()
                 }
 
-        sources = [*self.model.parameters(), *self.deviations.values()]
-        drawn = self.kept.samples(generator, samples, sources, draw, keep=room(samples, self.model))
+        sources = [*self.model.parameters(), *self.stds.values()]
+        drawn = self.cache.samples(generator, samples, sources, draw, cache=fits_cache(samples, self.model))
         answers = [functional_call(self.model, weights, (images,)) for weights in drawn]
         return torch.stack([self.likelihood.predictive(outputs) for outputs in answers])
 
     def state(self) -> State:
-        """The network's tensors and the deviations."""
-        return state_with(self.model, self.deviations)
+        """The network's tensors and the stds."""
+        return state_with(self.model, self.stds)
 
     def restore(self, state: State) -> None:
         """Take over saved tensors."""
-        self.deviations = restore_with(self.model, state)
+        self.stds = restore_with(self.model, state)
 
 
 def point(model: nn.Module, likelihood: Likelihood) -> WeightPosterior:

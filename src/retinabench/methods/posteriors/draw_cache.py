@@ -1,7 +1,7 @@
-"""The weights that a prediction's samples drew for its first batch, kept for the next ones.
+"""A cache of posterior samples of the weights between the batches of a prediction.
 
-A posterior over weights draws the same S functions for every batch (`base.rewound`), so that drawing them once is the
-same bits and saves S draws of all weights per batch.
+A posterior over weights draws the same S functions for every batch (`base.rewound`): drawing them once gives the same
+bits and saves S draws of all weights per batch.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from torch import Tensor, nn
 from retinabench.methods.base import rewound
 
 T = TypeVar("T")
-KEPT_VALUES = 2**28  # S times the number of weights: 1 GiB of float32
+CACHED_VALUES = 2**28  # S times the number of weights: 1 GiB of float32
 
 
-def room(samples: int, model: nn.Module) -> bool:
-    """Say whether so many sets of the weights of `model` may be kept."""
-    return samples * sum(p.numel() for p in model.parameters()) <= KEPT_VALUES
+def fits_cache(samples: int, model: nn.Module) -> bool:
+    """Tell whether so many sets of the weights of `model` may be cached."""
+    return samples * sum(p.numel() for p in model.parameters()) <= CACHED_VALUES
 
 
-class Kept(Generic[T]):
-    """The last samples, and what they were drawn from; anything else is drawn anew, such as after a training step."""
+class DrawCache(Generic[T]):
+    """The last samples and what they were drawn from; after a change of that, they are drawn anew."""
 
     def __init__(self) -> None:
         self._request: tuple[torch.device, int, int] | None = None
@@ -38,14 +38,19 @@ class Kept(Generic[T]):
         sources: Sequence[Tensor],
         draw: Callable[[torch.Generator], Iterable[T]],
         *,
-        keep: bool,
+        cache: bool,
     ) -> Iterable[T]:
-        """Return what `draw` yields from the beginning of the generator's stream, `count` samples, or what it yielded.
+        """Return `count` samples that `draw` yields from the beginning of the generator's stream, or yielded before.
 
-        sources: every tensor that the samples depend on. PyTorch counts the changes of a tensor in place, and another
-        tensor is another object: both end the validity of what is kept. keep: see `room`.
+        Args:
+            generator: Its seed and device identify the stream.
+            count: Number of samples.
+            sources: Every tensor that the samples depend on. PyTorch counts the changes of a tensor in place, and another
+                tensor is another object: both invalidate the cache.
+            draw: Yields the samples.
+            cache: Whether they may be cached (see `fits_cache`).
         """
-        if not keep:
+        if not cache:
             return draw(rewound(generator))
         request = (generator.device, generator.initial_seed(), count)
         versions = [tensor._version for tensor in sources]

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from retinabench.methods.base import State, network_state
+from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.variational.sample_cache import Kept, room
 from retinabench.models.stochastic import Draw, use_draws
 
 # Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest pictures. A
@@ -26,16 +26,20 @@ class SampledPosterior:
     model: nn.Module
     likelihood: Likelihood
     per_image: bool = False
-    kept: Kept[Draw] = field(default_factory=Kept, repr=False)
+    cache: DrawCache[Draw] = field(default_factory=DrawCache, repr=False)
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """(B, 3, H, W) -> (S, B, C): S draws of the network's noise."""
         if self.per_image:
             return predict_samples(self.model, self.likelihood, images, samples, generator)
-        keep, weights = room(samples, self.model), list(self.model.parameters())
-        draws = self.kept.samples(
-            generator, samples, weights, lambda start: sample_draws(samples, start, keep=keep), keep=keep
+        cached, weights = fits_cache(samples, self.model), list(self.model.parameters())
+        draws = self.cache.samples(
+            generator,
+            samples,
+            weights,
+            lambda start: sample_draws(samples, start, cache=cached),
+            cache=cached,
         )
         return predict_draws(self.model, self.likelihood, images, list(draws))
 
@@ -60,12 +64,12 @@ def predict_samples(
     return predict_draws(model, likelihood, images, sample_draws(samples, generator), pass_values)
 
 
-def sample_draws(samples: int, generator: torch.Generator, *, keep: bool = False) -> list[Draw]:
+def sample_draws(samples: int, generator: torch.Generator, *, cache: bool = False) -> list[Draw]:
     """Return S posterior samples, each with a generator of its own, seeded from `generator`."""
     most = 2**63 - 1
     seeds = torch.randint(most, (samples,), generator=generator, device=generator.device).tolist()
     return [
-        Draw(torch.Generator(generator.device).manual_seed(seed), number, {} if keep else None)
+        Draw(torch.Generator(generator.device).manual_seed(seed), number, {} if cache else None)
         for number, seed in enumerate(seeds)
     ]
 

@@ -1,0 +1,1 @@
+"""Posteriors that several methods share."""
