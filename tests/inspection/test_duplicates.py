@@ -7,8 +7,8 @@ from conftest import shared_path
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.inspection.duplicates import SIMILAR, equal_pairs, similar_pairs
-from retinabench.inspection.examine import examine
-from retinabench.inspection.pixels import look
+from retinabench.inspection.inspection import inspect_data
+from retinabench.inspection.pixels import read_pixels
 
 
 @pytest.mark.parametrize("n", [1, 2, 500])
@@ -59,11 +59,11 @@ KNOWN = {
     ("IDRiD_079_train", "IDRiD_279_train"): {1},
 }
 TWO_EXPOSURES = ("IDRiD_013_train", "IDRiD_397_train")
-"""One eye photographed twice in one sitting, graded 3 and 2: no copy by bytes, and found by looking alone."""
+"""One eye photographed twice in one sitting, graded 3 and 2: no copy by bytes, and found by its pixels alone."""
 
 
 def test_idrid_s_six_pairs_and_one_eye_photographed_twice_are_found_and_nothing_else(idrid):
-    found = examine(idrid, pictures=True)
+    found = inspect_data(idrid, read_images=True)
     ids = {tuple(idrid.records.image_id[list(group.rows)].tolist()): group for group in found.groups}
     assert set(ids) == {*KNOWN, TWO_EXPOSURES}
     for pair, grades in KNOWN.items():
@@ -76,7 +76,7 @@ def test_idrid_s_six_pairs_and_one_eye_photographed_twice_are_found_and_nothing_
     assert found.groups[0].crosses  # the worst first
     assert [leak.splits for leak in found.leaks] == [("train", "test")]
     # All unlike pairs keep their distance from the threshold: it was not set to fit these seven.
-    unit = look(idrid).standardised()
+    unit = read_pixels(idrid).standardised()
     cosines = unit @ unit.T
     alike = {pair: cosines[tuple(np.flatnonzero(np.isin(idrid.records.image_id, pair)))] for pair in ids}
     others = [cosines[i, j] for i, j in combinations(range(len(unit)), 2) if cosines[i, j] < SIMILAR]

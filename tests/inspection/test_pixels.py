@@ -8,7 +8,7 @@ from retinabench.data.datasets import synthetic as synthetic_dataset
 from retinabench.data.prepared import open_prepared
 from retinabench.data.synthetic.fundus import draw
 from retinabench.inspection.duplicates import SAME_DETAIL, SIMILAR
-from retinabench.inspection.pixels import detail, look
+from retinabench.inspection.pixels import detail, read_pixels
 from support.helpers import make_retinas
 
 N, SIDE = 60, 96
@@ -28,20 +28,20 @@ CHANGES = {
 
 
 @pytest.fixture(scope="module")
-def pictures():
+def images():
     return np.stack([draw(k, size=SIDE, masks=False).image for k in range(N)])
 
 
-def seen(tmp_path, pictures):
-    records = synthetic_dataset.records(None, images=max(len(pictures), 32)).take(np.arange(len(pictures)))
-    return look(open_prepared(make_retinas(tmp_path / "data", records, pictures)))
+def seen(tmp_path, images):
+    records = synthetic_dataset.records(None, images=max(len(images), 32)).take(np.arange(len(images)))
+    return read_pixels(open_prepared(make_retinas(tmp_path / "data", records, images)))
 
 
-def test_brightness_is_the_grey_inside_the_disc_and_blur_lowers_sharpness(tmp_path, pictures):
+def test_brightness_is_the_grey_inside_the_field_of_view_and_blur_lowers_sharpness(tmp_path, images):
     flat = np.full((SIDE, SIDE, 3), 100, np.uint8)
-    flat[:10] = flat[-10:] = 0  # outside the square that is looked at
-    blurred = [Image.fromarray(picture).filter(ImageFilter.GaussianBlur(1)) for picture in pictures[:10]]
-    found = seen(tmp_path, np.stack([flat, *pictures[:10], *map(np.asarray, blurred)]))
+    flat[:10] = flat[-10:] = 0  # outside the square that is read
+    blurred = [Image.fromarray(image).filter(ImageFilter.GaussianBlur(1)) for image in images[:10]]
+    found = seen(tmp_path, np.stack([flat, *images[:10], *map(np.asarray, blurred)]))
     assert found.brightness[0] == 100
     assert found.sharpness[0] == 0
     assert (found.sharpness[11:] < found.sharpness[1:11]).all()
@@ -49,19 +49,19 @@ def test_brightness_is_the_grey_inside_the_disc_and_blur_lowers_sharpness(tmp_pa
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_copies_are_alike_and_other_pictures_are_not(tmp_path, pictures, change):
-    copies = np.stack([np.asarray(CHANGES[change](Image.fromarray(picture))) for picture in pictures[:20]])
-    unit = seen(tmp_path, np.concatenate([pictures, copies])).standardised()
+def test_copies_are_alike_and_other_images_are_not(tmp_path, images, change):
+    copies = np.stack([np.asarray(CHANGES[change](Image.fromarray(image))) for image in images[:20]])
+    unit = seen(tmp_path, np.concatenate([images, copies])).standardised()
     cosines = unit @ unit.T
     own = cosines[np.arange(20), N + np.arange(20)]
     # Of photographs all but the faintest keep their vessels; drawn ones of 96 px are noisier than those.
     assert np.quantile(own, 0.1) > SIMILAR
-    same = [float(detail(pictures[k]) @ detail(copies[k])) for k in range(20)]
+    same = [float(detail(images[k]) @ detail(copies[k])) for k in range(20)]
     assert np.median(same) > SAME_DETAIL
     unlike = cosines[:N, :N][np.triu_indices(N, 1)]
     assert unlike.max() < SIMILAR
 
 
-def test_equal_pictures_have_equal_digests(tmp_path, pictures):
-    found = seen(tmp_path, pictures[[0, 1, 0]])
+def test_equal_images_have_equal_digests(tmp_path, images):
+    found = seen(tmp_path, images[[0, 1, 0]])
     assert found.digest[0] == found.digest[2] != found.digest[1]

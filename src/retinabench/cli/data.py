@@ -101,14 +101,14 @@ def inspect(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Prepared folder: examine every image, write sheets and a data card here."
+            "--out", help="Prepared folder: read every image, write contact sheets and a data card here."
         ),
     ] = None,
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
     """Describe a file or folder; of a data set also copies, conflicting grades, leaks and outliers."""
-    from retinabench.inspection.lines import inspect_lines
+    from retinabench.inspection.summary import inspect_lines
 
     for line in inspect_lines(path, out, seed, progress_of(quiet)):
         print(line)

@@ -1,4 +1,4 @@
-"""Copies among the pictures of a data set: equal files, equal pictures, and nearly equal ones."""
+"""Copies among the images of a data set: equal files, equal pixels, and nearly equal images."""
 
 from __future__ import annotations
 
@@ -17,14 +17,22 @@ Pairs = NDArray[np.intp]
 SIMILAR = 0.9
 """Cosine of two signatures. IDRiD at 64 to 512 px: copies 1; two exposures of one eye 0.92 to 0.95; other pairs below 0.87."""
 SAME_DETAIL = 0.6
-"""Correlation of fine detail that confirms a copy: unrelated pictures stay below it, whatever their camera."""
+"""Correlation of fine detail that confirms a copy: unrelated images stay below it, whatever their camera."""
 BLOCK = 512
 STRENGTH = {"equal bytes": 3, "equal pixels": 2, "nearly equal": 1}
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of the records that show one picture. `correlation`: of their detail, the least of the pairs found."""
+    """Copies of one image.
+
+    Attributes:
+        rows: Rows of the records.
+        kind: A key of `STRENGTH`.
+        correlation: Correlation of their fine detail, the smallest of the pairs found.
+        splits: The split of each row.
+        classes: The grade or label of each row.
+    """
 
     rows: tuple[int, ...]
     kind: str
@@ -34,7 +42,7 @@ class Group:
 
     @property
     def crosses(self) -> bool:
-        """Whether copies lie in different splits: what is tested was trained on."""
+        """Whether copies are in different splits, so that test images were trained on."""
         return len(set(self.splits)) > 1
 
     @property
@@ -72,10 +80,14 @@ def duplicate_groups(
     digests: NDArray[np.str_] | None,
     pixels: Pixels | None,
 ) -> list[Group]:
-    """Return the groups of copies, those across splits first, then those in conflict, then by their first row.
+    """Return the groups of copies: those across splits first, then those in conflict, then by their first row.
 
-    split: (N,) the name of each row's split. classes: (N,) its grade, or its label. digests: (N,) SHA-256 of the original files, where known. pixels: what
-    was seen of the pictures; without it only equal files are found.
+    Args:
+        data: The prepared data set of N images.
+        split: Name of each row's split, (N,).
+        classes: Grade or label of each row, (N,).
+        digests: SHA-256 of the original files, (N,); None where unknown.
+        pixels: Statistics of the images; without them only equal files are found.
     """
     edges = list(_edges(data, digests, pixels))
     if not edges:
@@ -101,9 +113,9 @@ def _edges(
     if pixels is not None:
         equal = equal_pairs(pixels.digest)
         yield from ((int(i), int(j), "equal pixels", 1.0) for i, j in equal)
-        # Of equal pictures only the first goes on: a thousand black frames would make half a million pairs.
-        alone = np.setdiff1d(np.arange(len(pixels.digest)), equal[:, 1])
-        for i, j in alone[similar_pairs(pixels.standardised()[alone])]:
+        # Only the first of equal images is compared: a thousand black frames would make half a million pairs.
+        distinct = np.setdiff1d(np.arange(len(pixels.digest)), equal[:, 1])
+        for i, j in distinct[similar_pairs(pixels.standardised()[distinct])]:
             a, b = data.images([i, j])
             if (correlation := float(detail(a) @ detail(b))) >= SAME_DETAIL:
                 yield int(i), int(j), "nearly equal", correlation
@@ -116,7 +128,7 @@ def _group(
     kinds: NDArray[np.str_],
     correlations: NDArray[np.float64],
 ) -> Group:
-    """Name a group by the weakest link that its rows need: the strongest kind, where one kind joins them all."""
+    """Return a group; its kind is the strongest that joins all of its rows, else "nearly equal"."""
     joined = {kind: int((kinds == kind).sum()) >= len(rows) - 1 for kind in STRENGTH}
     kind = next((kind for kind in STRENGTH if joined[kind]), "nearly equal")
     return Group(

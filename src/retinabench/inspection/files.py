@@ -1,7 +1,7 @@
-"""The original files behind a prepared folder, from its `files.parquet`: bytes, digests, sizes, and what was bad.
+"""The original files of a prepared folder, from its `files.parquet`: digests, sizes, and files that were not prepared.
 
-One row per image of the data set, those that could not be prepared among them. Folders made by hand, or by earlier
-versions, have no such file: everything here then says that nothing is known.
+The table has one row per image of the data set, including images that could not be prepared. Folders made by hand, or by
+earlier versions, have no such table; nothing is then known of the original files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,15 @@ class BadFile:
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """The original file of each of N records: SHA-256 (N,) text, "" where unknown; width, height, bytes (N,), 0 where unknown."""
+    """The original file of each of N records.
+
+    Attributes:
+        sha256: Digest, (N,), "" where unknown.
+        width: Width in pixels, (N,), 0 where unknown.
+        height: Height in pixels, (N,), 0 where unknown.
+        bytes: Size in bytes, (N,), 0 where unknown.
+        bad: The images of the data set that were not prepared.
+    """
 
     sha256: NDArray[np.str_]
     width: NDArray[np.int64]
@@ -40,9 +48,10 @@ class Files:
 
 
 def original_files(data: Prepared) -> Files | None:
-    """Return the original files in the order of the records, or None where nobody wrote them down.
+    """Return the original files in the order of the records, or None where the folder has no table of them.
 
-    Raises `InputError` where the table is there and cannot be read.
+    Raises:
+        InputError: The table exists and cannot be read.
     """
     path = data.folder / NAME
     if not path.is_file():

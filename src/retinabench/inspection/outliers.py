@@ -1,4 +1,4 @@
-"""Pictures that are unlike the others of their domain: too dark, blurred, or of another size."""
+"""Images that differ from the others of their domain: too dark, blurred, or of another size."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ NAMES = {
     "original size": ("few pixels", "many pixels"),
     "file size": ("few bytes per pixel", "many bytes per pixel"),
 }
-"""Each measure with what its low and its high outliers are."""
+"""Measure -> description of its low and of its high outliers."""
 
 
 @dataclass(frozen=True)
 class Outlier:
-    """A row of the records, the measure by which it stands out, its robust z-score and what it is."""
+    """A row of the records, the measure in which it is an outlier, its robust z-score and a description."""
 
     row: int
     measure: str
@@ -35,16 +35,19 @@ class Outlier:
 def robust_z(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return 0.6745 (x - median) / MAD of values (N,), the modified z-score of Iglewicz and Hoaglin.
 
-    Where more than half of the values are equal (MAD = 0), the mean absolute deviation takes its place, times 1.2533;
-    where all are equal every score is 0.
+    Where more than half of the values are equal (MAD = 0), 1.2533 times the mean absolute deviation replaces
+    MAD / 0.6745; where all are equal every score is 0.
+
+    References:
+        Iglewicz and Hoaglin, How to detect and handle outliers, ASQC (1993).
     """
-    away = np.asarray(values, np.float64) - np.median(values)
-    scale = np.median(np.abs(away)) / 0.6745 or np.abs(away).mean() * 1.2533
-    return away / scale if scale > 0 else np.zeros(len(away))
+    distance = np.asarray(values, np.float64) - np.median(values)
+    scale = np.median(np.abs(distance)) / 0.6745 or np.abs(distance).mean() * 1.2533
+    return distance / scale if scale > 0 else np.zeros(len(distance))
 
 
 def outliers(records: Records, files: Files | None, pixels: Pixels | None) -> list[Outlier]:
-    """Return every picture beyond ± 3.5 in any measure, the furthest first; scores are taken within each domain."""
+    """Return every image beyond ± 3.5 in any measure, the furthest first; scores are computed within each domain."""
     found = []
     for domain in np.unique(records.domain):
         rows = np.flatnonzero(records.domain == domain)

@@ -1,9 +1,12 @@
-"""One look at every prepared picture: brightness, sharpness, and a signature by which copies are found.
+"""Statistics of every prepared image: brightness, sharpness, and a signature by which copies are found.
 
-The signature follows perceptual hashing (Zauner 2010): low frequencies of the cosine transform of a small grey picture.
-All photographs of the retina share a bright disc on black, which would drown what differs: the transform sees the
-square inside the disc only, without its lowest frequencies, and each coefficient is standardised over the data set.
-Signatures of unrelated pictures are then nearly orthogonal; those of copies nearly equal, whatever the brightness.
+The signature follows perceptual hashing: low frequencies of the cosine transform of a small grey image. All fundus images
+share a bright field of view on black, which would dominate the signature. The transform therefore uses only the square
+inside the field of view, without its lowest frequencies, and each coefficient is standardised over the data set. Signatures
+of unrelated images are then nearly orthogonal; those of copies are nearly equal, whatever their brightness.
+
+References:
+    Zauner, Implementation and benchmarking of perceptual image hash functions (2010).
 """
 
 from __future__ import annotations
@@ -21,19 +24,22 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.data.prepared import Prepared
 
 Floats = NDArray[np.float32]
-MARGIN = 0.15  # of the side: leaves the square inside the disc, half the diameter times the root of 2
-SIDE = 32  # of the grey picture that is transformed
+MARGIN = 0.15  # share of the side: leaves the square inside the field of view
+SIDE = 32  # of the grey image that is transformed
 FREQUENCIES = np.add.outer(np.arange(SIDE), np.arange(SIDE))
-BAND = (FREQUENCIES >= 3) & (FREQUENCIES <= 15)  # below: illumination; above: noise and the codec's blocks
+BAND = (FREQUENCIES >= 3) & (FREQUENCIES <= 15)  # below: illumination; above: noise and blocks of the codec
 CHUNK = 128
 
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """What was seen of N pictures.
+    """Statistics of N images.
 
-    brightness: (N,) mean grey value inside the disc, 0 to 255. sharpness: (N,) mean absolute Laplacian there per unit
-    of brightness; low where a picture is blurred. digest: (N,) of all bytes. signature: (N, 130), not standardised.
+    Attributes:
+        brightness: Mean grey value inside the field of view, (N,), 0 to 255.
+        sharpness: Mean absolute Laplacian there per unit of brightness, (N,); low where an image is blurred.
+        digest: SHA-256 of all pixels, (N,).
+        signature: Coefficients of the cosine transform, (N, 130), not standardised.
     """
 
     brightness: Floats
@@ -42,27 +48,27 @@ class Pixels:
     signature: Floats
 
     def standardised(self) -> Floats:
-        """Return signatures of mean 0 and deviation 1 over the data set, each divided by its length."""
-        spread = self.signature - self.signature.mean(axis=0)
-        spread /= np.maximum(spread.std(axis=0), 1e-6)
-        unit: Floats = spread / np.maximum(np.linalg.norm(spread, axis=1, keepdims=True), 1e-6)
+        """Return signatures (N, 130) of mean 0 and std 1 over the data set, each divided by its length."""
+        centred = self.signature - self.signature.mean(axis=0)
+        centred /= np.maximum(centred.std(axis=0), 1e-6)
+        unit: Floats = centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-6)
         return unit
 
 
-def look(data: Prepared, progress: Progress = QUIET) -> Pixels:
-    """Look at every picture of a prepared folder once, in the order of the shards."""
+def read_pixels(data: Prepared, progress: Progress = QUIET) -> Pixels:
+    """Read every image of a prepared folder once, in the order of the shards, and return its statistics."""
     parts = []
-    with progress.track("Looking at the pictures", len(data.records), unit="images") as advance:
+    with progress.track("Reading images", len(data.records), unit="images") as advance:
         for start in range(0, len(data.records), CHUNK):
-            pictures = data.images(np.arange(start, min(start + CHUNK, len(data.records))))
-            parts.append(_look(pictures))
-            advance(len(pictures))
+            images = data.images(np.arange(start, min(start + CHUNK, len(data.records))))
+            parts.append(_statistics(images))
+            advance(len(images))
     columns = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Pixels(*columns)
 
 
-def _look(pictures: NDArray[np.uint8]) -> tuple[Floats, Floats, NDArray[np.bytes_], Floats]:
-    grey = [_inside(picture) for picture in pictures]
+def _statistics(images: NDArray[np.uint8]) -> tuple[Floats, Floats, NDArray[np.bytes_], Floats]:
+    grey = [_inside(image) for image in images]
     inside = np.stack([np.asarray(one, np.float32) for one in grey])
     small = np.stack([np.asarray(one.resize((SIDE, SIDE), Image.Resampling.BOX), np.float32) for one in grey])
     brightness = inside.mean(axis=(1, 2))
@@ -71,21 +77,21 @@ def _look(pictures: NDArray[np.uint8]) -> tuple[Floats, Floats, NDArray[np.bytes
         - 4 * inside[:, 1:-1, 1:-1]
     )  # fmt: skip
     sharpness = np.abs(laplacian).mean(axis=(1, 2)) / np.maximum(brightness, 1)
-    digest = np.array([hashlib.sha256(picture).digest() for picture in pictures], "S32")
+    digest = np.array([hashlib.sha256(image).digest() for image in images], "S32")
     return brightness, sharpness, digest, dctn(small, axes=(1, 2), norm="ortho")[:, BAND]
 
 
-def _inside(picture: NDArray[np.uint8]) -> Image.Image:
-    """Return the grey square inside the disc of a picture (S, S, 3), reduced to below 256 pixels."""
-    side = len(picture)
+def _inside(image: NDArray[np.uint8]) -> Image.Image:
+    """Return the grey square inside the field of view of an image (S, S, 3), reduced to below 256 pixels."""
+    side = len(image)
     margin = round(MARGIN * side)
-    inside = np.ascontiguousarray(picture[margin : side - margin, margin : side - margin])
+    inside = np.ascontiguousarray(image[margin : side - margin, margin : side - margin])
     return Image.fromarray(inside).convert("L").reduce(max(side // 128, 1))
 
 
-def detail(picture: NDArray[np.uint8]) -> Floats:
-    """Return what vessels and lesions draw inside the disc: the grey square less its blur, flat, of length 1."""
-    inside = np.asarray(_inside(picture), np.float32)
+def detail(image: NDArray[np.uint8]) -> Floats:
+    """Return the fine detail inside the field of view: the grey square of an image (S, S, 3) less its blur, flat, of length 1."""
+    inside = np.asarray(_inside(image), np.float32)
     fine = (inside - gaussian_filter(inside, len(inside) / 28)).ravel()
     fine -= fine.mean()
     return fine / max(float(np.linalg.norm(fine)), 1e-6)

@@ -10,27 +10,38 @@ from typing import Any
 from retinabench.core import atomic_files
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.version import __version__
-from retinabench.inspection.card import Shown, markdown, page
+from retinabench.inspection.counts import split_names
 from retinabench.inspection.duplicates import Group
-from retinabench.inspection.examine import Inspection, counted
+from retinabench.inspection.inspection import Inspection
 from retinabench.inspection.outliers import Outlier
-from retinabench.inspection.sheets import COLUMNS, ROWS, Cell, chosen_of_class, sheet
-from retinabench.inspection.tables import split_names
+from retinabench.inspection.page import ImageGroup, markdown, page
+from retinabench.inspection.sheets import COLUMNS, ROWS, Tile, chosen_of_class, contact_sheet
 from retinabench.reports.toolkit.number_format import plain
+from retinabench.reports.toolkit.pages import counted
 
 SCHEMA = "retinabench.inspection/1"
 MOST_SHOWN = COLUMNS * ROWS
 
 
 def write_inspection(found: Inspection, out: Path, *, seed: int = 0, progress: Progress = QUIET) -> Path:
-    """Write everything into the folder `out`; return the page's path. The same arguments give the same bytes.
+    """Write an inspection into a folder; the same arguments give the same bytes.
 
-    seed: of the choice of pictures for the contact sheets. Raises `InputError` where `out` cannot be written to.
+    Args:
+        found: What is written.
+        out: The folder.
+        seed: Seed of the choice of images for the contact sheets.
+        progress: Shows how far the work is.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        InputError: `out` cannot be written to.
     """
     shown = list(_shown(found, seed))
     with progress.track("Writing sheets and data card", len(shown) + 3, unit="files") as advance:
         for one in shown:
-            atomic_files.write_bytes(out / one.file, sheet(one.heading, one.cells))
+            atomic_files.write_bytes(out / one.file, contact_sheet(one.heading, one.tiles))
             advance(1)
         atomic_files.write_json(out / "inspection.json", to_dict(found))
         atomic_files.write_bytes(out / "card.md", markdown(found, shown).encode())
@@ -40,7 +51,7 @@ def write_inspection(found: Inspection, out: Path, *, seed: int = 0, progress: P
 
 
 def to_dict(found: Inspection) -> dict[str, Any]:
-    """Return the whole inspection as JSON can hold it: every group, outlier and leak, with ids in place of rows."""
+    """Return the whole inspection as JSON content: every group, outlier and leak, with ids in place of rows."""
     records, files, noun = found.data.records, found.files, found.classes.noun
     return {
         "schema": SCHEMA,
@@ -48,8 +59,8 @@ def to_dict(found: Inspection) -> dict[str, Any]:
         "data": found.data.name,
         "size": found.data.size,
         "fingerprint": found.data.fingerprint,
-        "looked_at_pictures": found.looked,
-        "looked_at_files": files is not None,
+        "read_images": found.read_images,
+        "read_files": files is not None,
         "splits": [
             {
                 "split": row.split,
@@ -83,38 +94,39 @@ def to_dict(found: Inspection) -> dict[str, Any]:
     }
 
 
-def _shown(found: Inspection, seed: int) -> Iterator[Shown]:
-    """Yield what is shown: copies side by side, outliers, and pictures of every grade, or label."""
+def _shown(found: Inspection, seed: int) -> Iterator[ImageGroup]:
+    """Yield the groups of images: copies side by side, outliers, and images of every grade or label."""
     if found.groups:
         groups = found.groups[: MOST_SHOWN // 2]
-        cells = [cell for group in groups for cell in _pair(found, group)]
-        title = _title("Copies, two by two", len(groups), len(found.groups), "group")
-        yield Shown("sheet-copies.png", title, cells)
+        tiles = [tile for group in groups for tile in _pair(found, group)]
+        title = _title("Copies, in pairs", len(groups), len(found.groups), "group")
+        yield ImageGroup("sheet-copies.png", title, tiles, by_class=False)
     worst: dict[int, Outlier] = {}
     for outlier in found.outliers:  # the furthest come first
         worst.setdefault(outlier.row, outlier)
     if worst:
         rows = list(worst)[:MOST_SHOWN]
         said = [f"{worst[row].what}, z {plain(worst[row].z, 1, signed=True)}" for row in rows]
-        title = _title("Unlike the others of their domain", len(rows), len(worst), "picture")
-        yield Shown("sheet-outliers.png", title, _cells(found, rows, said))
+        title = _title("Outliers of their domain", len(rows), len(worst), "image")
+        yield ImageGroup("sheet-outliers.png", title, _tiles(found, rows, said), by_class=False)
     names = split_names(found.data.records)
     noun, of_row = found.classes.noun, found.classes.of_row
     for number, name in enumerate(found.classes.names):
         chosen = chosen_of_class(of_row, number, seed).tolist()
         if chosen:
             total = int((of_row == number).sum())
-            title = _title(f"{noun.capitalize()} {number}, {name}", len(chosen), total, "picture")
-            yield Shown(f"sheet-{noun}-{number}.png", title, _cells(found, chosen, names[chosen].tolist()))
+            title = _title(f"{noun.capitalize()} {number}, {name}", len(chosen), total, "image")
+            tiles = _tiles(found, chosen, names[chosen].tolist())
+            yield ImageGroup(f"sheet-{noun}-{number}.png", title, tiles, by_class=True)
 
 
-def _cells(found: Inspection, rows: list[int], said: list[str]) -> list[Cell]:
-    pictures, names = found.data.images(rows), found.data.records.image_id[rows].tolist()
-    return [Cell(*parts) for parts in zip(pictures, names, said, strict=True)]
+def _tiles(found: Inspection, rows: list[int], said: list[str]) -> list[Tile]:
+    images, names = found.data.images(rows), found.data.records.image_id[rows].tolist()
+    return [Tile(*parts) for parts in zip(images, names, said, strict=True)]
 
 
-def _pair(found: Inspection, group: Group) -> Iterator[Cell]:
-    """Yield the first picture of a group and the first other that differs from it in class or split, or else the second."""
+def _pair(found: Inspection, group: Group) -> Iterator[Tile]:
+    """Yield the first image of a group and the first other that differs from it in class or split, or else the second."""
     facts = list(zip(group.splits, group.classes, strict=True))
     second = next((k for k in range(1, len(facts)) if facts[k] != facts[0]), 1)
     bad = group.crosses or group.conflicts
@@ -122,7 +134,7 @@ def _pair(found: Inspection, group: Group) -> Iterator[Cell]:
         row = group.rows[k]
         text = f"{found.classes.noun} {group.classes[k]}, {group.splits[k]}, {group.kind}"
         more = f" (+{len(facts) - 2})" if len(facts) > 2 else ""
-        yield Cell(found.data.images([row])[0], str(found.data.records.image_id[row]), text + more, bad)
+        yield Tile(found.data.images([row])[0], str(found.data.records.image_id[row]), text + more, bad)
 
 
 def _title(what: str, shown: int, total: int, noun: str) -> str:

@@ -13,7 +13,7 @@ name does not end in `.html.j2` is text (Markdown): nothing is escaped but what 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -34,7 +34,7 @@ class Finding:
     """A paragraph of results: a lead of a few words, its sentences, and "good", "bad" or "" (neither)."""
 
     lead: str
-    text: Markup
+    text: str
     mood: str = ""
 
 
@@ -120,11 +120,6 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 def capitalise(text: str) -> str:
     """Return a sentence with a capital at its start, the rest unchanged; markup stays markup."""
     return text[:1].upper() + text[1:]
-
-
-def join_sentences(parts: Sequence[str]) -> Markup:
-    """Join the parts that are not empty by a space."""
-    return Markup(" ").join(part.strip() for part in parts if part.strip())
 
 
 FILTERS: dict[str, Callable[..., Any]] = {

@@ -96,11 +96,12 @@ def cell_text(cell: Cell) -> str:
     return " ".join(part for part in (*parts, cell.note, cell.below and f"({cell.below})") if part)
 
 
-def to_markdown(table: Table) -> str:
-    """Return a table with caption, footnotes and note; one Markdown table per block."""
+def to_markdown(table: Table, *, caption: bool = True) -> str:
+    """Return a table with footnotes and note, below its caption unless `caption` is False; one Markdown table per block."""
     title = f"Table {table.number}: {table.title}" if table.number else table.title
     head = f"**{escape_markdown(title)}.** {escape_markdown(table.caption)}"
-    lines = [head if title else f"**{escape_markdown(table.caption)}**", ""]
+    head = head if title else f"**{escape_markdown(table.caption)}**"
+    lines = [head, ""] if caption else []
     notes: list[str] = []
     for block in table.blocks:
         if block.title:

@@ -1,4 +1,4 @@
-"""Counts of a data set: splits, cameras, and patients that lie in two splits."""
+"""Counts of a data set: classes, splits, cameras, and patients with images in two splits."""
 
 from __future__ import annotations
 
@@ -9,14 +9,39 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.data.prepared import Prepared
 from retinabench.data.records import SPLITS, Records, referable
-from retinabench.inspection.classes import Classes
 from retinabench.inspection.files import Files
+
+GRADES = ("no retinopathy", "mild", "moderate", "severe", "proliferative")
+LABELS = ("not referable", "referable")
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """The classes by which images are counted and shown.
+
+    Attributes:
+        noun: `grade` or `label`.
+        names: The name of each class.
+        of_row: The class of each record, (N,).
+    """
+
+    noun: str
+    names: tuple[str, ...]
+    of_row: NDArray[np.int8]
+
+
+def classes_of(data: Prepared) -> Classes:
+    """Return the grades, or the labels where the records hold placeholders for grades."""
+    if data.graded:
+        return Classes("grade", GRADES, data.records.grade)
+    return Classes("label", LABELS, data.label)
 
 
 @dataclass(frozen=True)
 class SplitRow:
-    """One split: how many images, patients, images per class (grade or label), and which share is referable."""
+    """A split: numbers of images, patients and images per class (grade or label), and the share of referable images."""
 
     split: str
     images: int
@@ -27,7 +52,7 @@ class SplitRow:
 
 @dataclass(frozen=True)
 class CameraRow:
-    """Photographs of one original size in one domain: the size tells cameras, and centres, apart."""
+    """Images of one original size in one domain: the size distinguishes cameras and centres."""
 
     domain: str
     width: int
@@ -39,9 +64,13 @@ class CameraRow:
 
 @dataclass(frozen=True)
 class Leak:
-    """Patients with images in two splits; `fellow_eyes`: those whose other eye lies in the other split.
+    """Patients with images in two splits.
 
-    images: how many images of the second split belong to a patient of the first.
+    Attributes:
+        splits: The two splits.
+        patients: Number of patients in both.
+        images: Number of images of the second split that belong to a patient of the first.
+        fellow_eyes: Number of patients whose other eye is in the other split.
     """
 
     splits: tuple[str, str]

@@ -1,12 +1,13 @@
+"""Counts of a data set against counts by hand."""
+
 from collections import defaultdict
 from itertools import combinations
 
 import numpy as np
 
 from retinabench.data.records import Records
-from retinabench.inspection.classes import GRADES, Classes
+from retinabench.inspection.counts import GRADES, Classes, camera_rows, leaks, split_names, split_rows
 from retinabench.inspection.files import Files
-from retinabench.inspection.tables import camera_rows, leaks, split_names, split_rows
 
 
 def study(n=400, seed=0):

@@ -1,4 +1,4 @@
-"""What a file or folder holds, in a few lines."""
+"""The lines that `retinabench inspect` prints about a file or folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.prepared import open_prepared
-from retinabench.inspection.examine import Inspection, examine, findings
+from retinabench.inspection.inspection import Inspection, findings, inspect_data
 from retinabench.inspection.write import write_inspection
 from retinabench.predictions.io import read_predictions
 
@@ -21,20 +21,22 @@ def inspect_lines(
 ) -> Iterator[str]:
     """Yield lines about a predictions file, a run folder or a prepared folder.
 
-    Of a prepared folder the tables alone are read, in a moment and without writing. With `out` every picture is looked
-    at, and contact sheets and a data card are written there.
+    Args:
+        path: What to describe. Of a prepared folder only the tables are read, without writing.
+        out: For a prepared folder: read every image, and write contact sheets and a data card there.
+        seed: Seed of the choice of images for the contact sheets.
+        progress: Shows how far the work is.
 
-    Raises `InputError` where `path` is none of the three, or where `out` is given for another than a prepared folder.
+    Raises:
+        InputError: `path` is none of the three, or `out` is given for another than a prepared folder.
     """
     if (path / "prepare.json").is_file():
-        found = examine(open_prepared(path), pictures=out is not None, progress=progress)
+        found = inspect_data(open_prepared(path), read_images=out is not None, progress=progress)
         page = write_inspection(found, out, seed=seed, progress=progress) if out is not None else None
         yield from _inspection(found)
-        yield str(
-            page or "copies among the pictures, outliers, contact sheets and a data card: add --out DIR"
-        )
+        yield str(page or "copies among the images, outliers, contact sheets and a data card: add --out DIR")
     elif out is not None:
-        raise InputError("is no prepared data set; --out is for those", file=path, hint="Leave --out out.")
+        raise InputError("is not a prepared data set; --out is for those", file=path, hint="Leave --out out.")
     elif (path / "run.json").is_file():
         yield from _run(path)
     elif path.is_dir():
@@ -44,7 +46,7 @@ def inspect_lines(
 
 
 def _inspection(found: Inspection) -> Iterator[str]:
-    """Yield what a prepared data set holds, and what was found in it."""
+    """Yield the contents of a prepared data set and the findings."""
     data = found.data
     yield f"data set {data.name}, {len(data.records):,} images of {data.size} px, fingerprint {data.fingerprint[:12]}"
     for row in found.splits:
