@@ -117,7 +117,7 @@ def test_a_longer_keep_continues_and_a_shorter_one_reads_the_beginning(whole, tm
     ("plan", "identity", "named"),
     [
         (PLAN, {"data": "b"}, 'another data: "a" there, "b" here'),
-        (Plan(2, 5, 10, 4, 0.02), {"data": "a"}, "another burn in: 6 there, 5 here"),
+        (Plan(2, 5, 10, 4, 0.02), {"data": "a"}, "another burn.in: 6 there, 5 here"),
         (Plan(2, 6, 10, 5, 0.02), {"data": "a"}, "another seed: 4 there, 5 here"),
     ],
 )
