@@ -327,3 +327,24 @@ def test_status_before_during_and_after(finished, tmp_path):
     for line in longer.lines:
         assert line.trials == {"done": 2, "left": 2}
         assert line.seconds_left == pytest.approx(line.left * line.seconds)
+
+
+def test_two_data_sets_under_one_kind_of_task_have_tables_of_their_own(tmp_path):
+    data = [make_prepared(tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))]
+    definition = study(
+        tmp_path,
+        data[0],
+        tasks={p.name: {"task": "country_shift", "data": str(p)} for p in data},
+        methods={"map": {}},
+        criteria=[],
+        trials=0,
+        seeds=1,
+        ensemble=0,
+    )
+    benchmark(definition, tmp_path / "out", Serial())
+    index = (tmp_path / "out" / "tables" / "index.md").read_text()
+    tables = {file.stem for file in (tmp_path / "out" / "tables").rglob("*.md")}
+    for name in ("one", "two"):
+        assert name in index
+        assert any(name in table for table in tables), tables
+        assert (tmp_path / "out" / "report" / name).is_dir()
