@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from retinabench.cli.options import Out, Seed, Silent
+from retinabench.cli.options import Out, Seed, Silent, Workers
 from retinabench.cli.output import progress_of
 
 
@@ -25,6 +26,7 @@ def uci(
     epochs: Annotated[
         int, typer.Option("--epochs", min=1, help="40: the standard protocol; 400: to convergence.")
     ] = 40,
+    workers: Workers = None,
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
@@ -32,5 +34,14 @@ def uci(
     from retinabench.experiments.uci.comparison import compare_methods
 
     names = [name.strip() for name in sets.split(",")] if sets is not None else []
-    for file in compare_methods(source, names, out, epochs=epochs, seed=seed, progress=progress_of(quiet)):
+    files = compare_methods(
+        source,
+        names,
+        out,
+        epochs=epochs,
+        seed=seed,
+        workers=workers or os.cpu_count() or 1,
+        progress=progress_of(quiet),
+    )
+    for file in files:
         print(file)

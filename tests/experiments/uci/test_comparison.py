@@ -8,13 +8,18 @@ import json
 import numpy as np
 import pytest
 
-from experiments.uci.test_sets import write_set
 from retinabench.cli.main import run
 from retinabench.data.datasets.uci import SETS
-from retinabench.experiments.uci import comparison, dropout, tables, variational
-from retinabench.experiments.uci.comparison import METHODS, compare_methods, results
+from retinabench.experiments.uci import comparison, tables
+from retinabench.experiments.uci.comparison import compare_methods, results
 from retinabench.experiments.uci.figure import draw_figure
 from retinabench.experiments.uci.published import GRID_SEARCH, PUBLISHED
+from retinabench.experiments.uci.training import OPTIMIZER, SETTINGS, TITLES, train_and_score
+from support.uci_sets import write_set
+
+
+def words(source, out):
+    return ["uci", "--source", str(source), "--epochs", "1", "--out", str(out), "--workers", "1", "-q"]
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +28,7 @@ def compared(tmp_path_factory):
     base = tmp_path_factory.mktemp("uci")
     for name in ("yacht", "wine-quality-red"):
         write_set(base / "source" / name, seed=len(name))
-    with pytest.MonkeyPatch.context() as patch:
-        for method in (dropout, variational):
-            patch.setattr(method, "SAMPLES", 10)
-        out = base / "out"
-        arguments = ["uci", "--source", str(base / "source"), "--epochs", "1", "--out", str(out), "-q"]
-        assert run(arguments) == 0
+    assert run(words(base / "source", base / "out")) == 0
     return base
 
 
@@ -37,10 +37,10 @@ def test_tables_say_what_the_results_hold(compared):
     assert list(found) == ["wine", "yacht"]
     rows = list(csv.DictReader((compared / "out" / "uci.csv").read_text().splitlines()))
     assert [(row["set"], row["method"]) for row in rows] == [
-        (s, m) for s in ("wine", "yacht") for m in METHODS
+        (s, m) for s in ("wine", "yacht") for m in SETTINGS
     ]
     for row in rows:
-        values = [split["rmse"] for split in found[row["set"]][row["method"]]["splits"]]
+        values = found[row["set"]][row["method"]].values("rmse")
         assert len(values) == 20
         assert float(row["rmse"]) == pytest.approx(np.mean(values), rel=1e-5)
         assert float(row["rmse_standard_error"]) == pytest.approx(np.std(values, ddof=1) / 20**0.5, rel=1e-5)
@@ -56,55 +56,48 @@ def test_what_is_there_is_not_computed_again(compared, monkeypatch):
     before = {file.name: file.read_bytes() for file in out.rglob("*") if file.is_file()}
     times = {file: file.stat().st_mtime_ns for file in (out / "results").iterdir()}
     (out / "results" / "yacht-ensemble.json").unlink()
-    for method in (dropout, variational):
-        monkeypatch.setattr(method, "compute", None)  # would raise if it were called
+    computed = []
+    monkeypatch.setattr(
+        comparison, "train_and_score", lambda job: computed.append(job) or train_and_score(job)
+    )
     compare_methods(compared / "source", ["yacht"], out, epochs=1, seed=0)
     after = {file.name: file.read_bytes() for file in out.rglob("*") if file.is_file()}
     seconds = "yacht-ensemble.json"
     fresh, old = (json.loads(content.pop(seconds)) for content in (after, before))
     assert {**fresh, "seconds": 0} == {**old, "seconds": 0}
     assert after == before
+    assert {(job.data.name, job.method) for job in computed} == {("yacht", "ensemble")}
     assert [f for f in times if f.name != seconds and f.stat().st_mtime_ns != times[f]] == []
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("more", "says"),
     [
-        (["--epochs", "2"], "by other settings"),
-        (["--seed", "1"], "by other settings"),
+        (["--epochs", "2"], "another epochs: 1 there, 2 here"),
+        (["--seed", "1"], "another seed: 0 there, 1 here"),
         (["--sets", "energy"], "holds no UCI set 'energy'"),
         (["--sets", "yatch"], "Did you mean 'yacht'"),
         (["--epochs", "0"], "--epochs"),
     ],
 )
-def test_wrong_options_are_one_line_and_change_nothing(compared, capsys, words, says):
+def test_wrong_options_are_one_line_and_change_nothing(compared, capsys, more, says):
     out = compared / "out"
-    before = sorted((file, file.stat().st_mtime_ns) for file in out.rglob("*"))
-    arguments = ["uci", "--source", str(compared / "source"), "--epochs", "1", "--out", str(out), "-q"]
-    assert run([*arguments, *words]) == 2
+    before = sorted((file, file.stat().st_mtime_ns) for file in out.rglob("[!.]*"))
+    assert run([*words(compared / "source", out), *more]) == 2
     assert says in capsys.readouterr().err
-    assert sorted((file, file.stat().st_mtime_ns) for file in out.rglob("*")) == before
+    assert sorted((file, file.stat().st_mtime_ns) for file in out.rglob("[!.]*")) == before
 
 
 def test_other_data_under_the_same_name_are_refused(compared, tmp_path, capsys):
     write_set(tmp_path / "yacht", seed=9)
-    arguments = ["uci", "--source", str(tmp_path), "--epochs", "1", "--out", str(compared / "out"), "-q"]
-    assert run(arguments) == 2
+    assert run(words(tmp_path, compared / "out")) == 2
     assert "other data or other splits" in capsys.readouterr().err
 
 
 def test_a_training_that_diverges_is_named(compared, tmp_path, capsys, monkeypatch):
-    compute = dropout.compute
-
-    def broken(*given):
-        means, variances, chosen = compute(*given)
-        return means * np.nan, variances, chosen
-
-    monkeypatch.setattr(comparison.dropout, "compute", broken)
-    monkeypatch.setattr(dropout, "SAMPLES", 5)
-    arguments = ["uci", "--source", str(compared / "source"), "--epochs", "1", "--out", str(tmp_path), "-q"]
-    assert run(arguments) == 1
-    assert "diverged" in capsys.readouterr().err
+    monkeypatch.setitem(OPTIMIZER, "lr", 1e30)
+    assert run([*words(compared / "source", tmp_path), "--epochs", "3"]) == 1
+    assert "wine" in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
 
 
@@ -113,14 +106,14 @@ def test_the_figure_shows_every_set_and_method(compared):
     assert len(figure.axes) == 4
     assert [axes.get_title(loc="left") for axes in figure.axes[::2]] == ["Wine", "Yacht"]
     svg = (compared / "out" / "uci.svg").read_text()
-    for method in METHODS.values():
-        assert method.TITLE in svg
+    for title in TITLES.values():
+        assert title in svg
     assert (compared / "out" / "uci.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_every_set_has_its_printed_values():
     assert list(PUBLISHED) == list(GRID_SEARCH) == list(SETS)
-    assert all(list(by_method) == list(METHODS) for by_method in PUBLISHED.values())
+    assert all(list(by_method) == list(SETTINGS) for by_method in PUBLISHED.values())
 
 
 def test_numbers_show_two_digits_of_their_error():

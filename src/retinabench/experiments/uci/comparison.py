@@ -1,43 +1,65 @@
-"""Every set by every method: one file per pair, whole or absent, so that a stopped comparison continues.
+"""The comparison: every UCI set by every method; one file per pair, so that a stopped comparison continues.
 
-The folder holds `comparison.json` (what its numbers depend on), `results/SET-METHOD.json`, and the tables and figure of
-all results that are there.
+The folder holds `comparison.json` (the manifest), `results/SET-METHOD.json`, and the tables and the figure of all
+results that are there.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-import torch
-
-from retinabench.core.atomic_files import claim, write_json
-from retinabench.core.errors import InputError, WorkError
+from retinabench.core.atomic_files import write_json
+from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.subprocesses import in_processes
 from retinabench.core.version import __version__
+from retinabench.core.workspace import Workspace
 from retinabench.data.datasets.uci import SETS, Regression, available, known_set, read
-from retinabench.experiments.uci import dropout, ensemble, variational
 from retinabench.experiments.uci.figure import write_figure
-from retinabench.experiments.uci.likelihood import measure
+from retinabench.experiments.uci.scores import Results, SetResult, SplitScores
 from retinabench.experiments.uci.tables import write_tables
+from retinabench.experiments.uci.training import (
+    BATCHES,
+    OPTIMIZER,
+    SETTINGS,
+    TITLES,
+    SplitTraining,
+    train_and_score,
+)
 
-# A method is a module with TITLE, VERSION (raised with every change of a number), TRAININGS and `compute`.
-METHODS: dict[str, ModuleType] = {"dropout": dropout, "variational": variational, "ensemble": ensemble}
-SCHEMA = "retinabench.uci/1"
+SCHEMA = "retinabench.uci/2"
 
 
 def compare_methods(
-    source: Path, sets: Sequence[str], out: Path, *, epochs: int, seed: int, progress: Progress = QUIET
+    source: Path,
+    sets: Sequence[str],
+    out: Path,
+    *,
+    epochs: int,
+    seed: int,
+    workers: int = 1,
+    progress: Progress = QUIET,
 ) -> list[Path]:
-    """Compute what is missing of `sets` (none: all that `source` holds) below `out`; return the written files.
+    """Compute what is missing of the comparison and write its tables and figure.
 
-    Raises `InputError` where a set is unknown, missing or damaged, or where `out` holds a comparison by other settings
-    or of other data.
+    Args:
+        source: Folder with the UCI sets.
+        sets: Names of sets; none for all that `source` holds.
+        out: Folder to write into.
+        epochs: Passes of every training over its rows.
+        seed: Seed of everything random.
+        workers: Processes that train.
+        progress: Is told how far the work is.
+
+    Returns:
+        The tables and figures.
+
+    Raises:
+        InputError: A set is unknown, missing or damaged, or `out` holds a comparison by other settings or of other data.
+        DivergedError: A training diverged; what was finished before is kept.
     """
     for name in sets:
         known_set(name)
@@ -46,74 +68,86 @@ def compare_methods(
         hint = "Expected folders such as energy/data.txt or UCI_Datasets/energy/data/data.txt."
         raise InputError("holds none of the UCI sets", file=source, hint=hint)
     loaded = [read(source, name) for name in names]  # all are checked before the long work begins
-    settings = {
+    folder = Workspace(out, "UCI comparison", "comparison.json")
+    manifest = {
         "schema": SCHEMA,
         "epochs": epochs,
         "seed": seed,
-        "methods": {name: method.VERSION for name, method in METHODS.items()},
+        "methods": SETTINGS,
+        "optimizer": {**OPTIMIZER, "batch_size": [size for _, size in BATCHES]},
     }
-    claim(out / "comparison.json", settings)
-    if _read(out / "comparison.json") != settings:
-        raise InputError(
-            "holds a comparison by other settings or another version", file=out, hint="Choose another --out."
-        )
-    for data in loaded:
-        for name in METHODS:
-            _compute(data, name, out, epochs, seed, progress)
-    found = results(out)
-    return [*write_tables(found, epochs, out), *write_figure(found, out)]
+    with folder.lock():
+        folder.begin(manifest)
+        missing = [
+            (data, method) for data in loaded for method in SETTINGS if not _is_done(data, method, out)
+        ]
+        _compute(missing, out, epochs, seed, workers, progress)
+        found = results(out)
+        return [*write_tables(found, epochs, out), *write_figure(found, out)]
 
 
-def results(out: Path) -> dict[str, dict[str, Any]]:
-    """Return the results in a folder, {set: {method: content of its file}}, in the order of the paper's table."""
-    found: dict[str, dict[str, Any]] = {}
+def results(out: Path) -> Results:
+    """Return the results in a folder by set and method, in the order of the paper's table."""
+    found: Results = {}
     for name in SETS:
-        for method in METHODS:
-            file = out / "results" / f"{name}-{method}.json"
-            if file.is_file():
+        for method in SETTINGS:
+            if (file := _file(out, name, method)).is_file():
                 found.setdefault(name, {})[method] = _read(file)
     return found
 
 
-def _compute(data: Regression, name: str, out: Path, epochs: int, seed: int, progress: Progress) -> None:
-    method, file = METHODS[name], out / "results" / f"{data.name}-{name}.json"
-    if file.is_file():
-        if _read(file).get("data") != data.fingerprint:
-            hint = "Choose another --out."
-            raise InputError("was computed from other data or other splits", file=file, hint=hint)
-        progress.say(f"{SETS[data.name].title}, {method.TITLE}: done before")
-        return
-    began = time.perf_counter()
-    with progress.track(
-        f"{SETS[data.name].title}, {method.TITLE}", method.TRAININGS * epochs, unit="epochs"
-    ) as tell:
-        means, variances, chosen = method.compute(data, SETS[data.name].hidden, epochs, seed, tell)
-    splits = [
-        measure(data.targets[rows], means[:, k], variances[:, k]) | chosen[k]
-        for k, rows in enumerate(data.test)
+def _compute(
+    missing: Sequence[tuple[Regression, str]],
+    out: Path,
+    epochs: int,
+    seed: int,
+    workers: int,
+    progress: Progress,
+) -> None:
+    """Train all splits of the missing pairs; write each pair's file when its last split is done."""
+    jobs = [
+        SplitTraining(data, method, split, epochs, seed)
+        for data, method in missing
+        for split in range(len(data.train))
     ]
-    if not all(math.isfinite(value) for split in splits for value in split.values()):
-        raise WorkError(
-            f"{data.name}: {method.TITLE} predicts values that are no numbers: its training diverged."
-        )
-    content = {
-        "schema": SCHEMA,
-        "set": data.name,
-        "method": name,
-        "title": method.TITLE,
-        "data": data.fingerprint,
-        "points": len(data.targets),
-        "splits": splits,
-        "seconds": round(time.perf_counter() - began, 1),
-        "version": __version__,
-        "torch": torch.__version__,
-    }
-    write_json(file, content)
+    scores: dict[tuple[str, str], dict[int, SplitScores]] = {}
+    began = time.perf_counter()
+    with progress.track("Training", len(jobs), unit="splits") as advance:
+        for number, found in in_processes(train_and_score, jobs, workers):
+            job = jobs[number]
+            of_pair = scores.setdefault((job.data.name, job.method), {})
+            of_pair[job.split] = found
+            advance(1)
+            if len(of_pair) == len(job.data.train):
+                result = SetResult(
+                    set=job.data.name,
+                    method=job.method,
+                    title=TITLES[job.method],
+                    data=job.data.fingerprint,
+                    points=len(job.data),
+                    splits=tuple(of_pair[split] for split in sorted(of_pair)),
+                )
+                about = {"seconds": round(time.perf_counter() - began, 1), "version": __version__}
+                write_json(_file(out, job.data.name, job.method), {**result.to_dict(), **about})
 
 
-def _read(file: Path) -> Any:
+def _is_done(data: Regression, method: str, out: Path) -> bool:
+    file = _file(out, data.name, method)
+    if not file.is_file():
+        return False
+    if _read(file).data != data.fingerprint:
+        hint = "Choose another --out."
+        raise InputError("was computed from other data or other splits", file=file, hint=hint)
+    return True
+
+
+def _file(out: Path, name: str, method: str) -> Path:
+    return out / "results" / f"{name}-{method}.json"
+
+
+def _read(file: Path) -> SetResult:
     try:
-        return json.loads(file.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        return SetResult.from_dict(json.loads(file.read_text()))
+    except (ValueError, KeyError, TypeError):
         hint = "Delete it; it is then computed again."
-        raise InputError("is no JSON", file=file, hint=hint) from None
+        raise InputError("is no result of a UCI comparison", file=file, hint=hint) from None

@@ -12,7 +12,8 @@ from matplotlib.ticker import MaxNLocator
 from retinabench.core.atomic_files import write_bytes
 from retinabench.data.datasets.uci import SETS
 from retinabench.experiments.uci.published import PUBLISHED
-from retinabench.experiments.uci.tables import Results, mean_and_error
+from retinabench.experiments.uci.scores import Results
+from retinabench.experiments.uci.tables import mean_and_error
 from retinabench.reports.toolkit.figures import canvas, figure_style
 from retinabench.reports.toolkit.style import FAINT, INK, MUTED, PAPER, mark
 
@@ -32,7 +33,7 @@ def write_figure(found: Results, out: Path) -> list[Path]:
 
 def draw_figure(found: Results) -> Figure:
     """Draw one row per set, one column per measure; bars are one standard error over splits (printed: as printed)."""
-    titles = {method: result["title"] for by_method in found.values() for method, result in by_method.items()}
+    titles = {method: result.title for by_method in found.values() for method, result in by_method.items()}
     figure, axes = canvas(920, 70 + 96 * len(found), rows=len(found), columns=2)
     for row, name in zip(axes, found, strict=True):
         for panel, measure in zip(row, COLUMNS, strict=True):

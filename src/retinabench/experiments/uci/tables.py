@@ -5,22 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from retinabench.core.atomic_files import write_bytes
 from retinabench.data.datasets.uci import SETS
 from retinabench.experiments.uci.published import GRID_SEARCH, PUBLISHED, Printed
+from retinabench.experiments.uci.scores import Results, SetResult
 
 MEASURES = {
     "log_likelihood": "Log-likelihood, nats per point (higher is better)",
     "rmse": "Root mean squared error, in the target's units (lower is better)",
     "matched_log_likelihood": "Log-likelihood of one Gaussian per point with the mixture's mean and variance",
 }
-Results = Mapping[str, Mapping[str, Any]]
 
 
 def write_tables(found: Results, epochs: int, out: Path) -> list[Path]:
@@ -30,9 +26,9 @@ def write_tables(found: Results, epochs: int, out: Path) -> list[Path]:
     return [out / "uci.csv", out / "uci.md"]
 
 
-def mean_and_error(result: Mapping[str, Any], measure: str) -> tuple[float, float]:
-    """Return mean and standard error (sample deviation / sqrt K) over the K splits."""
-    values = np.array([split[measure] for split in result["splits"]])
+def mean_and_error(result: SetResult, measure: str) -> tuple[float, float]:
+    """Return mean and standard error (sample standard deviation / √K) over the K splits."""
+    values = result.values(measure)
     error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     return float(values.mean()), float(error)
 
@@ -53,8 +49,8 @@ def csv_table(found: Results, epochs: int) -> str:
                     name,
                     method,
                     epochs,
-                    len(result["splits"]),
-                    result["points"],
+                    len(result.splits),
+                    result.points,
                     *ours,
                     *PUBLISHED[name][method],
                 ]
@@ -64,7 +60,7 @@ def csv_table(found: Results, epochs: int) -> str:
 
 def markdown(found: Results, epochs: int) -> str:
     """One table per measure: per method ours and the printed value, and the released grid search of MC dropout."""
-    titles = {method: result["title"] for by_method in found.values() for method, result in by_method.items()}
+    titles = {method: result.title for by_method in found.values() for method, result in by_method.items()}
     blocks = [
         f"{epochs} epochs. Ours: mean ± standard error over the random splits. Published: Table 2 of the 2019 paper, as "
         "printed. Grid search: the released MC dropout code's own table."

@@ -1,26 +1,13 @@
-"""Reading the sets, their splits and their standardisation: nothing of a test row may reach the training."""
+"""Reading the UCI sets and their splits."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.data.datasets.uci import SETS, available, draw_splits, read
-from retinabench.experiments.uci.folds import final_fold, make_fold, tuning_fold
-
-
-def write_set(folder, points=40, seed=0):
-    """Three features and a target in the second of four columns."""
-    random = np.random.default_rng(seed)
-    folder.mkdir(parents=True)
-    table = random.normal(5, 3, (points, 4))
-    np.savetxt(folder / "data.txt", table)
-    np.savetxt(folder / "index_features.txt", [0, 2, 3], fmt="%d")
-    np.savetxt(folder / "index_target.txt", [1], fmt="%d")
-    return table
+from support.uci_sets import write_set
 
 
 @pytest.mark.parametrize("place", ["yacht", "UCI_Datasets/yacht/data", "yacht/data"])
@@ -92,54 +79,6 @@ def test_absent_sets_are_named(tmp_path):
         read(tmp_path, "yatch")
     with pytest.raises(InputError, match=r"holds no UCI set 'boston'.*bostonHousing/data\.txt"):
         read(tmp_path, "boston")
-
-
-def test_standardisation_sees_training_rows_only(tmp_path):
-    write_set(tmp_path / "yacht")
-    data = read(tmp_path, "yacht")
-    fold = final_fold(data)
-    np.testing.assert_allclose(fold.inputs.mean(dim=1), 0, atol=1e-6)
-    np.testing.assert_allclose(fold.inputs.std(dim=1, correction=0), 1, atol=1e-6)
-    np.testing.assert_allclose(fold.targets.mean(dim=1), 0, atol=1e-6)
-    # Test rows moved far away change nothing but themselves.
-    inputs, target = data.inputs.copy(), data.targets.copy()
-    inputs[data.test[0]], target[data.test[0]] = 1e3, -1e6
-    moved = final_fold(replace(data, inputs=inputs, targets=target))
-    assert moved.inputs[0].equal(fold.inputs[0])
-    assert moved.targets[0].equal(fold.targets[0])
-    assert moved.centre[0] == fold.centre[0]
-    assert not moved.held_inputs[0].equal(fold.held_inputs[0])
-    np.testing.assert_array_equal(fold.held_target, data.targets[data.test])
-
-
-def test_tuning_never_sees_a_test_row(tmp_path):
-    write_set(tmp_path / "yacht")
-    data = read(tmp_path, "yacht")
-    inputs, target = data.inputs.copy(), data.targets.copy()
-    inputs[data.test[0]], target[data.test[0]] = np.nan, np.nan
-    fold, blind = tuning_fold(data), tuning_fold(replace(data, inputs=inputs, targets=target))
-    for name in ("inputs", "targets", "held_inputs"):
-        assert getattr(fold, name)[0].equal(getattr(blind, name)[0])
-    assert fold.inputs.shape[1] == 28
-    assert fold.held_inputs.shape[1] == 8
-
-
-def test_a_constant_column_becomes_zero(tmp_path):
-    write_set(tmp_path / "naval")
-    data = read(tmp_path, "naval")
-    inputs = data.inputs.copy()
-    inputs[:, 1] = 0.1  # its mean over rows is not exactly 0.1
-    fold = make_fold(replace(data, inputs=inputs), data.train, data.test)
-    assert float(fold.inputs[:, :, 1].abs().max()) < 1e-6
-    assert float(fold.held_inputs[:, :, 1].abs().max()) < 1e-6
-
-
-def test_own_units_undo_the_standardisation(tmp_path):
-    write_set(tmp_path / "yacht")
-    data = read(tmp_path, "yacht")
-    fold = final_fold(data)
-    back = fold.own_units(fold.targets[None])[0]
-    np.testing.assert_allclose(back, data.targets[data.train], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
