@@ -1,65 +1,114 @@
-"""The worked example of CONTRIBUTING.md is a method: registered by one line, it runs like every other."""
+"""The recipes of CONTRIBUTING.md, followed to the letter in a copy of the tree, which must then pass lint and tests."""
 
 from __future__ import annotations
 
-import filecmp
+import os
 import re
+import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
-import numpy as np
 import pytest
-import torch
 
-from retinabench.data.tasks import load_task
-from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
-from retinabench.experiments.run import execute, load_posterior, make_batches
-from retinabench.methods.registry import METHODS
-from retinabench.predictions.io import read_predictions
-from support.helpers import TINY, make_prepared
-
-GUIDE = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
-
-
-@pytest.fixture
-def registered(monkeypatch):
-    (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
-    module = ModuleType("retinabench.methods.mirrored")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(code, str(GUIDE), "exec"), module.__dict__)
-    monkeypatch.setitem(METHODS._loaded, "mirrored", module)
-    return code
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "CONTRIBUTING.md"
+PLUGIN = ROOT / "examples" / "plugin" / "src" / "retinabench_example"
+RECIPES = ["a method", "a data set", "a model", "a score", "a fidelity target"]
+LINT_IMPORTS = "import sys; from importlinter.cli import lint_imports_command as lint; sys.argv.pop(1); lint()"  # no __main__
+STEP = re.compile(
+    r"(?:Create|In)\s+`(?P<path>[^`]+)`(?:,\s+(?:below the line\s+(?P<quote>``?)(?P<line>.+?)(?P=quote)|at the end),\s+add)?:"
+    r"\n\n```\w+\n(?P<text>.*?)```",
+    re.DOTALL,
+)
 
 
-def test_the_worked_example_runs(registered, tmp_path):
-    prepared = str(make_prepared(tmp_path / "data"))
-    runs = {name: load_run(None, [*TINY, f"method={name}"], data=prepared) for name in ("map", "mirrored")}
-    folders = {name: execute(run, tmp_path / "runs", Resources("cpu")) for name, run in runs.items()}
-    again = execute(runs["mirrored"], tmp_path / "again", Resources("cpu"))
-    assert filecmp.cmp(
-        folders["mirrored"] / "predictions.parquet", again / "predictions.parquet", shallow=False
+def sections() -> dict[str, str]:
+    """The text of each recipe."""
+    parts = re.split(r"^## Recipe: (.*)$", GUIDE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def follow(text: str, tree: Path) -> list[Path]:
+    """Create and change the files that a recipe names; return them."""
+    touched = []
+    for step in STEP.finditer(text):
+        path = tree / step["path"]
+        if step[0].startswith("Create"):
+            assert not path.exists(), f"{step['path']} exists already"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(step["text"], encoding="utf-8")
+        elif step["line"] is None:
+            path.write_text(path.read_text(encoding="utf-8") + step["text"], encoding="utf-8")
+        else:
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            (place,) = (k for k, line in enumerate(lines) if line.strip() == step["line"])
+            path.write_text(
+                "".join([*lines[: place + 1], step["text"], *lines[place + 1 :]]), encoding="utf-8"
+            )
+        touched.append(path)
+    return touched
+
+
+def test_there_is_a_recipe_for_everything_that_can_be_added():
+    assert list(sections()) == RECIPES
+    for text in sections().values():
+        assert STEP.search(text)
+        assert "```sh" in text
+
+
+def test_the_example_plug_in_holds_the_modules_of_the_recipes():
+    for name, module in (("a method", "mirrored.py"), ("a data set", "stripes.py")):
+        assert next(STEP.finditer(sections()[name]))["text"] == (PLUGIN / module).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A copy of the tree in which every recipe was followed, and what runs a program in it."""
+    tree = tmp_path_factory.mktemp("recipes") / "tree"
+    shown = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
     )
+    for name in shown.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+    touched = [path for text in sections().values() for path in follow(text, tree)]
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
 
-    # Which epoch was best was judged on mirrored pictures; MAP's own choice may be another.
-    _, posterior = load_posterior(folders["mirrored"])
-    predictions = read_predictions(folders["mirrored"] / "predictions.parquet").select(split="test")
-    assert predictions.samples == 5
-    task = load_task(prepared, "country_shift")
-    batches = make_batches(runs["mirrored"], task, torch.device("cpu"))
-    rows = np.concatenate([task.splits["test"], task.splits["shifted_test"]])
-    ((images, _),) = batches.rows(rows)
-    model = posterior.model.eval()
-    with torch.no_grad():
-        views = [images.flip(axes) for axes in ([], [2], [3], [2, 3])]
-        answers = torch.cat([model(view).sigmoid() for view in views], dim=1).numpy()
-    # Every sample is the network's answer to one of the four views: float32, batches of another size.
-    nearest = np.abs(predictions.probs[:, :, None] - answers[:, None, :]).min(axis=2)
-    assert nearest.max() < 1e-5
-    assert np.ptp(predictions.probs, axis=1).max() > 0
+    def run(*command: str) -> str:
+        start = ["-m"] if command[0] != "lint-imports" else ["-c", LINT_IMPORTS]
+        done = subprocess.run(
+            [sys.executable, *start, *command], cwd=tree, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    return tree, [path.relative_to(tree).as_posix() for path in touched], run
 
 
-def test_the_example_is_short(registered):
-    lines = [line for line in registered.splitlines() if line.strip()]
-    assert len(lines) <= 40
+@pytest.mark.recipes
+@pytest.mark.parametrize("command", ["ruff check .", "ruff format --check .", "lint-imports --no-cache"])
+def test_the_tree_keeps_the_rules(tree, command):
+    _, _, run = tree
+    run(*shlex.split(command))
+
+
+@pytest.mark.recipes
+def test_the_touched_modules_are_typed_and_documented(tree):
+    root, touched, run = tree
+    modules = sorted({name for name in touched if name.startswith("src/") and name.endswith(".py")})
+    run("mypy", *modules)
+    subprocess.run([sys.executable, ".ci/docstrings.py", *modules], cwd=root, check=True)
+    run("pytest", "-q", "-p", "no:cacheprovider", "tests/architecture")
+
+
+@pytest.mark.recipes
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_its_commands_run(tree, recipe):
+    _, _, run = tree
+    for block in re.findall(r"```sh\n(.*?)```", sections()[recipe], flags=re.DOTALL):
+        for command in block.strip().splitlines():
+            assert command.startswith(("pytest ", "retinabench "))
+            run(*shlex.split(command))
