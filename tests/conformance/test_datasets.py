@@ -14,24 +14,39 @@ from retinabench.data.registry import DATASETS
 from support.kaggle_layout import write_aptos, write_eyepacs, write_pictures
 
 MANY = 64  # images, so that every task finds enough
+SOURCES = {}
 
 
+def source(make):
+    """Register what writes a small source: (folder) -> source and options, named as the data set."""
+    SOURCES[make.__name__] = make
+    return make
+
+
+# Small sources of the data sets:
+
+
+@source
 def synthetic(root):
     return None, {"images": MANY}
 
 
+@source
 def idrid(root):
     return shared_path("data", "idrid"), {}
 
 
+@source
 def eyepacs(root):
     return write_eyepacs(root, "parts", share=0.002), {}
 
 
+@source
 def aptos(root):
     return write_aptos(root, "zip", rows=MANY), {"split": "test"}
 
 
+@source
 def messidor(root):
     lines = ["image_id,adjudicated_dr_grade,adjudicated_dme,adjudicated_gradable"]
     lines += [f"{k}.png,{k % 5},0,1" for k in range(MANY)]
@@ -40,6 +55,7 @@ def messidor(root):
     return root, {}
 
 
+@source
 def retinamnist(root):
     random = np.random.default_rng(0)
     images = random.integers(0, 255, (MANY, 28, 28, 3), dtype=np.uint8)
@@ -48,14 +64,12 @@ def retinamnist(root):
     return root / "small.npz", {}
 
 
+@source
 def folder(root):
     lines = ["image,grade,split", *(f"{k},{k % 5},{('train', 'test')[k % 2]}" for k in range(MANY))]
     (root / "labels.csv").write_text("\n".join(lines))
     write_pictures(root, "", [(f"{k}.jpg", k % 5) for k in range(MANY)], "folder")
     return root, {}
-
-
-SOURCES = {make.__name__: make for make in (synthetic, idrid, eyepacs, aptos, messidor, retinamnist, folder)}
 
 
 def test_every_data_set_is_here():
