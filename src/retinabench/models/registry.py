@@ -40,6 +40,9 @@ def takes(inputs: str) -> Callable[[Builder], Builder]:
 
     Args:
         inputs: What it takes, in a few words: ``"tokens"``.
+
+    Returns:
+        A decorator of builders.
     """
 
     def mark(builder: Builder) -> Builder:
