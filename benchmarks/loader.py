@@ -25,8 +25,8 @@ from retinabench.data.prepared import Prepared, write_shard
 from retinabench.data.synthetic.fundus import draw
 from retinabench.experiments.config import load_run
 from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.methods.training.loop import make_optimizer
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
+from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.models.build import build_model
 
 BATCH, SHARD = 64, 128

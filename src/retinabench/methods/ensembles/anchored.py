@@ -25,7 +25,8 @@ from retinabench.methods.map import PointPosterior, build
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import make_optimizer, train
+from retinabench.methods.training.loop import train
+from retinabench.methods.training.optimizers import make_optimizer
 
 __all__ = ["FIDELITY", "Config", "build", "fit"]
 

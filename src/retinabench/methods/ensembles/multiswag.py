@@ -35,13 +35,8 @@ from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import (
-    likelihood_only,
-    make_optimizer,
-    parameter_groups,
-    select_last_epoch,
-    train,
-)
+from retinabench.methods.training.loop import likelihood_only, select_last_epoch, train
+from retinabench.methods.training.optimizers import make_optimizer, parameter_groups
 from retinabench.methods.training.schedules import learning_rate
 
 FAMILIES = ("diagonal", "low_rank", "per_layer")

@@ -36,7 +36,8 @@ from retinabench.methods.posteriors.collected import (
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import make_optimizer, select_last_epoch, train
+from retinabench.methods.training.loop import select_last_epoch, train
+from retinabench.methods.training.optimizers import make_optimizer
 
 __all__ = ["FIDELITY", "Config", "build", "fit"]
 

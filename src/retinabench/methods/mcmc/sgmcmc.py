@@ -31,7 +31,8 @@ from retinabench.methods.posteriors.collected import (
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import likelihood_only, parameter_groups, select_last_epoch, train
+from retinabench.methods.training.loop import likelihood_only, select_last_epoch, train
+from retinabench.methods.training.optimizers import parameter_groups
 
 Schedule = Callable[[int], float]
 """0-based step -> the factor on the run's learning rate."""

@@ -25,8 +25,9 @@ from retinabench.methods.base import State, as_config, network_state, precision,
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, make_optimizer, train
+from retinabench.methods.training.loop import Objective, train
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
+from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
 
 RELEASED_DEVICES = 4  # each took the KL at its own inducing inputs, over its own quarter of the batch

@@ -28,8 +28,9 @@ from retinabench.methods.posteriors.gaussian import WeightPosterior, point
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, make_optimizer, select_last_epoch, train
+from retinabench.methods.training.loop import Objective, select_last_epoch, train
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
+from retinabench.methods.training.optimizers import make_optimizer
 
 
 class Config(MethodConfig):

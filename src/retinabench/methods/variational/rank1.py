@@ -19,7 +19,8 @@ from retinabench.methods.posteriors.sampled import SampledPosterior
 from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import make_optimizer, train
+from retinabench.methods.training.loop import train
+from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.methods.variational.elbo import VariationalConfig, elbo
 from retinabench.models.stochastic import Rank1, swap
 from retinabench.models.stochastic.affine import Affine

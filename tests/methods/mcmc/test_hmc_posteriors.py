@@ -1,6 +1,6 @@
 """HMC against posteriors that others know: NUTS on a logistic regression, simulation-based calibration.
 
-`python tests/methods/test_hmc_posteriors.py` prints the table of NUTS anew; it needs numpyro, which nothing else here does.
+`python tests/methods/mcmc/test_hmc_posteriors.py` prints the table of NUTS anew; it needs numpyro, which nothing else here does.
 """
 
 import numpy as np

@@ -12,8 +12,8 @@ from torch import nn
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.methods.training.loop import make_optimizer
 from retinabench.methods.training.losses import BatchInfo
+from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.methods.variational import mfvi, radial, rank1
 from retinabench.methods.variational.elbo import elbo
 from retinabench.models.resnet import resnet18

@@ -43,6 +43,17 @@ def test_the_diagonal_kl_is_the_released_one(shared):
     assert float(kl) == pytest.approx(float(golden["out_kl"]), rel=1e-6)  # both in float32
 
 
+def test_the_diagonal_kl_is_that_of_independent_normals():
+    mean, prior_mean = torch.randn(2, 4, 3, generator=generator())
+    variance, prior_variance = torch.rand(2, 4, 3, generator=generator(1)) + 0.1
+    one, other = (
+        torch.distributions.Normal(mean, variance.sqrt()),
+        torch.distributions.Normal(prior_mean, prior_variance.sqrt()),
+    )
+    expected = torch.distributions.kl_divergence(one, other).sum()
+    assert torch.allclose(fsvi.kl_diagonal(mean, variance, prior_mean, prior_variance), expected, rtol=1e-5)
+
+
 def test_the_full_kl_is_that_of_the_multivariate_normals():
     draw = torch.randn(
         3, 4, 6, generator=generator()

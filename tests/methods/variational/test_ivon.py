@@ -58,6 +58,30 @@ def test_one_step_and_its_clipping_are_the_recorded_ones(shared):
     assert not np.allclose(moved, next_mean(mean, momentum, hess, float(golden["lr"]), delta, 1.0, 0.0))
 
 
+def test_three_steps_are_the_equations_of_the_paper():
+    """Algorithm 1 of Shen et al. (2024) in NumPy, on a quadratic in three weights with given noise."""
+    random = np.random.default_rng(5)
+    root = random.normal(size=(3, 3))
+    A, b = root @ root.T + np.eye(3), random.normal(size=3)
+    ess, delta, lr, beta1, beta2, m, h = 40.0, 0.3, 0.2, 0.9, 0.8, np.zeros(3), np.full(3, 0.5)
+    w = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    optimizer = Ivon([w], lr=lr, lr_factor=1.0, ess=ess, delta=delta, hessian=0.5, beta1=beta1, beta2=beta2)
+    momentum, generator = np.zeros(3), torch.Generator().manual_seed(0)
+    for step in range(1, 4):
+        optimizer.zero_grad()
+        theta = optimizer.perturbed({"w": w}, generator)["w"]
+        drawn = theta.detach().numpy() - m  # m + ε / √(λ (h + δ))
+        (0.5 * theta @ torch.from_numpy(A) @ theta - torch.from_numpy(b) @ theta).backward()
+        optimizer.step()
+        g = A @ (m + drawn) - b
+        curvature = ess * (h + delta) * drawn * g
+        momentum = beta1 * momentum + (1 - beta1) * g
+        h = beta2 * h + (1 - beta2) * curvature + (1 - beta2) ** 2 / 2 * (h - curvature) ** 2 / (h + delta)
+        m = m - lr * (0.5 + delta) * (momentum / (1 - beta1**step) + delta * m) / (h + delta)
+        assert np.allclose(w.detach(), m, rtol=1e-10)
+        assert np.allclose(optimizer.std(w), (ess * (h + delta)) ** -0.5, rtol=1e-10)
+
+
 @pytest.mark.parametrize("samples", [1, 3])
 def test_on_a_gaussian_posterior_it_finds_the_mean_field_optimum(samples):
     """Mean exact, variance 1 / diag(precision): 300 copies of one quadratic in four correlated weights.

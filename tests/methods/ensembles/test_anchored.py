@@ -9,10 +9,9 @@ import torch
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.experiments.config import load_run
-from retinabench.methods.ensembles import sequential_anchored
 from retinabench.methods.ensembles.anchors import Anchors
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
-from support.linear_gaussian import FEATURES, NOISE, PRIOR, LinearGaussian, fitted, make_run, truth, weights
+from support.linear_gaussian import FEATURES, NOISE, PRIOR, LinearGaussian, fitted, make_run, truth
 
 LR = "optimizer.lr=0.8"  # the mean loss has curvatures near 1: 20 steps of plain gradient descent arrive; an epoch has as many
 
@@ -88,40 +87,6 @@ def test_labels_are_drawn_from_the_network_s_own_probabilities(outputs):
     shares = torch.bincount(drawn.long(), minlength=len(probs)) / 20_000
     assert drawn.dtype == (torch.float32 if outputs == 1 else torch.int64)
     assert ((shares - probs).abs() < 4 * (probs * (1 - probs) / 20_000).sqrt()).all()
-
-
-@pytest.mark.parametrize("anchors", ["prior", "matched"])
-def test_the_law_of_sequential_members(anchors):
-    """200 members, each trained for 10 steps from the last one's weights: the law of fresh ones, within 4 standard errors.
-
-    Matched: the noise is drawn anew for each member, and only the twentieth of the variance that the anchors bring is
-    correlated along the chain: they count as 150. Prior: a walk of 1.5 deviations forgets in about 7 members: they count as
-    30.
-    """
-    words = [LR, f"method.anchors={anchors}", "method.samples=200", "method.walk=1.5", "method.first=0.01"]
-    posterior, batches = fitted(make_run("sequential_anchored", *words, epochs=100))
-    members = weights(posterior)
-    mean, covariance = truth(batches)
-    count = 150 if anchors == "matched" else 30
-    if anchors == "prior":
-        covariance = covariance @ covariance / PRIOR**2
-    spread = np.sqrt(covariance.diagonal())
-    assert (abs(members.mean(axis=0) - mean) < 4 * spread / np.sqrt(count)).all()
-    error = np.sqrt((np.outer(spread**2, spread**2) + covariance**2) / count)
-    assert (abs(np.cov(members.T) - covariance) < 4 * error).all()
-
-
-def test_every_member_has_its_own_cosine():
-    run = make_run("sequential_anchored", "method.lr_factor=0.5", "optimizer.warmup=1")
-    ends = [10, 14, 18]
-
-    def rates(*steps):
-        return [sequential_anchored.rate(step, 4, run, ends) for step in steps]
-
-    assert rates(0, 2, 4, 7) == pytest.approx([0, 0.5, 1, 0.5])
-    assert rates(10, 12, 14, 16) == pytest.approx([0.5, 0.25, 0.5, 0.25])
-    assert rates(9)[0] < 0.07
-    assert rates(17)[0] < 0.08
 
 
 @pytest.mark.parametrize(("anchors", "extra"), [("prior", 0), ("matched", 1)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -203,6 +205,33 @@ def test_diagonal_samples_are_those_of_the_linearised_network():
     assert ((logits.T.cov() - expected).abs() < 5 * error).all()
     mean = model(images)[:, 0].detach().double()
     assert ((logits.mean(dim=0) - mean).abs() < 5 * (diagonal / 4000).sqrt()).all()
+
+
+def test_class_weights_are_those_of_the_labels_of_the_task(tmp_path):
+    """A task with another cut of the grades has other labels, and so another reweighted likelihood."""
+    run = load_run(
+        None, [*TINY, "method.name=laplace", "optimizer.reweight=minibatch"],
+        data=str(make_prepared(tmp_path / "data")),
+    )  # fmt: skip
+    task, found = load_task(run.data, run.task), {}
+    for cut in (2, 4):
+        data = replace(task.data, referable_from=cut)
+        batches = make_batches(run, replace(task, data=data), torch.device("cpu"))
+        posterior = laplace.build(build_model(run.model, 0), run, Bernoulli())
+        network = posterior.model.eval()
+        eigenvalues, _, _ = laplace.measure_last_layer(posterior, batches, run)
+        grade = data.records.grade[batches.train]
+        share = np.where(grade >= cut, (grade >= cut).mean(), (grade < cut).mean())
+        with torch.no_grad():
+            features = network.features(torch.cat([images for images, _ in batches.rows(batches.train)]))
+            p = network.head(features)[:, 0].sigmoid().double()
+        phi = with_bias(features).double()
+        hessian = phi.T @ ((torch.from_numpy(0.5 / share) * p * (1 - p))[:, None] * phi)
+        assert np.allclose(
+            eigenvalues, np.linalg.eigvalsh(hessian.numpy()), rtol=1e-4, atol=1e-6 * eigenvalues.max()
+        )
+        found[cut] = eigenvalues
+    assert not np.allclose(found[2], found[4], rtol=1e-2)
 
 
 def test_the_validation_split_s_precision_predicts_it_better(opened):

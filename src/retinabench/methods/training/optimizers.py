@@ -1,0 +1,41 @@
+"""The optimiser of a run, and the parameters on which its L2 term acts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from retinabench.methods.settings import Optimizer
+
+
+def parameter_groups(model: nn.Module, config: Optimizer) -> list[dict[str, Any]]:
+    """Return the trained parameters as an optimiser's groups: those on which the L2 term acts (`l2_on`), then the others.
+
+    `weights` have two or more axes, biases and norms one. A parameter with the attribute `no_decay = True`, such as the
+    log-scale of a posterior, belongs to neither and is never decayed. No group is empty.
+    """
+    decayed: list[nn.Parameter] = []
+    free: list[nn.Parameter] = []
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            kind = "weights" if parameter.ndim > 1 else "norms_and_biases"
+            acts = config.l2_on in (kind, "everything") and not getattr(parameter, "no_decay", False)
+            (decayed if acts else free).append(parameter)
+    groups: list[dict[str, Any]] = [
+        {"params": decayed, "weight_decay": 2 * config.l2},
+        {"params": free, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer:
+    """SGD with Nesterov momentum or Adam on `parameter_groups`.
+
+    `weight_decay = 2 * l2` puts the gradient of `l2 * Σ w²` into the loss's gradient (it is not decoupled).
+    """
+    groups = parameter_groups(model, config)
+    if config.name == "adam":
+        return torch.optim.Adam(groups, lr=config.lr, betas=(config.momentum, 0.999))
+    return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0)

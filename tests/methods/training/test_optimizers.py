@@ -1,0 +1,41 @@
+"""Which parameters the L2 term acts on, and that it is a penalty in the loss."""
+
+import pytest
+import torch
+from torch import nn
+
+from retinabench.methods.settings import Optimizer
+from retinabench.methods.training.optimizers import make_optimizer
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_l2_acts_on_weights_alone_and_equals_the_penalty_in_the_loss(name):
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    l2 = 0.05
+    groups = make_optimizer(net, Optimizer(name=name, l2=l2)).param_groups
+    assert [group["weight_decay"] for group in groups] == [2 * l2, 0.0]
+    assert [p.ndim for p in groups[0]["params"]] == [2]
+    # The gradient of l2 * Σ w² is 2 * l2 * w: what weight_decay adds.
+    weight = net[0].weight
+    (gradient,) = torch.autograd.grad(l2 * weight.square().sum(), weight)
+    assert torch.allclose(gradient, groups[0]["weight_decay"] * weight)
+
+
+@pytest.mark.parametrize(
+    ("acts_on", "decayed"), [("weights", [2]), ("norms_and_biases", [1, 1, 1]), ("nothing", [])]
+)
+def test_what_the_released_l2_acts_on_is_a_named_option(acts_on, decayed):
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    groups = make_optimizer(net, Optimizer(l2=0.05, l2_on=acts_on)).param_groups
+    assert [p.ndim for group in groups if group["weight_decay"] for p in group["params"]] == decayed
+    assert sum(len(group["params"]) for group in groups) == 4
+
+
+def test_a_parameter_may_be_exempt_from_the_l2_term():
+    net = nn.Linear(3, 2)
+    net.rho = nn.Parameter(torch.zeros(2, 3))
+    net.rho.no_decay = True
+    groups = make_optimizer(net, Optimizer(l2=0.05)).param_groups
+    assert [p.shape for p in groups[0]["params"]] == [(2, 3)]
+    assert groups[0]["params"][0] is net.weight
+    assert any(p is net.rho for p in groups[1]["params"])
