@@ -1,1 +1,1 @@
-"""Checks of a data set before anyone trains on it (`retinabench inspect`)."""
+"""Checks of a prepared data set before training (`retinabench inspect`): copies, leaks, outliers, and a data card."""

@@ -88,6 +88,9 @@ def duplicate_groups(
         classes: Grade or label of each row, (N,).
         digests: SHA-256 of the original files, (N,); None where unknown.
         pixels: Statistics of the images; without them only equal files are found.
+
+    Returns:
+        The groups, each of two rows or more.
     """
     edges = list(_edges(data, digests, pixels))
     if not edges:

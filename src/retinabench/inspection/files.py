@@ -48,7 +48,13 @@ class Files:
 
 
 def original_files(data: Prepared) -> Files | None:
-    """Return the original files in the order of the records, or None where the folder has no table of them.
+    """Read the table of original files.
+
+    Args:
+        data: The prepared data set.
+
+    Returns:
+        The files in the order of the records, None where the folder has no table of them.
 
     Raises:
         InputError: The table exists and cannot be read.

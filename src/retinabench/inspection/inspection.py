@@ -64,6 +64,9 @@ def inspect_data(data: Prepared, *, read_images: bool, progress: Progress = QUIE
         read_images: Read every image; without it only the tables are read.
         progress: Shows how far the work is.
 
+    Returns:
+        What was found.
+
     Raises:
         InputError: The table of original files is damaged.
     """

@@ -27,6 +27,9 @@ def inspect_lines(
         seed: Seed of the choice of images for the contact sheets.
         progress: Shows how far the work is.
 
+    Yields:
+        The lines.
+
     Raises:
         InputError: `path` is none of the three, or `out` is given for another than a prepared folder.
     """

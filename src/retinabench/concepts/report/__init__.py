@@ -1,1 +1,1 @@
-"""The page of an examination."""
+"""The page of an examination: facts, figures and sentences."""

@@ -43,6 +43,9 @@ def performance_panel(
         mean: Its mean, (101,).
         sd: Its standard deviation, (101,).
         limits: Ends of the axis of counts; None for what these data need.
+
+    Returns:
+        The figure.
     """
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     low, top = limits or limits_of(bins, mean, sd)
@@ -98,6 +101,9 @@ def interval_panel(rows: Sequence[tuple[str, Sequence[RateMark]]]) -> Figure:
 
     Args:
         rows: Per concept its name and two rates; the interval of a rate without a value is dotted.
+
+    Returns:
+        The figure.
     """
     figure, [[axes]] = canvas(WIDTH, 56 + 40 * len(rows))
     for number, (_, rates) in enumerate(rows):

@@ -151,6 +151,9 @@ def jeffreys(right: int, asked: int, level: float = 0.95) -> tuple[float, float]
         asked: Number of trials n.
         level: Coverage.
 
+    Returns:
+        The ends of the interval.
+
     References:
         Brown, Cai and DasGupta, Statistical Science 16:101 (2001).
     """

@@ -52,6 +52,9 @@ def render(found: Mapping[str, Any], comparison: Mapping[str, Any] | None = None
     Args:
         found: What `Examination.to_dict()` returns; `bank` may hold `together`, see `overlap.py`.
         comparison: What `compare_strategies` returns, with that of `snapshot` under `state`; None leaves it out.
+
+    Returns:
+        The HTML of the page.
     """
     state = (comparison or {}).get("state")
     bank = found["bank"]

@@ -208,6 +208,9 @@ def evaluate_methods(
         seed: Seed of the bootstrap.
         progress: Called with what is done now and the share done, 0 to 1.
 
+    Returns:
+        All numbers of the report.
+
     Raises:
         InputError: There is no method, two have one name, or no file has test images.
     """

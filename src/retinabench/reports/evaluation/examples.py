@@ -52,6 +52,9 @@ def groups(evaluation: Evaluation, images: ImageSource | None) -> list[Group]:
     Args:
         evaluation: Where the predictions come from.
         images: image_id -> (H, W, 3) uint8 or None; without it the cards have no image.
+
+    Returns:
+        A group of each kind, with at most `EACH` cards.
     """
     case = evaluation.first(evaluation.leader, evaluation.sets[-1])
     if case is None:

@@ -88,6 +88,9 @@ def histogram_panel(columns: Sequence[Uncertainties], *, limits: tuple[float, fl
         columns: One per set.
         limits: Range of the uncertainty.
         label: Label of the axis.
+
+    Returns:
+        The figure.
     """
     graded = any(column.grade is not None for column in columns)
     rows = [0, 1, 2, 3, 4] if graded else [None]
@@ -119,6 +122,9 @@ def reliability_panel(
     Args:
         points: Per set its colour, and (B,) mean predicted P(referable), observed share, low and high end of its interval.
         counts: Per set (20,) number of images by predicted P(referable), drawn along the bottom as shares.
+
+    Returns:
+        The figure.
     """
     figure, [[axes]] = canvas(WIDTH, WIDTH)
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))

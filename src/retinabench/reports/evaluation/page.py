@@ -26,6 +26,9 @@ def render(evaluation: Evaluation, *, title: str, images: ImageSource | None = N
         evaluation: What it says.
         title: Its headline.
         images: image_id -> (H, W, 3) uint8 or None, for the example images.
+
+    Returns:
+        The HTML of the page.
     """
     cases = [found[0] for found in evaluation.cases.values()]
     one_class = not any(evaluation.get(i, name, "auroc").defined for i, name in evaluation.cases)

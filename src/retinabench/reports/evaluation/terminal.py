@@ -29,6 +29,9 @@ def scores_table(scores: Sequence[Mapping[str, Any]]) -> rich_table.Table:
         scores: `Scores.to_dict()` of each file, with the method's name under `entry` (else the file's metadata names
             it). Files of one name are seeds of one method: their mean is shown with its standard error, a single file
             with its 95 % interval. Where a dictionary has `controls`, random and oracle referral follow.
+
+    Returns:
+        A table for `rich.console.Console.print`.
     """
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for found in scores:

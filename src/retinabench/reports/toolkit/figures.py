@@ -166,6 +166,9 @@ def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup
         name: Prefix of every id, unique in the page: clip paths of one figure would otherwise cut another.
         title: Name of the figure for screen readers.
         description: Content of the figure for screen readers.
+
+    Returns:
+        The `svg` element.
     """
     with figure_style(), io.StringIO() as out, warnings.catch_warnings():
         warnings.filterwarnings(

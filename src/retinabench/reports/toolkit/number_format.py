@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
@@ -119,7 +119,10 @@ class Quantity:
         The element has the attributes `data-entry`, `data-set`, `data-score`, `data-part` and `data-value` (all
         digits), so that a page can be checked against `scores.json` and `table.csv`.
         """
-        number = self.error if part == "standard_error" else float(getattr(self, part))
+        if part == "standard_error":
+            number, form = self.error, replace(form, signed=False)
+        else:
+            number = float(getattr(self, part))
         if not math.isfinite(number) or self.place is None:
             return Markup("<span>{}</span>").format(form(number))
         return Markup(

@@ -54,6 +54,9 @@ def render(template: str, context: Mapping[str, Any], *, package: str = TOOLKIT)
         context: What the template shows, by name; typed objects rather than dictionaries.
         package: The package in whose folder `templates` the file stands; templates of the toolkit are found as well.
 
+    Returns:
+        The text of the page.
+
     Raises:
         jinja2.UndefinedError: The template uses a name that the context lacks.
     """

@@ -7,6 +7,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from markupsafe import Markup
@@ -91,7 +92,7 @@ def cell_text(cell: Cell) -> str:
     elif not content.defined:
         parts = [DASH]
     else:
-        error = f"± {cell.form(content.error)}" if math.isfinite(content.error) else ""
+        error = _error(cell, content)
         parts = [cell.form(content.value), error, cell.form.interval(content.low, content.high)]
     return " ".join(part for part in (*parts, cell.note, cell.below and f"({cell.below})") if part)
 
@@ -281,10 +282,15 @@ def _terminal_cell(cell: Cell) -> str:
     return f"{text}\n[dim]{escape_rich(small)}[/dim]" if small else text
 
 
+def _error(cell: Cell, content: Quantity) -> str:
+    """Return `± error`, or an empty string where it is unknown."""
+    return f"± {replace(cell.form, signed=False)(content.error)}" if math.isfinite(content.error) else ""
+
+
 def _terminal_interval(cell: Cell, content: Quantity) -> str:
     """Return `± error`, or the interval in as few characters as possible."""
     if math.isfinite(content.error):
-        return f"± {cell.form(content.error)}"
+        return _error(cell, content)
     if not content.bounded:
         return ""
     low, high = cell.form(content.low), cell.form(content.high)

@@ -1,0 +1,29 @@
+"""The tables of a data card."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from retinabench.data.prepared import open_prepared
+from retinabench.inspection.inspection import inspect_data
+from retinabench.inspection.outliers import Outlier
+from retinabench.inspection.page import MOST_ROWS, markdown, page, tables
+from support.helpers import make_prepared
+
+
+def test_long_tables_are_cut_and_say_so(tmp_path):
+    found = inspect_data(open_prepared(make_prepared(tmp_path / "data")), read_images=False)
+    outliers = [Outlier(0, "brightness", -4.0 - k, "dark") for k in range(MOST_ROWS + 3)]
+    table = {one.caption: one for one in tables(replace(found, outliers=outliers))}["Outliers"]
+    [block] = table.blocks
+    assert len(block.rows) == MOST_ROWS
+    assert table.note.startswith("The first 20 of 23; all are in inspection.json.")
+
+
+def test_page_and_markdown_have_the_same_findings_and_tables(tmp_path):
+    found = inspect_data(open_prepared(make_prepared(tmp_path / "data")), read_images=False)
+    html, card = page(found, []), markdown(found, [])
+    for one in tables(found):
+        assert f'<h4 class="caption">{one.caption}</h4>' in html
+        assert f"## {one.caption}" in card
+    assert html.count('<p class="finding') == card.partition("\n## Splits")[0].count("\n- **")
