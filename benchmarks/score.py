@@ -17,8 +17,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from retinabench.metrics.classification import accuracy_of, auroc_of
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
-from retinabench.metrics.score import score
-from retinabench.metrics.selective.referral_curves import area_of, referral_curve
+from retinabench.metrics.score import referral_curve, score
+from retinabench.metrics.selective.referral_curves import area_of
 from retinabench.metrics.sorted_images import Cases
 from retinabench.metrics.uncertainty import decompose
 from retinabench.predictions.table import Predictions

@@ -28,10 +28,10 @@ first = rb.Predictions(image_id, label, probabilities(0.4), patient_id=patient)
 second = rb.Predictions(image_id, label, probabilities(0.6), patient_id=patient)
 
 difference = rb.compare(first, second, bootstrap=500, scores=["accuracy", "auroc", "referral_accuracy_area"])
-for name, one in difference.sets["in_domain"]["scores"].items():
+for name, one in difference["in_domain"].scores.items():
     print(
-        f"{name:24s} {one['a']:.3f} - {one['b']:.3f} = {one['difference']:+.3f}"
-        f"  ({one['low']:+.3f} to {one['high']:+.3f}), Holm p = {one['p_holm']:.3f}"
+        f"{name:24s} {one.a:.3f} - {one.b:.3f} = {one.difference:+.3f}"
+        f"  ({one.low:+.3f} to {one.high:+.3f}), Holm p = {one.p_holm:.3f}"
     )
 
 curve = rb.referral_curve(label, first.prob, first.prob * (1 - first.prob), metric="accuracy")

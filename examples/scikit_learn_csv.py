@@ -40,11 +40,9 @@ with open(path, "w") as table:
 # ---------------------------------------------------------------------------------------------- our side
 
 predictions = rb.read_predictions(path)
-scores = rb.score(predictions, bootstrap=500).sets["in_domain"]["scores"]
+scores = rb.score(predictions, bootstrap=500)["in_domain"]
 for name in ("accuracy", "auroc", "failure_auroc", "referral_accuracy_area"):
-    print(
-        f"{name:24s} {scores[name]['value']:.3f}  ({scores[name]['low']:.3f} to {scores[name]['high']:.3f})"
-    )
+    print(f"{name:24s} {scores[name].value:.3f}  ({scores[name].low:.3f} to {scores[name].high:.3f})")
 
 # The command line does the same:  retinabench score predictions.csv
 
@@ -52,13 +50,11 @@ found = rb.transfer(predictions, target="selective_risk", goal=0.15, delta=0.1, 
 if found.threshold is None:
     print("\n".join(found.notes))
 else:
-    realised = found.sets["in_domain"]
+    realised = found["in_domain"]
     print(
         f"\nRefer images of uncertainty above {found.threshold:.3f}: certified on validation that at most 15 %"
     )
     print("of the retained are wrong, with 90 % confidence. On the test patients:")
-    for name in ("referral_rate", "selective_risk"):
-        print(
-            f"  {name:15s} {realised[name]['value']:.3f}  ({realised[name]['low']:.3f} to {realised[name]['high']:.3f})"
-        )
-    print(f"  the guarantee: {realised['guarantee']}")
+    for name, one in (("referral rate", realised.referral_rate), ("selective risk", realised.selective_risk)):
+        print(f"  {name:15s} {one.value:.3f}  ({one.low:.3f} to {one.high:.3f})")
+    print(f"  the guarantee: {realised.guarantee}")

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
     from retinabench.metrics.clinical.screening_report import clinic
     from retinabench.metrics.clinical.threshold_transfer import transfer
+    from retinabench.metrics.comparison.compare import compare
+    from retinabench.metrics.comparison.ranking import rank
     from retinabench.metrics.estimator import evaluate
-    from retinabench.metrics.inference.compare import compare
-    from retinabench.metrics.inference.ranking import rank
-    from retinabench.metrics.score import Scores, score
-    from retinabench.metrics.selective.referral_curves import referral_curve
+    from retinabench.metrics.score import Scores, referral_curve, score
     from retinabench.predictions.io import read_predictions, write_predictions
     from retinabench.predictions.table import Predictions
 
@@ -47,12 +46,12 @@ _HOME = {
     "Predictions": "retinabench.predictions.table",
     "Scores": "retinabench.metrics.score",
     "clinic": "retinabench.metrics.clinical.screening_report",
-    "compare": "retinabench.metrics.inference.compare",
+    "compare": "retinabench.metrics.comparison.compare",
     "evaluate": "retinabench.metrics.estimator",
     "load_task": "retinabench.data.tasks",
-    "rank": "retinabench.metrics.inference.ranking",
+    "rank": "retinabench.metrics.comparison.ranking",
     "read_predictions": "retinabench.predictions.io",
-    "referral_curve": "retinabench.metrics.selective.referral_curves",
+    "referral_curve": "retinabench.metrics.score",
     "score": "retinabench.metrics.score",
     "transfer": "retinabench.metrics.clinical.threshold_transfer",
     "write_predictions": "retinabench.predictions.io",

@@ -16,8 +16,7 @@ from retinabench.metrics.clinical.decision_curve import (
     predictive_value_intervals,
     predictive_values,
 )
-from retinabench.metrics.clinical.goals import Goal, judge_goals
-from retinabench.metrics.clinical.operating_points import TwoByTwo, two_by_two
+from retinabench.metrics.clinical.operating_points import Goal, TwoByTwo, judge_goals, two_by_two
 from retinabench.metrics.clinical.screening import (
     READINGS,
     patient_level,

@@ -10,8 +10,7 @@ import pytest
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.decision_curve import net_benefit, predictive_values
-from retinabench.metrics.clinical.goals import judge_goals
-from retinabench.metrics.clinical.operating_points import sensitivity_at_specificity, two_by_two
+from retinabench.metrics.clinical.operating_points import judge_goals, sensitivity_at_specificity, two_by_two
 from retinabench.metrics.clinical.screening import patient_level, referral_views
 from retinabench.metrics.clinical.screening_report import clinic
 
@@ -29,7 +28,7 @@ def predictions(n=300, **changes):
 
 def test_it_gathers_what_the_functions_say():
     given = predictions()
-    found = clinic(given, 0.4, 0.6, bootstrap=50)
+    found = clinic(given, 0.4, 0.6, bootstrap=50).to_dict()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     for name in ("in_domain", "shifted"):
         part, one = given.select(domain=name), found["sets"][name]
@@ -56,14 +55,14 @@ def test_it_gathers_what_the_functions_say():
 
 def test_the_default_threshold_is_that_of_accuracy():
     given = rb.Predictions(["a", "b", "c"], [0, 1, 1], [0.5, 0.5, 0.6], patient_id=["p", "q", "q"])
-    found = clinic(given, bootstrap=20)["sets"]["in_domain"]
+    found = clinic(given, bootstrap=20).to_dict()["sets"]["in_domain"]
     assert found["images"]["tp"] == 1
     assert found["images"]["fp"] == 0
     assert (found["patients"]["tp"], found["patients"]["tn"]) == (1, 1)
 
 
 def test_one_class_and_one_row():
-    found = clinic(rb.Predictions(["a"], [0], [0.2]), bootstrap=20)["sets"]["in_domain"]
+    found = clinic(rb.Predictions(["a"], [0], [0.2]), bootstrap=20).to_dict()["sets"]["in_domain"]
     assert json.dumps(found, allow_nan=False)
     assert found["images"]["sensitivity"]["value"] is None
     assert found["operating_points"]["nhs"]["sensitivity_at_specificity"]["sensitivity"] is None

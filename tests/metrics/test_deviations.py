@@ -10,8 +10,7 @@ from retinabench.metrics import classification, shift
 from retinabench.metrics.calibration import reliability
 from retinabench.metrics.inference.over_seeds import aggregate, average_roc
 from retinabench.metrics.published import figures, scores
-from retinabench.metrics.score import score
-from retinabench.metrics.selective.referral_curves import referral_curve
+from retinabench.metrics.score import referral_curve, score
 from retinabench.predictions.table import Predictions
 
 

@@ -119,7 +119,9 @@ def test_values_are_those_of_the_functions():
     for metric in ("accuracy", "nll", "auroc", "auprc"):
         curve = rb.referral_curve(near.label, near.prob, u, metric)
         assert found.value(f"referral_{metric}_area") == pytest.approx(curve.area, abs=1e-12)
-        assert found.sets["in_domain"]["referral"][metric]["0.5"] == pytest.approx(curve.at(0.5), abs=1e-12)
+        assert found.to_dict()["sets"]["in_domain"]["referral"][metric]["0.5"] == pytest.approx(
+            curve.at(0.5), abs=1e-12
+        )
 
 
 def test_undefined_is_null_with_the_counts():
@@ -181,10 +183,12 @@ def test_intervals_use_patients():
     y = np.repeat(rng.random(n // 2) < 0.4, 2)
     p = np.repeat(rng.random(n // 2), 2)
     base = {"image_id": [f"i{k}" for k in range(n)], "label": y, "probs": p}
-    eyes = rb.score(rb.Predictions(**base), bootstrap=400).sets["in_domain"]["scores"]["accuracy"]
+    eyes = rb.score(rb.Predictions(**base), bootstrap=400).to_dict()["sets"]["in_domain"]["scores"][
+        "accuracy"
+    ]
     patients = rb.score(
         rb.Predictions(**base, patient_id=[f"p{k // 2}" for k in range(n)]), bootstrap=400
-    ).sets["in_domain"]["scores"]["accuracy"]
+    ).to_dict()["sets"]["in_domain"]["scores"]["accuracy"]
     ratio = (patients["high"] - patients["low"]) / (eyes["high"] - eyes["low"])
     assert ratio == pytest.approx(np.sqrt(2), abs=0.2)
 
@@ -212,7 +216,7 @@ def test_replicates_of_ece_lie_above_it():
     prob = rng.random(400)
     p = rb.Predictions(np.arange(400), rng.random(400) < prob, prob)
     for name in ("ece_top_label", "ece_positive_class"):
-        entry = rb.score(p, bootstrap=200).sets["in_domain"]["scores"][name]
+        entry = rb.score(p, bootstrap=200).to_dict()["sets"]["in_domain"]["scores"][name]
         assert entry["value"] < (entry["low"] + entry["high"]) / 2
 
 

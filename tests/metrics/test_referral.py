@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.selective.referral_curves import METRICS, curve_of, referral_curve
+from retinabench.metrics.score import referral_curve
+from retinabench.metrics.selective.incremental_auroc import Pairs
+from retinabench.metrics.selective.referral_curves import METRICS, curve_of
 from retinabench.metrics.sorted_images import Cases
 from support.shared_inputs import big, images
 
@@ -134,7 +136,7 @@ def test_auroc_of_a_large_balanced_set(uncertainty):
         block, fraction = weighted.locate(np.array([mass]))
         assert fraction[0] == 1
         truth = metrics.roc_auc_score(y[kept], p[kept], sample_weight=w[kept])
-        total, _ = cases.pairs.cumulate(weighted.weight)
+        total, _ = cases.index(Pairs).cumulate(weighted.weight)
         here = total[block[0] + 1] / (w[kept] @ (y[kept] == 1) * (w[kept] @ (y[kept] == 0)))
         assert here == pytest.approx(truth, abs=1e-12)
     assert len(value) == round(w.sum())

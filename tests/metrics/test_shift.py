@@ -60,7 +60,7 @@ def test_balanced_scores_are_averages_of_the_domains():
 def test_balanced_is_the_limit_of_random_duplication():
     """The published draw scatters around the exact weights: 300 seeds agree to three standard errors."""
     from retinabench.metrics.published import scores
-    from retinabench.metrics.selective.referral_curves import referral_curve
+    from retinabench.metrics.score import referral_curve
 
     p = predictions(260)
     u = -np.abs(p.prob - 0.5)

@@ -220,7 +220,7 @@ def test_transfer_reports_what_a_frozen_threshold_does():
         assert one["selective_risk"]["low"] < wrong < one["selective_risk"]["high"]
         assert one["readings"]["retained_only"]["accuracy"]["value"] == pytest.approx(1 - wrong)
     plain = transfer(predictions, "referral_rate", 0.2, bootstrap=20)
-    assert plain.sets["in_domain"]["guarantee"] == "none"
+    assert plain.to_dict()["sets"]["in_domain"]["guarantee"] == "none"
     assert plain.choice.referral_rate <= 0.2
     assert transfer(predictions, "accuracy", 0.9, delta=0.1, bootstrap=20).threshold == found.threshold
 
@@ -258,7 +258,7 @@ def test_refused_transfers_say_why():
 
 
 def test_everything_referred_is_undefined_and_not_zero():
-    found = realised([0, 1], [0, 1], [1.0, 2.0], 0.5, bootstrap=10)
+    found = realised([0, 1], [0, 1], [1.0, 2.0], 0.5, bootstrap=10).to_dict()
     assert found["referral_rate"]["value"] == 1
     assert found["selective_risk"]["value"] is None
     assert found["readings"]["expert"]["sensitivity"]["value"] == 1

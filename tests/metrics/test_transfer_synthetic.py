@@ -114,9 +114,9 @@ def test_transfer_calls_the_guarantee_void_on_the_shifted_camera(seen):
         found = transfer(together, "selective_risk", 0.25, delta=0.1, bootstrap=5, seed=study)
         assert found.certificate.granted
         for name, verdict in verdicts.items():
-            verdict.append(found.sets[name]["guarantee"])
+            verdict.append(found.to_dict()["sets"][name]["guarantee"])
         # and the promise is indeed broken there
-        assert found.sets["shifted"]["selective_risk"]["value"] > 0.25
+        assert found.to_dict()["sets"]["shifted"]["selective_risk"]["value"] > 0.25
     print({name: verdict.count("void") for name, verdict in verdicts.items()})
     assert verdicts["shifted"] == ["void"] * 20
     assert verdicts["in_domain"].count("void") <= 4  # P(Binomial(20, 0.05) > 4) = 0.3 %

@@ -7,6 +7,7 @@ are there: a run still in training has no scores yet, an ensemble has no epochs.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,10 +80,10 @@ def _tag(key: str) -> str:
 def _scores(file: Path, rules: str) -> dict[str, float]:
     sets = score(read_predictions(file), rules, bootstrap=0).sets
     return {
-        f"score/{name}/{key}": float(entry["value"])
+        f"score/{name}/{key}": entry.value
         for name, one in sets.items()
-        for key, entry in one["scores"].items()
-        if entry["value"] is not None
+        for key, entry in one.scores.items()
+        if math.isfinite(entry.value)
     }
 
 

@@ -8,7 +8,7 @@ The interface of the benchmark's first edition (2019), for any framework: the es
     ...     mean = batch.mean(axis=(1, 2, 3))
     ...     return mean, mean * (1 - mean)
     >>> scores = evaluate(estimator, Arrays(images, label=[0, 1, 0, 1, 0, 1]), bootstrap=0)
-    >>> scores.sets["in_domain"]["images"]
+    >>> scores["in_domain"].images
     6
 """
 
@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.score import Scores, score
+from retinabench.metrics.results import Scores
+from retinabench.metrics.score import score
 from retinabench.predictions.table import Predictions
 
 Estimator = Callable[[NDArray[Any]], tuple[ArrayLike, ArrayLike]]

@@ -72,6 +72,10 @@ class ScoreSpec:
         """Whether `retinabench.score` computes the score for this set."""
         return self.sets is None or set_name in self.sets
 
+    def available_for(self, set_name: str) -> bool:
+        """Whether the score can be asked for on this set."""
+        return self.given_for(set_name) or self.sets == ON_REQUEST
+
     def why_undefined(self, w: Weighted) -> str:
         """Say why the score has no value on these images, with the counts."""
         label, error = w.cases.label, w.cases.error

@@ -1,64 +1,35 @@
-"""`score`: a predictions file in, every score with its interval out."""
+"""`score` and `referral_curve`: the scores of a predictions file, and one curve from arrays, under either rules."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.metrics.inference.bootstrap import check_seed
-from retinabench.metrics.sets import describe, image_sets
-from retinabench.metrics.sorted_images import EPS
+from retinabench.metrics import calibration
+from retinabench.metrics.inference.bootstrap import check_seed, cluster_bootstrap, percentile_interval
+from retinabench.metrics.published import scores as published
+from retinabench.metrics.published import sets as published_sets
+from retinabench.metrics.recalibration import calibration_line_of
+from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.results import REFERRED, Scores, ScoreValue, SetScores
+from retinabench.metrics.selective import referral_curves
+from retinabench.metrics.selective.referral_curves import METRICS, Curve
+from retinabench.metrics.sets import Evaluator, ImageSet, image_sets
+from retinabench.metrics.sorted_images import EPS, Cases, Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
-SCHEMA = "retinabench.scores/1"
 RULES = ("corrected", "published")
+MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
+CONTROL_CURVES = ("accuracy", "nll", "auroc")
+CONTROL_SUMMARIES = ("rc_index", "aurc", "e_aurc", "augrc")
+NULL_DRAWS = 200
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Scores:
-    """All scores of one predictions file; `to_dict` is the JSON of `retinabench score`.
-
-    sets: per set (`in_domain`, `shifted`, `joint`, `balanced`, those that exist) `images`, `patients`, `positives`,
-    `scores` {name: {value, low, high, version, …}} and `referral` {metric: {fraction referred: value}}. An undefined
-    number is None, with the reason under `why`.
-    """
-
-    rules: str
-    uncertainty: str
-    bootstrap: int
-    seed: int
-    sets: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    source: str | None = None
-
-    def value(self, name: str, set: str = "in_domain") -> float:
-        """Return one score of one set, NaN where undefined."""
-        value = self.sets[set]["scores"][name]["value"]
-        return np.nan if value is None else float(value)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what `retinabench score --json` writes: only dictionaries, lists, text, finite numbers and None."""
-        return {
-            "schema": SCHEMA,
-            "rules": self.rules,
-            "uncertainty": self.uncertainty,
-            "bootstrap": self.bootstrap,
-            "seed": self.seed,
-            "source": self.source,
-            "metadata": _plain(self.metadata),
-            "notes": list(self.notes),
-            "sets": {name: dict(values) for name, values in self.sets.items()},
-        }
 
 
 def score(
@@ -72,19 +43,32 @@ def score(
 ) -> Scores:
     """Score the test split of a predictions file.
 
-    Arguments
-    ---------
-    rules: "corrected", or "published": the released Retina Benchmark's protocol, faults included, without intervals.
-    bootstrap: replicates over patients for percentile intervals; 0 for none. seed: of the bootstrap (corrected) or of
-    the random duplication of shifted images (published). uncertainty: what orders the referral, one of "auto" (the
-    file's own column where it has one, else total), "own", "total", "epistemic", "aleatoric", "variance",
-    "max_probability". level: of the intervals.
+    The sets are `in_domain`, `shifted`, `joint` (both, image by image) and `balanced` (both with the same mass, by
+    exact weights), as far as the file holds them.
 
-    The sets: `in_domain`, `shifted`, `joint` (both, image by image) and `balanced` (both with the same mass, by exact
-    weights). Raises `InputError` where there is no test split or an argument is not known.
+    Args:
+        predictions: The predictions.
+        rules: `corrected`, or `published` for the released Retina Benchmark's protocol, faults included, which has no
+            intervals.
+        bootstrap: Replicates over patients for percentile intervals; 0 for none.
+        seed: Seed of the bootstrap, or of the random duplication of shifted images under the published rules.
+        uncertainty: What orders the referral: `auto` (the file's own column where it has one, else total), `own`,
+            `total`, `epistemic`, `aleatoric`, `variance` or `max_probability`.
+        level: Level of the intervals.
+
+    Returns:
+        The scores of every set.
+
+    Raises:
+        InputError: There is no test split, or an argument is not known.
+
+    Example:
+        >>> import retinabench as rb
+        >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+        >>> rb.score(predictions, bootstrap=0)["in_domain"].accuracy.value
+        0.5
     """
-    if rules not in RULES:
-        raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, RULES))
+    check_rules(rules)
     if bootstrap < 0:
         raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
     check_seed(seed)
@@ -96,24 +80,147 @@ def score(
             hint="Scores are of the test split; leave the column 'split' out if all images belong to it.",
         )
     values, name = referral_uncertainty(test, uncertainty, exact=rules == "published")
-    notes = [*test.notes, f"referral is ordered by: {_spoken(name)}", *_notes(test, values, name)]
+    notes = [*test.notes, f"referral is ordered by: {_described(name)}", *_notes(test, values, name)]
+    sets: Mapping[str, SetScores]
     if rules == "published":
-        from retinabench.metrics.published import sets as published_sets
-
         sets = published_sets.score_sets(test, values, seed)
         notes.append("the published protocol has no intervals")
         bootstrap = 0
     else:
-        sets = {images.name: describe(images, bootstrap, seed, level) for images in image_sets(test, values)}
+        sets = {images.name: _scored(images, bootstrap, seed, level) for images in image_sets(test, values)}
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), test.metadata, test.source)
 
 
-def _plain(metadata: Mapping[str, Any]) -> Any:
-    """Whatever a file said of itself, as valid JSON: NaN and infinity are None, other objects their text."""
-    return json.loads(json.dumps(dict(metadata), default=str), parse_constant=lambda _: None)
+def referral_curve(
+    label: ArrayLike,
+    prob: ArrayLike,
+    uncertainty: ArrayLike,
+    metric: str,
+    rules: str = "corrected",
+    weight: ArrayLike | None = None,
+) -> Curve:
+    """Return the curve of a metric over the fraction of images referred.
+
+    Corrected values equal scikit-learn on the retained images at every count, to 1e-12. AUPRC is average precision. The
+    area is the plain mean over all counts; AUROC and AUPRC average only the counts at which at least 10 images of each
+    class remain (`reach` says how far that is), and are NaN with a `why` where the set has too few. Models that retain
+    different images are not ordered by these values alone: read sensitivity and prevalence of the retained beside them.
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        uncertainty: (N,), the largest is referred first.
+        metric: One of `METRICS`; NLL is in nats.
+        rules: `corrected`, or `published` for the released Retina Benchmark's code (accuracy, nll, auroc and auprc; no
+            weights), see `docs/deviations.md`.
+        weight: (N,) images that each row stands for; whole numbers equal repetition.
+
+    Returns:
+        The curve; nothing is referred at its first point.
+
+    Raises:
+        InputError: The arrays do not fit each other, or the metric or the rules are not known.
+
+    Example:
+        >>> import retinabench as rb
+        >>> curve = rb.referral_curve([0, 1, 1, 0], [0.1, 0.9, 0.4, 0.2], [0.3, 0.2, 0.9, 0.4], "accuracy")
+        >>> curve.value.tolist()
+        [0.75, 1.0, 1.0, 1.0]
+        >>> curve.area
+        0.9375
+    """
+    check_rules(rules)
+    if rules == "published":
+        if weight is not None:
+            raise InputError("the published rules know no weights", hint="Use rules='corrected'.")
+        Cases(label, prob, uncertainty)  # the same inputs are refused
+        return published.referral_curve(label, prob, uncertainty, metric)
+    if metric not in METRICS:
+        raise InputError(f"unknown metric '{metric}'", hint=nearest(metric, METRICS))
+    return referral_curves.curve_of(Cases(label, prob, uncertainty).weighted(weight), metric)
 
 
-def _spoken(name: str) -> str:
+def check_rules(rules: str) -> None:
+    """Raise `InputError` for unknown rules."""
+    if rules not in RULES:
+        raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, RULES))
+
+
+def why_no_interval(patients: int) -> str:
+    """Say why a defined score of so many patients has no interval."""
+    if patients < 2:
+        return "no interval: there is a single patient"
+    return "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
+
+
+def _scored(images: ImageSet, bootstrap: int, seed: int, level: float) -> SetScores:
+    """All scores of one set by the corrected rules."""
+    whole = images.whole
+    curves = {metric: referral_curves.curve_of(whole, metric) for metric in MAIN_CURVES}
+    areas = {f"referral_{metric}_area": curve for metric, curve in curves.items()}
+    point = np.array([areas[s.name].area if s.name in areas else s(whole) for s in images.scores])
+    low = high = np.full(len(point), np.nan)
+    if bootstrap:
+        statistic = Evaluator(images, images.scores, point)
+        draws = cluster_bootstrap(statistic, images.cluster, replicates=bootstrap, seed=seed)
+        low, high = percentile_interval(draws, level)
+    no_interval = why_no_interval(len(np.unique(images.cluster))) if bootstrap else None
+    scores = {}
+    for k, spec in enumerate(images.scores):
+        why = None
+        if not np.isfinite(point[k]):
+            why = spec.why_undefined(whole)
+        elif not np.isfinite(low[k]):
+            why = no_interval
+        ends = float(point[k]), float(low[k]), float(high[k])
+        scores[spec.name] = ScoreValue(*ends, spec.version, why, _reach(spec, areas))
+    cases = images.cases
+    return SetScores(
+        len(images.part),
+        images.patients,
+        images.positives,
+        scores,
+        referral={metric: {f"{r:g}": curve.at(r) for r in REFERRED} for metric, curve in curves.items()},
+        calibration=_calibration(whole, seed),
+        retained={f"{r:g}": _classes(curves["accuracy"], r) for r in REFERRED},
+        controls={
+            "random": _control(cases, np.zeros(len(cases)), whole),
+            "oracle": _control(cases, cases.error, whole),
+        },
+    )
+
+
+def _reach(spec: ScoreSpec, areas: Mapping[str, Curve]) -> float | None:
+    curve = areas.get(spec.name)
+    return curve.reach if curve is not None and referral_curves.ranks_classes(curve.metric) else None
+
+
+def _classes(curve: Curve, referred: float) -> dict[str, float]:
+    """Retained images of each class (their weight) where this fraction is referred."""
+    if curve.referred[-1] < referred:
+        return {"positives": np.nan, "negatives": np.nan}
+    k = int(np.flatnonzero(curve.referred >= referred - 1e-9)[0])
+    return {"positives": float(curve.positives[k]), "negatives": float(curve.negatives[k])}
+
+
+def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], w: Weighted) -> dict[str, float]:
+    """Summaries of the same answers in another order of referral, for the same axes."""
+    other = Cases(cases.label, cases.prob, uncertainty).weighted(w.weight)
+    values = {f"referral_{metric}_area": referral_curves.area_of(other, metric) for metric in CONTROL_CURVES}
+    return values | {name: SCORES[name](other) for name in CONTROL_SUMMARIES}
+
+
+def _calibration(w: Weighted, seed: int) -> dict[str, float]:
+    """The calibration line, the parts of the Brier score, and the ECE that a perfectly calibrated model would show."""
+    values = {f"line_{k}": v for k, v in asdict(calibration_line_of(w)).items()}
+    values |= {f"brier_{k}": v for k, v in asdict(calibration.murphy_of(w)).items() if k != "brier"}
+    for of in ("top_label", "positive_class"):
+        band = calibration.null_band_of(w, of, replicates=NULL_DRAWS, seed=seed)
+        values |= {f"null_ece_{of}_{k}": v for k, v in zip(("mean", "low", "high"), band, strict=True)}
+    return values
+
+
+def _described(name: str) -> str:
     return "the file's own column 'uncertainty'" if name == "own" else f"{name.replace('_', ' ')} uncertainty"
 
 

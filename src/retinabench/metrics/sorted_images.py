@@ -13,17 +13,18 @@ exactly the expectation over random tie breaking; for AUROC and AUPRC it is that
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.selective.incremental_auroc import Pairs
-from retinabench.metrics.selective.incremental_precision import Heights
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Index = TypeVar("Index")
 SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end
 EPS = 1e-15  # probabilities are clipped to [EPS, 1 - EPS] in logarithms: one saturated mistake costs 34.5 nats, not infinity
 
@@ -80,6 +81,7 @@ class Cases:
         self.ends = np.append(np.flatnonzero(u[1:] != u[:-1]), len(u) - 1)
         self.error: Bools = (self.prob > 0.5) != self.label
         clipped = np.clip(self.prob, EPS, 1 - EPS)
+        self._indexes: dict[Callable[[Cases], Any], Any] = {}
         self.log_loss: Floats = -np.log(np.where(self.label, clipped, 1 - clipped))
 
     def __len__(self) -> int:
@@ -104,15 +106,12 @@ class Cases:
         """Images from the highest uncertainty down."""
         return Ranking(self.uncertainty)
 
-    @cached_property
-    def pairs(self) -> Pairs:
-        """Index for the pairs of a positive and a negative image, for AUROC at every referral count."""
-        return Pairs(self.label, self.prob, self.ends)
-
-    @cached_property
-    def heights(self) -> Heights:
-        """Index for average precision at every referral count."""
-        return Heights(self.label, self.prob)
+    def index(self, build: Callable[[Cases], Index]) -> Index:
+        """Return `build(self)`, computed once: what a score needs of the images that does not depend on weights."""
+        if build not in self._indexes:
+            self._indexes[build] = build(self)
+        found: Index = self._indexes[build]
+        return found
 
 
 class Weighted:

@@ -55,7 +55,7 @@ def compare_files(
     progress: Progress = QUIET,
 ) -> dict[str, Any]:
     """Compare two files and write JSON where asked for."""
-    from retinabench.metrics.inference.compare import compare
+    from retinabench.metrics.comparison.compare import compare
 
     first, second = (read_predictions(file) for file in find_files([a, b]))
     with progress.track("Comparing", 1, unit="pair") as advance:

@@ -14,7 +14,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.metrics.classification import roc_curve
 from retinabench.metrics.inference.over_seeds import average_roc
-from retinabench.metrics.selective.referral_curves import referral_curve
+from retinabench.metrics.score import referral_curve
 from retinabench.metrics.shift import grade_weight
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.reports.papers import curve_figures, filos, histograms, preprocessing_images

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from retinabench.metrics.clinical.goals import GOALS as CLINICAL_GOALS
+from retinabench.metrics.clinical.operating_points import GOALS as CLINICAL_GOALS
 from retinabench.metrics.inference.auroc_variance import AurocError, auroc_error
 from retinabench.reports.toolkit.number_format import Quantity
 

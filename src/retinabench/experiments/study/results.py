@@ -21,9 +21,9 @@ from retinabench.core.subprocesses import in_processes
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.prediction_files import Entry
 from retinabench.experiments.study.standard_errors import over_seeds, resampled_weights, weighted_mean
+from retinabench.metrics.comparison.paired import align, paired_sets
+from retinabench.metrics.comparison.ranking import ranks
 from retinabench.metrics.inference.bootstrap import percentile_interval
-from retinabench.metrics.inference.paired import align, paired_sets
-from retinabench.metrics.inference.ranking import ranks
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score import score
 from retinabench.predictions.io import read_predictions
@@ -164,9 +164,10 @@ def _published(files: Sequence[Path], seed: int, advance: Advance) -> dict[Key, 
     found = {}
     for name, kinds in MAIN.items():
         for kind in kinds:
-            values = [sets.get(name, {}).get("scores", {}).get(kind, {}).get("value") for sets in scored]
-            if any(value is not None for value in values):
-                found[name, kind] = np.array([np.nan if v is None else v for v in values], np.float64)
+            scores = [sets[name].scores if name in sets else {} for sets in scored]
+            values = np.array([each[kind].value if kind in each else np.nan for each in scores])
+            if np.isfinite(values).any():
+                found[name, kind] = values
     return found
 
 

@@ -24,7 +24,6 @@ from retinabench.fidelity.scoring.resampling import ALL, average
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.inference.over_seeds import aggregate
-from retinabench.metrics.inference.ranking import ranks
 
 REGRESSION = ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90")
 _NEEDS_DECISION = ("regret", "referral_area")

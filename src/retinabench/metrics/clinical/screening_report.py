@@ -1,28 +1,166 @@
-"""All of the clinic's numbers for one predictions file, at frozen thresholds."""
+"""All numbers of a screening programme for one predictions file, at frozen thresholds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.decision_curve import THRESHOLDS, net_benefit, predictive_value_intervals
-from retinabench.metrics.clinical.goals import GOALS, Verdict, judge_goals
+from retinabench.metrics.clinical.decision_curve import (
+    THRESHOLDS,
+    DecisionCurve,
+    net_benefit,
+    predictive_value_intervals,
+)
 from retinabench.metrics.clinical.operating_points import (
+    GOALS,
     OperatingPoint,
     TwoByTwo,
+    Verdict,
+    judge_goals,
     sensitivity_at_specificity,
     specificity_at_sensitivity,
 )
 from retinabench.metrics.clinical.screening import patient_level, referral_view_intervals
+from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.tabular import Tabular
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 SCHEMA = "retinabench.clinic/1"
+Intervals = Mapping[str, Mapping[str, Interval]]
+
+
+@dataclass(frozen=True)
+class JudgedTable:
+    """A 2x2 table and what it says of the clinical goals."""
+
+    table: TwoByTwo
+    verdicts: tuple[Verdict, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table's part of the JSON."""
+        return {
+            **self.table.to_dict(),
+            "goals": {
+                verdict.goal: {
+                    **asdict(GOALS[verdict.goal]),
+                    "estimate": [
+                        finite_or_none(verdict.sensitivity[0]),
+                        finite_or_none(verdict.specificity[0]),
+                    ],
+                    "bound": [finite_or_none(verdict.sensitivity[1]), finite_or_none(verdict.specificity[1])],
+                    "estimate_met": verdict.estimate_met,
+                    "bound_met": verdict.bound_met,
+                }
+                for verdict in self.verdicts
+            },
+        }
+
+
+@dataclass(frozen=True)
+class SetScreening:
+    """The screening numbers of one set.
+
+    Args:
+        images: 2x2 table and goals by image, of the model alone, before any referral.
+        patients: The same by patient, where patients are known; a patient is positive if one eye is.
+        referred: Number of images referred.
+        readings: Reading of "referred" -> rate -> value with its interval; see `referral_views`.
+        predictive_values: Prevalence, as text -> `ppv` and `npv`.
+        operating_points: Goal -> the points at its sensitivity and at its specificity.
+        decision_curve: Net benefit of the model alone.
+        with_reader: Net benefit of the model with a reader of the referred.
+    """
+
+    images: JudgedTable
+    patients: JudgedTable | None
+    referred: int
+    readings: Intervals
+    predictive_values: Intervals
+    operating_points: Mapping[str, Mapping[str, OperatingPoint]]
+    decision_curve: DecisionCurve
+    with_reader: DecisionCurve
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the set's part of the JSON."""
+        curve = self.decision_curve
+        content: dict[str, Any] = {"images": self.images.to_dict()}
+        if self.patients is not None:
+            content["patients"] = self.patients.to_dict()
+        return content | {
+            "referred": self.referred,
+            "readings": _intervals_dict(self.readings),
+            "predictive_values": _intervals_dict(self.predictive_values),
+            # A threshold of infinity, where no image is positive, becomes None.
+            "operating_points": {
+                goal: {
+                    kind: {name: finite_or_none(value) for name, value in asdict(point).items()}
+                    for kind, point in points.items()
+                }
+                for goal, points in self.operating_points.items()
+            },
+            "decision_curve": {
+                "threshold": curve.threshold.tolist(),
+                "model": curve.model.tolist(),
+                "model_and_reader": self.with_reader.model.tolist(),
+                "treat_all": curve.treat_all.tolist(),
+                "treat_none": curve.treat_none,
+            },
+        }
+
+
+@dataclass(frozen=True)
+class ScreeningReport(Tabular):
+    """The screening numbers of a predictions file: `report["in_domain"].images.table.sensitivity`.
+
+    Args:
+        threshold: An image is called referable at prob >= threshold; None: at prob > 1/2.
+        referral_threshold: An image is referred where its uncertainty is larger; None: none is.
+        uncertainty: What orders the referral.
+        reader: Sensitivity and specificity of the human who reads the referred images.
+        sets: Set name -> numbers.
+
+    Example:
+        >>> import retinabench as rb
+        >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+        >>> rb.clinic(predictions, bootstrap=20)["in_domain"].images.table.sensitivity
+        0.5
+    """
+
+    threshold: float | None
+    referral_threshold: float | None
+    uncertainty: str
+    reader: tuple[float, float]
+    sets: Mapping[str, SetScreening]
+
+    def __getitem__(self, name: str) -> SetScreening:
+        return self.sets[name]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per set, reading of "referred" and rate."""
+        return [
+            {"set": SET_LABELS[name], "reading": reading, "rate": rate, **vars(found)}
+            for name, one in self.sets.items()
+            for reading, rates in one.readings.items()
+            for rate, found in rates.items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dictionaries, lists, text, finite numbers and None."""
+        return {
+            "schema": SCHEMA,
+            "threshold": self.threshold,
+            "referral_threshold": finite_or_none(self.referral_threshold),
+            "uncertainty": self.uncertainty,
+            "reader": {"sensitivity": self.reader[0], "specificity": self.reader[1]},
+            "sets": {name: one.to_dict() for name, one in self.sets.items()},
+        }
 
 
 def clinic(
@@ -35,42 +173,50 @@ def clinic(
     reader: tuple[float, float] = (0.9, 0.95),
     bootstrap: int = 1000,
     seed: int = 0,
-) -> dict[str, Any]:
-    """The clinic's numbers on the test split, per domain; ready for JSON, None where undefined.
+) -> ScreeningReport:
+    """Compute the screening numbers of the test split, per domain.
 
-    Arguments
-    ---------
-    threshold: referable is prob >= threshold; None: prob > 1/2, as for accuracy. referral_threshold: an image goes to an
-    expert where its uncertainty is larger; None: nobody is referred. Choose both on validation data (`transfer`).
-    prevalences: at which PPV and NPV are stated. reader: sensitivity and specificity of the human who reads the referred.
+    The intervals of the image table and of the predictive values take images as independent; those of goals and readings
+    are clustered by patient.
 
-    Per set: `images` (2x2 table, goals) by image; `patients` the same by patient, any eye, where patients are known;
-    `readings` of "referred"; `predictive_values`; `operating_points` at the goals' sensitivity and specificity; and
-    `decision_curve`. The tables and the goals are of the model alone, before any referral.
+    Args:
+        predictions: The predictions.
+        threshold: An image is called referable at prob >= threshold; None: at prob > 1/2, as for accuracy.
+        referral_threshold: An image goes to an expert where its uncertainty is larger; None: none is referred. Choose
+            both thresholds on validation data (`transfer`).
+        uncertainty: What orders the referral, as in `score`.
+        prevalences: Prevalences at which PPV and NPV are stated.
+        reader: Sensitivity and specificity of the human who reads the referred images.
+        bootstrap: Replicates of the intervals of the readings.
+        seed: Seed of the bootstrap.
 
-    The intervals of the image table and of the predictive values take images as independent; goals and readings heed patients.
+    Returns:
+        The numbers of each domain that has test images.
+
+    Raises:
+        InputError: There are no test images.
+
+    Example:
+        >>> import retinabench as rb
+        >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+        >>> rb.clinic(predictions, referral_threshold=0.6, bootstrap=20)["in_domain"].referred
+        2
     """
-    table: dict[str, Any] = {}
+    table = {}
     for name in ("in_domain", "shifted"):
         part = predictions.select(domain=name, split="test")
         if part is None:
             continue
         values, _ = referral_uncertainty(part, uncertainty)
         sent = np.zeros(len(part), bool) if referral_threshold is None else values > referral_threshold
-        table[name] = _one(part, threshold, sent, prevalences, reader, bootstrap, seed)
+        table[name] = _screening(part, threshold, sent, prevalences, reader, bootstrap, seed)
     if not table:
         raise InputError("holds no image of the test split", file=predictions.source)
-    return {
-        "schema": SCHEMA,
-        "threshold": threshold,
-        "referral_threshold": _number(referral_threshold),
-        "uncertainty": referral_uncertainty(predictions, uncertainty)[1],
-        "reader": {"sensitivity": reader[0], "specificity": reader[1]},
-        "sets": table,
-    }
+    kind = referral_uncertainty(predictions, uncertainty)[1]
+    return ScreeningReport(threshold, referral_threshold, kind, reader, table)
 
 
-def _one(
+def _screening(
     part: Predictions,
     threshold: float | None,
     sent: NDArray[np.bool_],
@@ -78,68 +224,41 @@ def _one(
     reader: tuple[float, float],
     bootstrap: int,
     seed: int,
-) -> dict[str, Any]:
+) -> SetScreening:
     y, p, patient = part.label, part.prob, part.patient_id
     said = p > 0.5 if threshold is None else p >= threshold
     by_image, verdicts = judge_goals(y, said, patient)
-    out: dict[str, Any] = {"images": _judged(by_image, verdicts)}
+    by_patient = None
     if patient is not None:
         at = np.nextafter(0.5, 1) if threshold is None else threshold
         people = patient_level(y, p, patient, threshold=at)
-        out["patients"] = _judged(*judge_goals(people.label, people.positive))
+        counted, judged = judge_goals(people.label, people.positive)
+        by_patient = JudgedTable(counted, tuple(judged))
     cluster = np.arange(len(y)) if patient is None else patient
     views = referral_view_intervals(y, said, sent, cluster, reader=reader, replicates=bootstrap, seed=seed)
-    out["referred"] = int(sent.sum())
-    out["readings"] = {
-        name: {rate: _interval(*ends) for rate, ends in rates.items()} for name, rates in views.items()
-    }
-    out["predictive_values"] = {
-        f"{q:g}": {name: _interval(*ends) for name, ends in predictive_value_intervals(by_image, q).items()}
-        for q in prevalences
-    }
-    out["operating_points"] = {
+    values = {f"{q:g}": predictive_value_intervals(by_image, q) for q in prevalences}
+    points = {
         name: {
-            "sensitivity_at_specificity": _point(sensitivity_at_specificity(y, p, goal.specificity)),
-            "specificity_at_sensitivity": _point(specificity_at_sensitivity(y, p, goal.sensitivity)),
+            "sensitivity_at_specificity": sensitivity_at_specificity(y, p, goal.specificity),
+            "specificity_at_sensitivity": specificity_at_sensitivity(y, p, goal.sensitivity),
         }
         for name, goal in GOALS.items()
     }
-    curve = net_benefit(y, p, THRESHOLDS)
-    referred = net_benefit(y, p, THRESHOLDS, referred=sent, reader=reader)
-    out["decision_curve"] = {
-        "threshold": curve.threshold.tolist(),
-        "model": curve.model.tolist(),
-        "model_and_reader": referred.model.tolist(),
-        "treat_all": curve.treat_all.tolist(),
-        "treat_none": curve.treat_none,
-    }
-    return out
+    return SetScreening(
+        JudgedTable(by_image, tuple(verdicts)),
+        by_patient,
+        int(sent.sum()),
+        _intervals(views),
+        _intervals(values),
+        points,
+        net_benefit(y, p, THRESHOLDS),
+        net_benefit(y, p, THRESHOLDS, referred=sent, reader=reader),
+    )
 
 
-def _judged(table: TwoByTwo, verdicts: list[Verdict]) -> dict[str, Any]:
-    return {
-        **table.to_dict(),
-        "goals": {
-            verdict.goal: {
-                **asdict(GOALS[verdict.goal]),
-                "estimate": [_number(verdict.sensitivity[0]), _number(verdict.specificity[0])],
-                "bound": [_number(verdict.sensitivity[1]), _number(verdict.specificity[1])],
-                "estimate_met": verdict.estimate_met,
-                "bound_met": verdict.bound_met,
-            }
-            for verdict in verdicts
-        },
-    }
+def _intervals(values: Mapping[str, Mapping[str, tuple[float, float, float]]]) -> Intervals:
+    return {key: {name: Interval(*ends) for name, ends in row.items()} for key, row in values.items()}
 
 
-def _point(point: OperatingPoint) -> dict[str, float | None]:
-    """A threshold of infinity (nobody is positive) becomes None."""
-    return {name: _number(value) for name, value in asdict(point).items()}
-
-
-def _interval(value: float, low: float, high: float) -> dict[str, float | None]:
-    return {"value": _number(value), "low": _number(low), "high": _number(high)}
-
-
-def _number(value: float | None) -> float | None:
-    return float(value) if value is not None and np.isfinite(value) else None
+def _intervals_dict(values: Intervals) -> dict[str, Any]:
+    return {key: {name: one.to_dict() for name, one in row.items()} for key, row in values.items()}

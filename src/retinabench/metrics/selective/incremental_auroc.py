@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.metrics.sorted_images import Cases
+
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
@@ -38,9 +40,14 @@ class _Step:
 
 
 class Pairs:
-    """The index: label (N,) and prob (N,) in order of entry, ends (B,) of the blocks that enter together."""
+    """The index of the pairs of a positive and a negative image, for AUROC at every referral count.
 
-    def __init__(self, label: NDArray[np.bool_], prob: Floats, ends: Index) -> None:
+    Args:
+        cases: N images in the order in which they enter, the most certain first; blocks of equal uncertainty enter together.
+    """
+
+    def __init__(self, cases: Cases) -> None:
+        label, prob, ends = cases.label, cases.prob, cases.ends
         self.ends = ends
         self.n = len(prob)
         lower = prob < prob[-1]

@@ -10,13 +10,10 @@ operations only `GRID` counts are exact, evenly spaced, and the others are inter
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from retinabench.metrics.sorted_images import Weighted
+from retinabench.metrics.sorted_images import Cases, Weighted
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -27,20 +24,23 @@ COARSE = 25
 FEW = 8  # as many images enter one by one; more are gathered first
 
 
-class Heights:
-    """Where every image stands among the G distinct probabilities of positives, ascending: it is at or above `of` of them."""
+class PositiveRanks:
+    """The rank of every image among the G distinct probabilities of positive images.
 
-    def __init__(self, label: NDArray[np.bool_], prob: Floats) -> None:
-        steps = np.unique(prob[label])
+    `count` is G; `of` (N,) says of how many of them the image's own probability is at or above.
+    """
+
+    def __init__(self, cases: Cases) -> None:
+        steps = np.unique(cases.prob[cases.label])
         self.count = len(steps)
-        self.of: Index = np.searchsorted(steps, prob, side="right")
+        self.of: Index = np.searchsorted(steps, cases.prob, side="right")
 
 
 def curve(w: Weighted) -> tuple[Floats, NDArray[np.bool_] | None]:
     """Average precision at every point (K,), NaN without positives; and which points are exact, None for all."""
     count = len(w.points)
     block, fraction = w.position
-    if count * float(w.cases.heights.count) <= WORK:
+    if count * float(w.cases.index(PositiveRanks).count) <= WORK:
         return at(w, block, fraction), None
     chosen = np.unique(np.linspace(0, count - 1, GRID).round().astype(np.intp))
     known = at(w, block[chosen], fraction[chosen])
@@ -89,8 +89,8 @@ class _State:
     """Masses at or above every distinct probability of a positive: of positives, and of all; and of positives at it."""
 
     def __init__(self, w: Weighted) -> None:
-        heights = w.cases.heights
-        self.height, self.size = heights.of, heights.count
+        ranks = w.cases.index(PositiveRanks)
+        self.rank, self.size = ranks.of, ranks.count
         self.weight, self.label = w.weight, w.cases.label
         self.entered = 0
         self.now = np.zeros((3, self.size))
@@ -115,19 +115,19 @@ class _State:
     def _add(self, masses: Floats, first: int, last: int) -> None:
         if last - first > FEW:
             part = slice(first, last)
-            height, weight, label = self.height[part], self.weight[part], self.label[part]
-            every = np.bincount(height, weight, minlength=self.size + 1)
-            ours = np.bincount(height[label], weight[label], minlength=self.size + 1)
+            rank, weight, label = self.rank[part], self.weight[part], self.label[part]
+            every = np.bincount(rank, weight, minlength=self.size + 1)
+            ours = np.bincount(rank[label], weight[label], minlength=self.size + 1)
             masses[0] += np.cumsum(ours[:0:-1])[::-1]
             masses[1] += np.cumsum(every[:0:-1])[::-1]
             masses[2] += ours[1:]
             return
         for i in range(first, last):
-            height, weight = self.height[i], self.weight[i]
-            masses[1, :height] += weight
+            rank, weight = self.rank[i], self.weight[i]
+            masses[1, :rank] += weight
             if self.label[i]:
-                masses[0, :height] += weight
-                masses[2, height - 1] += weight
+                masses[0, :rank] += weight
+                masses[2, rank - 1] += weight
 
     def value(self) -> float:
         """Average precision of the images entered."""
@@ -140,17 +140,17 @@ class _State:
     def value_with_next(self, fraction: float) -> float:
         """Average precision of the images entered and of this fraction of the next one."""
         above, called, here = self.now
-        height, label = self.height[self.entered], self.label[self.entered]
+        rank, label = self.rank[self.entered], self.label[self.entered]
         part = fraction * float(self.weight[self.entered])
         gain = part if label else 0.0
         if not self.size or above[0] + gain <= 0:
             return np.nan
         precision, divisor = self.quotient, self.divisor
-        np.add(above[:height], gain, out=precision[:height])
-        np.add(called[:height], part, out=divisor[:height])
-        np.divide(precision[:height], divisor[:height], out=precision[:height])
-        np.divide(above[height:], called[height:], out=precision[height:])
-        own = part * precision[height - 1] if label else 0.0
+        np.add(above[:rank], gain, out=precision[:rank])
+        np.add(called[:rank], part, out=divisor[:rank])
+        np.divide(precision[:rank], divisor[:rank], out=precision[:rank])
+        np.divide(above[rank:], called[rank:], out=precision[rank:])
+        own = part * precision[rank - 1] if label else 0.0
         return float((here.dot(precision) + own) / (above[0] + gain))
 
     def value_between(self, fraction: float) -> float:

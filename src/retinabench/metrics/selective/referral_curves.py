@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.selective import incremental_precision
-from retinabench.metrics.sorted_images import Cases, Weighted
+from retinabench.metrics.selective.incremental_auroc import Pairs
+from retinabench.metrics.sorted_images import Weighted
 
 Floats = NDArray[np.float64]
 
@@ -47,43 +47,6 @@ class Curve:
         """Value where at least this fraction is referred: the nearest count that does not retain more."""
         later = np.flatnonzero(self.referred >= referred - 1e-9)
         return float(self.value[later[0]]) if len(later) else np.nan
-
-
-def referral_curve(
-    label: ArrayLike,
-    prob: ArrayLike,
-    uncertainty: ArrayLike,
-    metric: str,
-    rules: str = "corrected",
-    weight: ArrayLike | None = None,
-) -> Curve:
-    """Curve of a metric over the referred fraction.
-
-    Arguments
-    ---------
-    label (N,) 0/1; prob (N,) P(label = 1); uncertainty (N,), the largest is referred first; weight (N,) images that
-    each row stands for (whole numbers equal repetition). metric: one of `METRICS`. rules: "corrected", or
-    "published": the released Retina Benchmark's code (accuracy, nll, auroc, auprc; no weights), see
-    `docs/deviations.md`.
-
-    Corrected values equal scikit-learn on the retained images at every count, to 1e-12. NLL in nats. AUPRC is average
-    precision. The area is the plain mean over all counts; AUROC and AUPRC average only the counts at which at least 10
-    images of each class remain (`reach` says how far that is), and are NaN with a `why` where the set has too few.
-    Values lose their meaning as an order between models where the models retain different patients: read sensitivity
-    and prevalence of the retained set beside them.
-    """
-    if rules == "published":
-        from retinabench.metrics.published import scores
-
-        if weight is not None:
-            raise InputError("the published rules know no weights", hint="Use rules='corrected'.")
-        Cases(label, prob, uncertainty)  # the same inputs are refused
-        return scores.referral_curve(label, prob, uncertainty, metric)
-    if rules != "corrected":
-        raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, ("corrected", "published")))
-    if metric not in METRICS:
-        raise InputError(f"unknown metric '{metric}'", hint=nearest(metric, METRICS))
-    return curve_of(Cases(label, prob, uncertainty).weighted(weight), metric)
 
 
 def curve_of(w: Weighted, metric: str) -> Curve:
@@ -169,7 +132,7 @@ def _auroc(w: Weighted) -> Floats:
 
     Pairs between it and the blocks before grow as f, pairs inside it as f^2.
     """
-    total, inside = w.cases.pairs.cumulate(w.weight)
+    total, inside = w.cases.index(Pairs).cumulate(w.weight)
     block, fraction = w.position
     across = total[block + 1] - total[block] - inside[block]
     ordered = total[block] + fraction * (across + fraction * inside[block])

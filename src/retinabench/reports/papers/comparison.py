@@ -25,8 +25,8 @@ import numpy as np
 from scipy import stats
 
 from retinabench.metrics.inference.bootstrap import percentile_interval
-from retinabench.metrics.inference.compare import holm
 from retinabench.metrics.inference.over_seeds import aggregate
+from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.published import figures as published
 from retinabench.metrics.registry import SCORES
 from retinabench.reports.papers.collection import MethodRuns

@@ -138,9 +138,9 @@ def _published(job: MeasureJob) -> Measurements:
     curves, whole = published_curves(test, job.seed)
     out = Measurements({}, {}, {}, {}, curves)
     for name, found in sets.items():
-        for score, entry in found["scores"].items():
-            out.value[name, score] = np.nan if entry["value"] is None else entry["value"]
-            if entry["value"] is None:
+        for score, entry in found.scores.items():
+            out.value[name, score] = entry.value
+            if entry.why is not None:
                 out.why[name, score] = "the released code gives none: one class only"
         for metric in AT:
             values = whole[name, metric]

@@ -19,7 +19,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from retinabench.metrics.clinical.goals import GOALS
+from retinabench.metrics.clinical.operating_points import GOALS
 from retinabench.reports.papers.collection import Collection, MethodRuns, TaskResults
 from retinabench.reports.papers.curves import GRID, RATES
 from retinabench.reports.toolkit.figures import canvas

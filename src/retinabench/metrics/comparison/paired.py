@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError, nearest
+from retinabench.core.errors import InputError
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
 from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.results import check_known
 from retinabench.metrics.sets import SETS, Evaluator, ImageSet, image_sets
 from retinabench.metrics.sorted_images import Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
@@ -38,9 +39,11 @@ class PairedSet:
 
 
 def align(models: Sequence[Predictions]) -> list[Predictions]:
-    """The test splits of the models, rows in the order of the first; patients from the first model that names them.
+    """Return the test splits of the models, with their rows in the order of the first model.
 
-    Raises `InputError` unless all hold the same images with the same label, grade, domain and patient.
+    Raises:
+        InputError: A model has no test images, or the models do not hold the same images with the same label, grade,
+            domain and patient.
     """
     tests = []
     for model in models:
@@ -102,16 +105,33 @@ def paired_sets(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> list[PairedSet]:
-    """Score aligned models on every set that exists, with draws on the same patients.
+    """Score aligned models on every set that exists; the replicates hold the same patients for all models.
 
-    scores, sets: names to restrict the work to, None for all. uncertainty: as in `score`, per model.
+    Args:
+        models: M aligned models, see `align`.
+        scores: Names of scores; None for those of `score`.
+        sets: Names of sets; None for all.
+        uncertainty: What orders the referral of each model, as in `score`.
+        bootstrap: Number of replicates R; 0 for none.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        One result per set that exists and has any of the scores.
+
+    Raises:
+        InputError: A score or a set is not known.
     """
-    check_names(scores, sets)
+    check_known("score", scores, list(SCORES))
+    check_known("set", sets, SETS)
     values = [referral_uncertainty(model, uncertainty)[0] for model in models]
     found = []
     for images in zip(*map(image_sets, models, values), strict=True):
         one = images[0]
-        chosen = tuple(s for s in one.scores if scores is None or s.name in scores)
+        chosen = tuple(
+            one.scores
+            if scores is None
+            else (s for s in SCORES.values() if s.name in scores and s.available_for(one.name))
+        )
         if not chosen or (sets is not None and one.name not in sets):
             continue
         patients = (each.part.patient_id for each in images)
@@ -119,14 +139,6 @@ def paired_sets(
         evaluators = [Evaluator(each, chosen) for each in images]
         found.append(_paired_set(one, chosen, evaluators, patient, bootstrap, seed))
     return found
-
-
-def check_names(scores: Sequence[str] | None, sets: Sequence[str] | None) -> None:
-    """Raise `InputError` for a score or a set that does not exist."""
-    for known, asked in ((SCORES, scores), (SETS, sets)):
-        for name in asked or ():
-            if name not in known:
-                raise InputError(f"unknown name '{name}'", hint=nearest(name, known))
 
 
 def _paired_set(
@@ -148,9 +160,33 @@ def _paired_set(
         images.name,
         len(images.part),
         None if patient is None else len(np.unique(patient)),
-        int(images.part.label.sum()),
+        images.positives,
         chosen,
         np.array([evaluator.point for evaluator in evaluators]),
         draws.reshape(-1, len(evaluators), len(chosen)),
         tuple(evaluator.whole for evaluator in evaluators),
     )
+
+
+def notes_on(models: Sequence[Predictions], names: Sequence[str], uncertainty: str) -> tuple[str, ...]:
+    """Return what a reader of a comparison must know of its inputs.
+
+    Args:
+        models: The aligned models.
+        names: What they are called.
+        uncertainty: What was asked to order the referral.
+
+    Returns:
+        One sentence per note.
+    """
+    notes = []
+    if all(model.patient_id is None for model in models):
+        notes.append("no patient_id: every image is its own cluster, intervals may be too narrow")
+    used = {
+        name: referral_uncertainty(model, uncertainty)[1] for name, model in zip(names, models, strict=True)
+    }
+    if len(set(used.values())) > 1:
+        notes.append(
+            "referral is ordered by " + ", ".join(f"{kind} in {name}" for name, kind in used.items())
+        )
+    return tuple(notes)

@@ -1,0 +1,1 @@
+"""Comparisons of models on the same images: paired differences and ranks."""

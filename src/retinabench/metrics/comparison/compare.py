@@ -1,0 +1,254 @@
+"""Whether one model is better than another on the same images: paired differences and Holm's correction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.comparison.paired import PairedSet, align, notes_on, paired_sets
+from retinabench.metrics.inference.bootstrap import check_seed, percentile_interval
+from retinabench.metrics.inference.interval import finite_or_none
+from retinabench.metrics.inference.p_values import difference_p_value, holm
+from retinabench.metrics.published.sets import score_sets
+from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.results import check_known
+from retinabench.metrics.score import check_rules, why_no_interval
+from retinabench.metrics.sets import SET_LABELS, SETS
+from retinabench.metrics.tabular import Tabular
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A score of two models and their difference a - b; NaN where undefined, with the reason in `why`.
+
+    Args:
+        a: Value of the first model.
+        b: Value of the second model.
+        difference: a - b.
+        low: Lower end of its interval.
+        high: Upper end of its interval.
+        p: Two-sided p-value of "no difference".
+        p_holm: The same after Holm's correction over all scores of the set.
+        better: `a` or `b` where `p_holm` lies below 1 - level, else None.
+        version: Version of the score.
+        why: Why a number is undefined.
+    """
+
+    a: float
+    b: float
+    difference: float
+    low: float = np.nan
+    high: float = np.nan
+    p: float = np.nan
+    p_holm: float = np.nan
+    better: str | None = None
+    version: int = 1
+    why: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of the JSON of `retinabench compare`."""
+        numbers = ("a", "b", "difference", "low", "high", "p", "p_holm")
+        entry: dict[str, Any] = {name: finite_or_none(getattr(self, name)) for name in numbers}
+        entry |= {"better": self.better, "version": self.version}
+        return entry if self.why is None else entry | {"why": self.why}
+
+
+@dataclass(frozen=True)
+class SetComparison:
+    """The differences on one set, by score."""
+
+    images: int
+    patients: int | None
+    positives: int
+    scores: Mapping[str, Difference]
+
+    def __getitem__(self, name: str) -> Difference:
+        return self.scores[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the set's part of the JSON of `retinabench compare`."""
+        scores = {name: one.to_dict() for name, one in self.scores.items()}
+        return {
+            "images": self.images,
+            "patients": self.patients,
+            "positives": self.positives,
+            "scores": scores,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison(Tabular):
+    """Differences a - b of every score on every set: `comparison["in_domain"]["auroc"].difference`.
+
+    Args:
+        a: Name of the first model.
+        b: Name of the second model.
+        rules: `corrected` or `published`.
+        bootstrap: Number of bootstrap replicates.
+        seed: Seed of the bootstrap.
+        level: Level of the intervals.
+        sets: Set name -> differences.
+        notes: What a reader of the numbers must know.
+
+    Example:
+        >>> import retinabench as rb
+        >>> first = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+        >>> second = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.2, 0.7, 0.9])
+        >>> comparison = rb.compare(first, second, bootstrap=0, scores=["auroc"])
+        >>> comparison["in_domain"]["auroc"].difference
+        -0.25
+    """
+
+    a: str
+    b: str
+    rules: str
+    bootstrap: int
+    seed: int
+    level: float
+    sets: Mapping[str, SetComparison]
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> SetComparison:
+        return self.sets[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sets)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per set and score."""
+        return [
+            {"set": SET_LABELS[name], "score": SCORES[key].label, **vars(found)}
+            for name, one in self.sets.items()
+            for key, found in one.scores.items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `retinabench compare --json` writes."""
+        sets = {name: one.to_dict() for name, one in self.sets.items()}
+        return {"schema": "retinabench.comparison/1", **vars(self), "sets": sets, "notes": list(self.notes)}
+
+
+def compare(
+    a: Predictions,
+    b: Predictions,
+    rules: str = "corrected",
+    bootstrap: int = 1000,
+    seed: int = 0,
+    *,
+    scores: Sequence[str] | None = None,
+    sets: Sequence[str] | None = None,
+    uncertainty: str = "auto",
+    level: float = 0.95,
+) -> Comparison:
+    """Return the paired, patient-clustered differences a - b of every score.
+
+    Both files must hold the same test images (in any order) with the same truth. Each replicate draws patients with
+    replacement and scores both models on the very same patients; the interval is the percentile interval of the
+    differences, the p-value inverts it (see `difference_p_value`). Models that never differ have p = 1.
+
+    Args:
+        a: Predictions of the first model.
+        b: Predictions of the second model.
+        rules: `corrected`, or `published` for values of the published protocol, which has no intervals.
+        bootstrap: Number of replicates; 0 for values without intervals.
+        seed: Seed of the bootstrap.
+        scores: Names of scores; None for all of `score`.
+        sets: Names of sets; None for all.
+        uncertainty: What orders the referral, as in `score`.
+        level: Level of the intervals.
+
+    Returns:
+        The differences of every set.
+
+    Raises:
+        InputError: Images, labels, domains, grades or patients differ; the message names the first.
+
+    Example:
+        >>> import retinabench as rb
+        >>> model = rb.Predictions(["a", "b"], [0, 1], [0.1, 0.6])
+        >>> rb.compare(model, model, bootstrap=0)["in_domain"]["accuracy"].difference
+        0.0
+    """
+    check_rules(rules)
+    if bootstrap < 0:
+        raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
+    check_known("score", scores, list(SCORES))
+    check_known("set", sets, SETS)
+    check_seed(seed)
+    first, second = align([a, b])
+    names = a.source or "a", b.source or "b"
+    notes = notes_on([first, second], names, uncertainty)
+    if rules == "published":
+        table = _published(first, second, scores, sets, uncertainty, seed)
+        notes = (*notes, "the published protocol has no intervals")
+        return Comparison(*names, rules, 0, seed, level, table, notes)
+    paired = paired_sets(
+        [first, second], scores=scores, sets=sets, uncertainty=uncertainty, bootstrap=bootstrap, seed=seed
+    )
+    found = {
+        one.name: SetComparison(one.images, one.patients, one.positives, _differences(one, level))
+        for one in paired
+    }
+    return Comparison(*names, rules, bootstrap, seed, level, found, notes)
+
+
+def _differences(one: PairedSet, level: float) -> dict[str, Difference]:
+    draws = one.draws[:, 0] - one.draws[:, 1]
+    low = high = p = np.full(len(one.scores), np.nan)
+    if len(draws):
+        low, high = percentile_interval(draws, level)
+        p = np.array([difference_p_value(column) for column in draws.T])
+    adjusted = holm(p)
+    out = {}
+    for k, spec in enumerate(one.scores):
+        a, b = one.point[:, k].tolist()
+        undefined = [i for i in (0, 1) if not np.isfinite(one.point[i, k])]
+        why = None
+        if undefined:
+            why = f"{'ab'[undefined[0]]}: {spec.why_undefined(one.whole[undefined[0]])}"
+        elif len(draws) and not np.isfinite(low[k]):
+            why = why_no_interval(one.images if one.patients is None else one.patients)
+        better = _better(spec, a - b, adjusted[k], 1 - level)
+        ends, p_values = (float(low[k]), float(high[k])), (float(p[k]), float(adjusted[k]))
+        out[spec.name] = Difference(a, b, a - b, *ends, *p_values, better, spec.version, why)
+    return out
+
+
+def _better(spec: ScoreSpec, difference: float, p: float, alpha: float) -> str | None:
+    if not p < alpha or difference == 0:
+        return None
+    return "a" if difference * spec.sign > 0 else "b"
+
+
+def _published(
+    a: Predictions,
+    b: Predictions,
+    scores: Sequence[str] | None,
+    sets: Sequence[str] | None,
+    uncertainty: str,
+    seed: int,
+) -> dict[str, SetComparison]:
+    one, two = (
+        score_sets(model, referral_uncertainty(model, uncertainty, exact=True)[0], seed) for model in (a, b)
+    )
+    table = {}
+    for name, values in one.items():
+        if sets is not None and name not in sets:
+            continue
+        found = {}
+        for score, entry in values.scores.items():
+            if scores is None or score in scores:
+                x, y = entry.value, two[name][score].value
+                why = None if np.isfinite(x - y) else "one class only"
+                found[score] = Difference(x, y, x - y, version=entry.version, why=why)
+        table[name] = SetComparison(values.images, values.patients, values.positives, found)
+    return table

@@ -1,0 +1,255 @@
+"""Several models on the same images: values, how often each is first, its rank, and all pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.comparison.paired import align, notes_on, paired_sets
+from retinabench.metrics.inference.bootstrap import percentile_interval
+from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.inference.p_values import difference_p_value, holm
+from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.tabular import Tabular
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RankedModel(Interval):
+    """The value of a model with its interval, and its rank.
+
+    Args:
+        value: The score.
+        low: Lower end of its interval.
+        high: Upper end of its interval.
+        first: Share of the replicates in which the model is the best, ties shared.
+        rank: Mean rank over the replicates, 1 is best.
+        rank_low: Lower end of the interval of the rank.
+        rank_high: Upper end of the interval of the rank.
+    """
+
+    first: float = np.nan
+    rank: float = np.nan
+    rank_low: float = np.nan
+    rank_high: float = np.nan
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the numbers for JSON, None where undefined."""
+        return {name: finite_or_none(value) for name, value in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class RankedPair:
+    """The difference a - b of two models, its interval and p-values; `p_holm` is corrected over the pairs of a score."""
+
+    a: str
+    b: str
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_holm: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the pair for JSON, None where a number is undefined."""
+        return {
+            name: value if isinstance(value, str) else finite_or_none(value)
+            for name, value in vars(self).items()
+        }
+
+
+@dataclass(frozen=True)
+class ScoreRanking:
+    """The models by one score on one set, and all their pairs."""
+
+    direction: str
+    models: Mapping[str, RankedModel]
+    pairs: tuple[RankedPair, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the score's part of the JSON."""
+        return {
+            "direction": self.direction,
+            "models": {name: one.to_dict() for name, one in self.models.items()},
+            "pairs": [pair.to_dict() for pair in self.pairs],
+        }
+
+
+@dataclass(frozen=True)
+class SetRanking:
+    """The rankings on one set, by score."""
+
+    images: int
+    patients: int | None
+    positives: int
+    scores: Mapping[str, ScoreRanking]
+
+    def __getitem__(self, name: str) -> ScoreRanking:
+        return self.scores[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the set's part of the JSON."""
+        scores = {name: one.to_dict() for name, one in self.scores.items()}
+        return {
+            "images": self.images,
+            "patients": self.patients,
+            "positives": self.positives,
+            "scores": scores,
+        }
+
+
+@dataclass(frozen=True)
+class Ranking(Tabular):
+    """Several models ranked on the same images: `ranking["in_domain"]["auroc"].models["ours"].rank`.
+
+    Args:
+        models: Names of the models.
+        bootstrap: Number of bootstrap replicates.
+        seed: Seed of the bootstrap.
+        level: Level of the intervals.
+        sets: Set name -> rankings.
+        notes: What a reader of the numbers must know.
+
+    Example:
+        >>> import retinabench as rb
+        >>> good = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.2, 0.7, 0.9])
+        >>> poor = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+        >>> ranking = rb.rank({"good": good, "poor": poor}, bootstrap=20, scores=["auroc"])
+        >>> ranking["in_domain"]["auroc"].models["good"].value
+        1.0
+    """
+
+    models: tuple[str, ...]
+    bootstrap: int
+    seed: int
+    level: float
+    sets: Mapping[str, SetRanking]
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> SetRanking:
+        return self.sets[name]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per set, score and model."""
+        return [
+            {"set": SET_LABELS[name], "score": SCORES[key].label, "model": model, **vars(found)}
+            for name, one in self.sets.items()
+            for key, ranking in one.scores.items()
+            for model, found in ranking.models.items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dictionaries, lists, text, numbers and None."""
+        return {
+            "schema": "retinabench.leaderboard/1",
+            **vars(self),
+            "models": list(self.models),
+            "sets": {name: one.to_dict() for name, one in self.sets.items()},
+            "notes": list(self.notes),
+        }
+
+
+def rank(
+    models: Mapping[str, Predictions],
+    bootstrap: int = 1000,
+    seed: int = 0,
+    *,
+    scores: Sequence[str] | None = None,
+    sets: Sequence[str] | None = None,
+    uncertainty: str = "auto",
+    level: float = 0.95,
+) -> Ranking:
+    """Rank models on the same images: values, intervals, how often each is first, and all pairs.
+
+    The patients of a replicate are the same for all models. Holm's correction runs over the pairs of one score on one
+    set.
+
+    Args:
+        models: Name -> predictions, two or more.
+        bootstrap: Number of replicates; 0 for values without intervals and ranks.
+        seed: Seed of the bootstrap.
+        scores: Names of scores; None for all of `score`.
+        sets: Names of sets; None for all.
+        uncertainty: What orders the referral, as in `score`.
+        level: Level of the intervals.
+
+    Returns:
+        The ranking of every score on every set.
+
+    Raises:
+        InputError: There are fewer than two models, or they do not hold the same images with the same truth.
+
+    Example:
+        >>> import retinabench as rb
+        >>> model = rb.Predictions(["a", "b"], [0, 1], [0.1, 0.6])
+        >>> rb.rank({"one": model, "two": model}, bootstrap=0).models
+        ('one', 'two')
+    """
+    if len(models) < 2:
+        raise InputError(f"{len(models)} model to rank", hint="Name two or more.")
+    names = tuple(models)
+    aligned = align(list(models.values()))
+    paired = paired_sets(
+        aligned, scores=scores, sets=sets, uncertainty=uncertainty, bootstrap=bootstrap, seed=seed
+    )
+    found = {}
+    for one in paired:
+        rankings = {
+            spec.name: _ranked(names, spec, one.point[:, k], one.draws[:, :, k], level)
+            for k, spec in enumerate(one.scores)
+        }
+        found[one.name] = SetRanking(one.images, one.patients, one.positives, rankings)
+    return Ranking(names, bootstrap, seed, level, found, notes_on(aligned, names, uncertainty))
+
+
+def ranks(draws: ArrayLike, higher_is_better: bool) -> Floats:
+    """Ranks (R, M) of M models in each replicate, 1 = best, ties shared by their mean; NaN rows where any is undefined."""
+    values = np.asarray(draws, np.float64)
+    values = values if higher_is_better else -values
+    better = (values[:, None, :] > values[:, :, None]).sum(axis=2)
+    equal = (values[:, None, :] == values[:, :, None]).sum(axis=2)
+    out = better + (equal + 1) / 2.0
+    out[~np.isfinite(values).all(axis=1)] = np.nan
+    return np.asarray(out)
+
+
+def _ranked(
+    names: tuple[str, ...], spec: ScoreSpec, point: Floats, draws: Floats, level: float
+) -> ScoreRanking:
+    """Rank by one score; draws: (R, M), point: (M,)."""
+    if not len(draws):
+        draws = np.full((1, len(names)), np.nan)
+    places = ranks(draws, spec.sign > 0)
+    low, high = percentile_interval(draws, level)
+    rank_low, rank_high = percentile_interval(places, level)
+    first = mean = np.full(len(names), np.nan)
+    defined = places[np.isfinite(places).all(axis=1)]
+    if len(defined):
+        best = defined == defined.min(axis=1, keepdims=True)
+        first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
+        mean = defined.mean(axis=0)
+    columns = (point, low, high, first, mean, rank_low, rank_high)
+    models = {name: RankedModel(*(float(x[k]) for x in columns)) for k, name in enumerate(names)}
+    return ScoreRanking(spec.direction, models, _pairs(names, point, draws, level))
+
+
+def _pairs(names: tuple[str, ...], point: Floats, draws: Floats, level: float) -> tuple[RankedPair, ...]:
+    pairs = list(combinations(range(len(names)), 2))
+    differences = [draws[:, i] - draws[:, j] for i, j in pairs]
+    p = np.array([difference_p_value(values) for values in differences])
+    listed = []
+    for (i, j), values, raw, adjusted in zip(pairs, differences, p, holm(p), strict=True):
+        low, high = (float(end) for end in percentile_interval(values, level))
+        listed.append(
+            RankedPair(names[i], names[j], float(point[i] - point[j]), low, high, float(raw), float(adjusted))
+        )
+    return tuple(listed)

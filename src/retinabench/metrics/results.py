@@ -1,0 +1,223 @@
+"""The typed results of `retinabench.score`; `to_dict` gives the JSON of the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.tabular import Tabular
+
+SCHEMA = "retinabench.scores/1"
+REFERRED = (0.0, 0.5, 0.7)
+"""Fractions referred at which `referral` and `retained` are given."""
+_CSV_COLUMNS = ("file", "entry", "rules", "set", "score", "value", "low", "high", "version")
+
+
+@dataclass(frozen=True)
+class ScoreValue(Interval):
+    """A score of a set with its interval; NaN where undefined, with the reason in `why`.
+
+    Args:
+        value: The score.
+        low: Lower end of its interval.
+        high: Upper end of its interval.
+        version: Version of the score.
+        why: Why the value or its interval is undefined; None where both are known.
+        reach: For areas of AUROC and AUPRC the largest fraction referred that enters the area; None for other scores.
+    """
+
+    version: int = 1
+    why: str | None = None
+    reach: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of the JSON of `retinabench score`."""
+        entry: dict[str, Any] = {**super().to_dict(), "version": self.version}
+        if self.reach is not None:
+            entry["reach"] = finite_or_none(self.reach)
+        if self.why is not None:
+            entry["why"] = self.why
+        return entry
+
+
+@dataclass(frozen=True)
+class SetScores:
+    """The scores of one set, by attribute (`.auroc`) and by name (`["auroc"]`).
+
+    Args:
+        images: Number of images.
+        patients: Number of patients; None where they are not known.
+        positives: Number of images with label 1.
+        scores: Score name -> value.
+        referral: Metric -> fraction referred, as text -> value of the retained images.
+        calibration: The calibration line, the parts of the Brier score and the null band of the ECE; None under the
+            published rules, as are the following.
+        retained: Fraction referred, as text -> retained images of each class.
+        controls: `random` and `oracle` -> summaries of the same answers in these orders of referral.
+    """
+
+    images: int
+    patients: int | None
+    positives: int
+    scores: Mapping[str, ScoreValue]
+    referral: Mapping[str, Mapping[str, float]]
+    calibration: Mapping[str, float] | None = None
+    retained: Mapping[str, Mapping[str, float]] | None = None
+    controls: Mapping[str, Mapping[str, float]] | None = None
+
+    def __getitem__(self, name: str) -> ScoreValue:
+        if name not in self.scores:
+            raise KeyError(f"no score '{name}' on this set. {nearest(name, self.scores)}")
+        return self.scores[name]
+
+    def __getattr__(self, name: str) -> ScoreValue:
+        if name.startswith("_") or name not in self.scores:
+            raise AttributeError(f"no score '{name}' on this set")
+        return self.scores[name]
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.scores]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.scores)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the set's part of the JSON of `retinabench score`."""
+        content: dict[str, Any] = {
+            "images": self.images,
+            "patients": self.patients,
+            "positives": self.positives,
+            "scores": {name: one.to_dict() for name, one in self.scores.items()},
+        }
+        if self.calibration is not None:
+            content["calibration"] = _plain_numbers(self.calibration)
+        for name in ("referral", "retained", "controls"):
+            table = getattr(self, name)
+            if table is not None:
+                content[name] = {key: _plain_numbers(values) for key, values in table.items()}
+        return content
+
+
+@dataclass(frozen=True, repr=False)
+class Scores(Tabular):
+    """All scores of one predictions file: `scores["in_domain"].auroc.value`.
+
+    Args:
+        rules: `corrected` or `published`.
+        uncertainty: What ordered the referral.
+        bootstrap: Number of bootstrap replicates; 0 where there are no intervals.
+        seed: Seed of the bootstrap.
+        sets: Set name -> its scores, for the sets that exist; see `docs/scores.md`.
+        notes: What a reader of the numbers must know.
+        metadata: What the file says of its origin.
+        source: The file.
+
+    Example:
+        >>> import retinabench as rb
+        >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+        >>> scores = rb.score(predictions, bootstrap=0)
+        >>> scores["in_domain"].auroc.value
+        0.75
+        >>> scores["in_domain"].images
+        4
+    """
+
+    rules: str
+    uncertainty: str
+    bootstrap: int
+    seed: int
+    sets: Mapping[str, SetScores]
+    notes: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    source: str | None = None
+
+    def __getitem__(self, name: str) -> SetScores:
+        if name not in self.sets:
+            raise KeyError(f"no set '{name}' in this file. {nearest(name, self.sets)}")
+        return self.sets[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sets)
+
+    def __repr__(self) -> str:
+        sets = ", ".join(f"{name}: {one.images} images" for name, one in self.sets.items())
+        return f"Scores({self.source or 'predictions'}, {self.rules} rules, {sets})"
+
+    def value(self, name: str, set: str = "in_domain") -> float:
+        """Return one score of one set, NaN where undefined."""
+        return self[set][name].value
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per set and score."""
+        return [
+            {
+                "set": SET_LABELS[set_name],
+                "score": SCORES[name].label,
+                "direction": SCORES[name].direction,
+                "value": found.value,
+                "low": found.low,
+                "high": found.high,
+                "why": found.why,
+            }
+            for set_name, one in self.sets.items()
+            for name, found in one.scores.items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `retinabench score --json` writes: only dictionaries, lists, text, finite numbers and None."""
+        return {
+            "schema": SCHEMA,
+            "rules": self.rules,
+            "uncertainty": self.uncertainty,
+            "bootstrap": self.bootstrap,
+            "seed": self.seed,
+            "source": self.source,
+            "metadata": _plain_metadata(self.metadata),
+            "notes": list(self.notes),
+            "sets": {name: one.to_dict() for name, one in self.sets.items()},
+        }
+
+
+def scores_csv(found: Sequence[Scores], names: Sequence[str]) -> bytes:
+    """Return a CSV with one row per file, set and score.
+
+    Args:
+        found: The scores of each file.
+        names: What each file is called.
+
+    Returns:
+        The UTF-8 text; an undefined number is an empty cell.
+    """
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(_CSV_COLUMNS)
+    for scores, entry in zip(found, names, strict=True):
+        for set_name, one in scores.sets.items():
+            for name, value in one.scores.items():
+                numbers = [*Interval.to_dict(value).values(), value.version]
+                writer.writerow([scores.source, entry, scores.rules, set_name, name, *numbers])
+    return sink.getvalue().encode()
+
+
+def check_known(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> None:
+    """Raise `InputError` for a name that is not among the known ones."""
+    for name in names or ():
+        if name not in known:
+            raise InputError(f"unknown {kind} '{name}'", hint=nearest(name, known))
+
+
+def _plain_numbers(values: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: finite_or_none(value) for name, value in values.items()}
+
+
+def _plain_metadata(metadata: Mapping[str, Any]) -> Any:
+    """Metadata of any origin as valid JSON: NaN and infinity become None, other objects their text."""
+    return json.loads(json.dumps(dict(metadata), default=str), parse_constant=lambda _: None)
