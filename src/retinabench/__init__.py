@@ -1,11 +1,11 @@
 """Tells whether a deep model knows when it does not know: the public interface.
 
     >>> import retinabench as rb
-    >>> predictions = rb.Predictions(["a", "b"], [0, 1], [0.1, 0.8])
-    >>> predictions.samples
-    1
+    >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+    >>> rb.score(predictions, bootstrap=0)["in_domain"].auroc.value
+    0.75
 
-Names are imported on first use: `import retinabench` stays quick and never imports torch.
+Names are imported on first use: `import retinabench` is quick and never imports torch.
 """
 
 from __future__ import annotations
@@ -17,18 +17,27 @@ from retinabench.core.version import __version__
 
 if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
-    from retinabench.metrics.clinical.screening_report import clinic
-    from retinabench.metrics.clinical.threshold_transfer import transfer
-    from retinabench.metrics.comparison.compare import compare
-    from retinabench.metrics.comparison.ranking import rank
+    from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
+    from retinabench.metrics.clinical.threshold_transfer import Transfer, transfer
+    from retinabench.metrics.comparison.compare import Comparison, compare
+    from retinabench.metrics.comparison.ranking import Ranking, rank
     from retinabench.metrics.estimator import evaluate
-    from retinabench.metrics.score import Scores, referral_curve, score
+    from retinabench.metrics.results import Scores, ScoreValue, SetScores
+    from retinabench.metrics.score import referral_curve, score
+    from retinabench.metrics.selective.referral_curves import Curve
     from retinabench.predictions.io import read_predictions, write_predictions
     from retinabench.predictions.table import Predictions
 
 __all__ = [
+    "Comparison",
+    "Curve",
     "Predictions",
+    "Ranking",
+    "ScoreValue",
     "Scores",
+    "ScreeningReport",
+    "SetScores",
+    "Transfer",
     "__version__",
     "clinic",
     "compare",
@@ -42,26 +51,33 @@ __all__ = [
     "write_predictions",
 ]
 
-_HOME = {
-    "Predictions": "retinabench.predictions.table",
-    "Scores": "retinabench.metrics.score",
-    "clinic": "retinabench.metrics.clinical.screening_report",
-    "compare": "retinabench.metrics.comparison.compare",
-    "evaluate": "retinabench.metrics.estimator",
-    "load_task": "retinabench.data.tasks",
-    "rank": "retinabench.metrics.comparison.ranking",
-    "read_predictions": "retinabench.predictions.io",
-    "referral_curve": "retinabench.metrics.score",
-    "score": "retinabench.metrics.score",
-    "transfer": "retinabench.metrics.clinical.threshold_transfer",
-    "write_predictions": "retinabench.predictions.io",
+_MODULES = {
+    "Comparison": "metrics.comparison.compare",
+    "Curve": "metrics.selective.referral_curves",
+    "Predictions": "predictions.table",
+    "Ranking": "metrics.comparison.ranking",
+    "ScoreValue": "metrics.results",
+    "Scores": "metrics.results",
+    "ScreeningReport": "metrics.clinical.screening_report",
+    "SetScores": "metrics.results",
+    "Transfer": "metrics.clinical.threshold_transfer",
+    "clinic": "metrics.clinical.screening_report",
+    "compare": "metrics.comparison.compare",
+    "evaluate": "metrics.estimator",
+    "load_task": "data.tasks",
+    "rank": "metrics.comparison.ranking",
+    "read_predictions": "predictions.io",
+    "referral_curve": "metrics.score",
+    "score": "metrics.score",
+    "transfer": "metrics.clinical.threshold_transfer",
+    "write_predictions": "predictions.io",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'retinabench' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    return getattr(importlib.import_module(f"retinabench.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -95,7 +95,7 @@ def examine(
     found = examine_files(answers, truth, out, options, progress=progress_of(quiet))
     for line in summary_lines(found):
         print(line)
-    print_notes([found])
+    print_notes(found["notes"])
     print(out / "index.html")
 
 
@@ -127,5 +127,5 @@ def lesions(
     )  # fmt: skip
     for line in summary_lines(found):
         print(line)
-    print_notes([found])
+    print_notes(found["notes"])
     print(out / "index.html")

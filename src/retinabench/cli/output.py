@@ -1,12 +1,15 @@
-"""What every verb says besides its result, on standard error: progress and notes."""
+"""What every verb prints: its table, progress and notes."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from retinabench.core.progress import QUIET, Bars, Progress
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def progress_of(quiet: bool) -> Progress:
@@ -14,7 +17,14 @@ def progress_of(quiet: bool) -> Progress:
     return QUIET if quiet else Bars()
 
 
-def print_notes(found: Sequence[Mapping[str, Any]]) -> None:
-    """Print the `notes` of all results, each one once."""
-    for note in dict.fromkeys(note for one in found for note in one["notes"]):
+def print_table(table: Table) -> None:
+    """Print a table on standard output."""
+    from rich.console import Console
+
+    Console().print(table)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print notes on standard error, each one once."""
+    for note in dict.fromkeys(notes):
         print(f"note: {note}", file=sys.stderr)

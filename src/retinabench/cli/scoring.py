@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from retinabench.cli.options import Bootstrap, Json, Out, Rules, Seed, Silent, Uncertainty, Workers
-from retinabench.cli.output import print_notes, progress_of
+from retinabench.cli.output import print_notes, print_table, progress_of
 from retinabench.core.errors import InputError
 
 
@@ -23,14 +23,28 @@ def score(
     quiet: Silent = False,
 ) -> None:
     """Score predictions of any model from any framework: no training, no PyTorch."""
-    from rich.console import Console
-
-    from retinabench.reports.commands import score_files
+    from retinabench.core.atomic_files import write_bytes, write_json
+    from retinabench.metrics.results import scores_csv, scores_json
+    from retinabench.metrics.score import score as score_predictions
+    from retinabench.predictions.io import find_files, method_names, read_predictions
     from retinabench.reports.evaluation.terminal import scores_table
 
-    found = score_files(files, rules, bootstrap, uncertainty, seed, json, csv, progress_of(quiet))
-    Console().print(scores_table(found))
-    print_notes(found)
+    paths = find_files(files)
+    predictions = [read_predictions(path) for path in paths]  # all are checked before the long work begins
+    found = []
+    with progress_of(quiet).track("Scoring", len(paths), unit="files") as advance:
+        for one in predictions:
+            found.append(score_predictions(one, rules, bootstrap, seed, uncertainty))
+            advance(1)
+    names = method_names(paths, predictions)
+    if json is not None:
+        write_json(json, scores_json(found, names))
+    if csv is not None:
+        write_bytes(csv, scores_csv(found, names))
+    print_table(
+        scores_table([{**one.to_dict(), "entry": name} for one, name in zip(found, names, strict=True)])
+    )
+    print_notes(note for one in found for note in one.notes)
 
 
 def compare(
@@ -44,14 +58,19 @@ def compare(
     quiet: Silent = False,
 ) -> None:
     """Compare two models on the same images: paired differences with patient-clustered intervals."""
-    from rich.console import Console
-
-    from retinabench.reports.commands import compare_files
+    from retinabench.core.atomic_files import write_json
+    from retinabench.metrics.comparison.compare import compare as compare_predictions
+    from retinabench.predictions.io import find_files, read_predictions
     from retinabench.reports.evaluation.terminal import comparison_table
 
-    found = compare_files(a, b, rules, bootstrap, uncertainty, seed, json, progress_of(quiet))
-    Console().print(comparison_table(found))
-    print_notes([found])
+    first, second = (read_predictions(path) for path in find_files([a, b]))
+    with progress_of(quiet).track("Comparing", 1, unit="pair") as advance:
+        found = compare_predictions(first, second, rules, bootstrap, seed, uncertainty=uncertainty)
+        advance(1)
+    if json is not None:
+        write_json(json, found.to_dict())
+    print_table(comparison_table(found.to_dict()))
+    print_notes(found.notes)
 
 
 def transfer(
@@ -73,16 +92,25 @@ def transfer(
     quiet: Silent = False,
 ) -> None:
     """Choose a referral threshold on the validation split, freeze it, and see what it does on the test sets."""
-    from rich.console import Console
-
-    from retinabench.reports.commands import transfer_file
+    from retinabench.core.atomic_files import write_json
+    from retinabench.metrics.clinical.threshold_transfer import transfer as transfer_threshold
+    from retinabench.predictions.io import find_files, read_predictions
     from retinabench.reports.evaluation.terminal import transfer_table
 
-    found = transfer_file(
-        file, target, goal, confidence, bootstrap, uncertainty, seed, json, progress_of(quiet)
-    )
-    Console().print(transfer_table(found))
-    print_notes([found])
+    if confidence is not None and not 0 < confidence < 1:
+        raise InputError(f"--confidence {confidence:g} is not between 0 and 1", hint="For example 0.95.")
+    (path,) = find_files([file])
+    predictions = read_predictions(path)
+    delta = None if confidence is None else 1 - confidence
+    with progress_of(quiet).track("Choosing and testing a threshold", 1, unit="file") as advance:
+        found = transfer_threshold(
+            predictions, target, goal, delta=delta, uncertainty=uncertainty, bootstrap=bootstrap, seed=seed
+        )
+        advance(1)
+    if json is not None:
+        write_json(json, found.to_dict())
+    print_table(transfer_table(found.to_dict()))
+    print_notes(found.notes)
 
 
 def report(

@@ -139,12 +139,23 @@ def load_task(folder: str | Path, name: str = "country_shift", shifted: str | Pa
     """Open a prepared folder, merge a second one as the shifted domain, and divide for a task.
 
     Args:
-        folder: A prepared folder.
+        folder: The prepared folder.
         name: A name of `registry.TASKS`.
-        shifted: A prepared folder of the shifted domain, or None.
+        shifted: A prepared folder of the shifted domain, for tasks that need one.
+
+    Returns:
+        The data and the rows of each split.
 
     Raises:
-        InputError: A folder or the name is unknown, a needed split is empty, or the task does not use `shifted`.
+        InputError: A folder or the name is unknown, a needed split is empty, or the task has no use for `shifted`.
+
+    Example:
+        >>> import retinabench as rb
+        >>> try:
+        ...     rb.load_task("no/such/folder", "in_domain")
+        ... except ValueError as error:
+        ...     print(str(error).partition(":")[0])
+        no/such/folder
     """
     division = TASKS.find(name)
     data = replace(open_data(folder, shifted), referable_from=division.referable_from)

@@ -1,15 +1,7 @@
-"""The shortest way in: a function from images to (mean, uncertainty), and images to try it on.
+"""Scoring a function from images to (mean, uncertainty), without a predictions file.
 
-The interface of the benchmark's first edition (2019), for any framework: the estimator sees NumPy arrays and gives arrays.
-
-    >>> import numpy as np
-    >>> images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
-    >>> def estimator(batch):
-    ...     mean = batch.mean(axis=(1, 2, 3))
-    ...     return mean, mean * (1 - mean)
-    >>> scores = evaluate(estimator, Arrays(images, label=[0, 1, 0, 1, 0, 1]), bootstrap=0)
-    >>> scores["in_domain"].images
-    6
+This is the interface of the benchmark's first edition (2019), for any framework: the estimator takes and returns NumPy
+arrays.
 """
 
 from __future__ import annotations
@@ -71,18 +63,38 @@ class Arrays:
 def evaluate(
     estimator: Estimator, split: Split, rules: str = "corrected", bootstrap: int = 1000, seed: int = 0
 ) -> Scores:
-    """Score an estimator on a split; see `score` for rules, bootstrap and seed.
+    """Score an estimator on a split.
 
-    estimator: images (B, H, W, 3) -> (mean, uncertainty), (B,) each: P(referable) in [0, 1], and any finite number that is
-    larger for images to be referred first. uint8 images reach it as float32 in [0, 1], others as they are.
+    Args:
+        estimator: Images (B, H, W, 3) -> (mean, uncertainty), (B,) each: P(referable) in [0, 1], and any finite number
+            that is larger for images to be referred first. uint8 images reach it as float32 in [0, 1], others as they are.
+        split: Images with labels, in batches.
+        rules: As in `score`.
+        bootstrap: As in `score`.
+        seed: As in `score`.
 
-    Raises `InputError` where the estimator's arrays do not fit the batch, or the batches do not fit the labels.
+    Returns:
+        The scores.
+
+    Raises:
+        InputError: The estimator's arrays do not fit the batch, or the batches do not fit the labels.
+
+    Example:
+        >>> import numpy as np
+        >>> import retinabench as rb
+        >>> from retinabench.metrics.estimator import Arrays
+        >>> images = np.linspace(0, 1, 4)[:, None, None, None] * np.ones((4, 2, 2, 3))
+        >>> def estimator(batch):
+        ...     mean = batch.mean(axis=(1, 2, 3))
+        ...     return mean, mean * (1 - mean)
+        >>> rb.evaluate(estimator, Arrays(images, label=[0, 0, 1, 1]), bootstrap=0)["in_domain"].auroc.value
+        1.0
     """
     return score(predict(estimator, split), rules=rules, bootstrap=bootstrap, seed=seed)
 
 
 def predict(estimator: Estimator, split: Split) -> Predictions:
-    """The estimator's predictions on a split, to be written, scored or compared."""
+    """Return the estimator's predictions on a split, to be written, scored or compared; see `evaluate`."""
     means, uncertainties = [], []
     for number, batch in enumerate(split.batches(), start=1):
         images = np.asarray(batch)

@@ -16,6 +16,7 @@ from retinabench.metrics.sets import SET_LABELS
 from retinabench.metrics.tabular import Tabular
 
 SCHEMA = "retinabench.scores/1"
+LIST_SCHEMA = "retinabench.scores-list/1"
 REFERRED = (0.0, 0.5, 0.7)
 """Fractions referred at which `referral` and `retained` are given."""
 _CSV_COLUMNS = ("file", "entry", "rules", "set", "score", "value", "low", "high", "version")
@@ -32,6 +33,12 @@ class ScoreValue(Interval):
         version: Version of the score.
         why: Why the value or its interval is undefined; None where both are known.
         reach: For areas of AUROC and AUPRC the largest fraction referred that enters the area; None for other scores.
+
+    Example:
+        >>> import retinabench as rb
+        >>> one_class = rb.Predictions(["a", "b"], [0, 0], [0.1, 0.2])
+        >>> rb.score(one_class, bootstrap=0)["in_domain"].auroc.why
+        'needs both classes; the set has 0 positive and 2 negative images'
     """
 
     version: int = 1
@@ -62,6 +69,13 @@ class SetScores:
             published rules, as are the following.
         retained: Fraction referred, as text -> retained images of each class.
         controls: `random` and `oracle` -> summaries of the same answers in these orders of referral.
+
+    Example:
+        >>> import retinabench as rb
+        >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+        >>> found = rb.score(predictions, bootstrap=0)["in_domain"]
+        >>> found["accuracy"].value, found.referral["accuracy"]["0.5"]
+        (0.5, 1.0)
     """
 
     images: int
@@ -184,6 +198,20 @@ class Scores(Tabular):
             "notes": list(self.notes),
             "sets": {name: one.to_dict() for name, one in self.sets.items()},
         }
+
+
+def scores_json(found: Sequence[Scores], names: Sequence[str]) -> dict[str, Any]:
+    """Return what `retinabench score --json` writes of one file, or of several as a list.
+
+    Args:
+        found: The scores of each file.
+        names: What each file is called.
+
+    Returns:
+        Plain dictionaries, lists, text, finite numbers and None.
+    """
+    files = [{**one.to_dict(), "entry": name} for one, name in zip(found, names, strict=True)]
+    return files[0] if len(files) == 1 else {"schema": LIST_SCHEMA, "files": files}
 
 
 def scores_csv(found: Sequence[Scores], names: Sequence[str]) -> bytes:

@@ -19,9 +19,25 @@ from retinabench.predictions.table import Predictions
 
 
 def read_predictions(path: str | Path) -> Predictions:
-    """Read and check a predictions file (Parquet, CSV or NPZ; see `predictions.py` for its columns).
+    """Read and check a predictions file: Parquet, CSV or NPZ, which its first bytes tell.
 
-    Raises `InputError` naming file, row, column and hint.
+    Args:
+        path: The file; see `Predictions` for its columns.
+
+    Returns:
+        The predictions.
+
+    Raises:
+        InputError: The file is not valid; the message names file, row, column and hint.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import retinabench as rb
+        >>> path = Path(tempfile.mkdtemp()) / "predictions.csv"
+        >>> _ = path.write_text("image_id,label,prob\\na,0,0.1\\nb,1,0.8\\n")
+        >>> rb.read_predictions(path).prob.tolist()
+        [0.1, 0.8]
     """
     path = Path(path)
     try:
@@ -64,10 +80,38 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def write_predictions(predictions: Predictions, path: str | Path) -> None:
-    """Write `predictions` atomically; the ending (.parquet, .csv, .npz) chooses the format.
+def method_names(files: Sequence[Path], predictions: Sequence[Predictions]) -> list[str]:
+    """Name each file: runs by their method, told apart where they differ in more than the seed; others by file."""
+    titles = [str(one.metadata.get("title", "")) for one in predictions]
+    settings = [str(one.metadata.get("setting", "")) for one in predictions]
+    names = []
+    for file, title, setting in zip(files, titles, settings, strict=True):
+        shared = {other for other, same in zip(settings, titles, strict=True) if same == title}
+        alone = sum(other.stem == file.stem for other in files) == 1
+        names.append(
+            (f"{title} ({setting})" if len(shared) > 1 else title) or (file.stem if alone else str(file))
+        )
+    return names
 
-    A CSV has no room for the file metadata; Parquet and NPZ keep it.
+
+def write_predictions(predictions: Predictions, path: str | Path) -> None:
+    """Write predictions atomically. A CSV has no room for the file metadata; Parquet and NPZ keep it.
+
+    Args:
+        predictions: What to write.
+        path: The file; its ending (.parquet, .csv or .npz) chooses the format.
+
+    Raises:
+        InputError: The ending is unknown, or an id is no valid Unicode text.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import retinabench as rb
+        >>> path = Path(tempfile.mkdtemp()) / "predictions.parquet"
+        >>> rb.write_predictions(rb.Predictions(["a", "b"], [0, 1], [0.1, 0.8]), path)
+        >>> rb.read_predictions(path).label.tolist()
+        [0, 1]
     """
     path = Path(path)
     writers: dict[str, Callable[[Predictions], bytes]] = {

@@ -1,11 +1,11 @@
 """The predictions file: the interface between models (left of it) and scores (right of it).
 
-One row per image. Any framework that can write a table can enter here; `formats.py` reads and writes Parquet,
+One row per image. Any framework that can write a table can enter here; `io.py` reads and writes Parquet,
 CSV and NPZ. The columns:
 
 | column        | type                     | meaning                                                               |
 |---------------|--------------------------|-----------------------------------------------------------------------|
-| `image_id`    | text, unique             | which picture                                                         |
+| `image_id`    | text, unique             | the image                                                         |
 | `label`       | 0 or 1                   | 1 = referable (grade >= 2), as the expert reported it                 |
 | `prob`        | number in [0, 1]         | P(referable), **or**                                                  |
 | `probs`       | S numbers in [0, 1]      | one per posterior sample; in CSV `prob_0 … prob_{S-1}`                |
@@ -13,7 +13,7 @@ CSV and NPZ. The columns:
 | `patient_id`  | text, optional           | intervals are clustered by it, one id is one person in every domain; missing: every image is its own cluster |
 | `domain`      | optional                 | `in_domain` (default) or `shifted`                                    |
 | `split`       | optional                 | `validation` or `test` (default)                                      |
-| `uncertainty` | finite number, optional  | a score of your own: the largest is referred first                    |
+| `uncertainty` | finite number, optional  | any score of the model: the largest is referred first                    |
 
 File metadata (Parquet and NPZ): schema version, method, task, model, seed, samples, members, config hash, package
 version. With K members the S samples are stored member by member: member k holds samples k*S/K … (k+1)*S/K - 1.
@@ -41,17 +41,27 @@ OPTIONAL = ("grade", "patient_id", "domain", "split", "uncertainty")
 class Predictions:
     """Predictions of N images by S posterior samples, checked when made.
 
-    Arguments
-    ---------
-    image_id: (N,) text, unique.
-    label: (N,) 0 or 1.
-    probs: (N,) or (N, S), P(referable) in [0, 1]; kept as (N, S) float64.
-    grade: (N,) 0 … 4. patient_id: (N,) text. domain: (N,) of `DOMAINS`. split: (N,) of `SPLITS`.
-    uncertainty: (N,) finite numbers, the largest is referred first.
-    metadata: what the file says of its origin (method, model, seed, members …).
-    source: the file it came from, for error messages.
+    Args:
+        image_id: (N,) text, unique.
+        label: (N,) 0 or 1.
+        probs: (N,) or (N, S), P(referable) in [0, 1]; stored as (N, S) float64.
+        grade: (N,) 0 to 4.
+        patient_id: (N,) text.
+        domain: (N,) of `DOMAINS`; None: all are `in_domain`.
+        split: (N,) of `SPLITS`; None: all are `test`.
+        uncertainty: (N,) finite numbers, the largest is referred first.
+        metadata: What the file says of its origin: method, model, seed, members and so on.
+        source: The file it came from, for error messages.
+        notes: What a reader of its scores must know.
 
-    Raises `InputError` that names the first offending row and column.
+    Raises:
+        InputError: A value is not valid; the message names the first offending row and column.
+
+    Example:
+        >>> import retinabench as rb
+        >>> predictions = rb.Predictions(["a", "b"], [0, 1], [[0.1, 0.3], [0.8, 0.6]], patient_id=["p", "q"])
+        >>> predictions.samples, predictions.prob.tolist()
+        (2, [0.2, 0.7])
     """
 
     image_id: NDArray[np.str_]

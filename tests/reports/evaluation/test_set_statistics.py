@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retinabench.metrics.selective.referral_curves import referral_curve
+from retinabench.metrics.score import referral_curve
 from retinabench.reports.evaluation.set_statistics import (
     METRICS,
     SetPredictions,

@@ -23,6 +23,7 @@ from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import ALL, average
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.target import Target
+from retinabench.metrics.comparison.ranking import ranks
 from retinabench.metrics.inference.over_seeds import aggregate
 
 REGRESSION = ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90")

@@ -26,10 +26,23 @@ MIN_CLASS = 10.0  # an AUROC or AUPRC of fewer images of a class is noise: such 
 class Curve:
     """A metric over the fraction of images referred, nothing referred first.
 
-    referred, value: (K,), value NaN where undefined. positives, negatives: (K,) retained images of each class (their
-    weight). area: the mean of the value over the counts that enter it, NaN if none. reach: the largest fraction
-    referred that enters the area. why: what is undefined, if anything; `positives` and `negatives` count. exact: None where every value is
-    exact; else (K,) whether it is, the others being interpolated.
+    Args:
+        metric: Name of the metric.
+        rules: `corrected` or `published`.
+        referred: (K,) fractions referred.
+        value: (K,) the metric of the retained images, NaN where undefined.
+        area: Mean of the value over the counts that enter it, NaN if none does.
+        positives: (K,) weight of the retained positive images.
+        negatives: (K,) weight of the retained negative images.
+        reach: The largest fraction referred that enters the area.
+        why: What is undefined, if anything.
+        exact: None where every value is exact; else (K,) whether it is, the others being interpolated.
+
+    Example:
+        >>> import retinabench as rb
+        >>> curve = rb.referral_curve([0, 1, 1, 0], [0.1, 0.9, 0.4, 0.2], [0.3, 0.2, 0.9, 0.4], "accuracy")
+        >>> curve.at(0.5)
+        1.0
     """
 
     metric: str

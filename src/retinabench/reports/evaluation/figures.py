@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from retinabench.metrics.clinical.goals import GOALS
+from retinabench.metrics.clinical.operating_points import GOALS
 from retinabench.reports.toolkit.figures import WIDTH, Floats, Line, canvas, draw_lines, light_grid, thin
 from retinabench.reports.toolkit.style import BAD, GOOD, INK, MUTED, PASS
 

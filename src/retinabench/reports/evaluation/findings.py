@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from retinabench.metrics.clinical.goals import GOALS
+from retinabench.metrics.clinical.operating_points import GOALS
 from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.evaluation.tables import NHS_SCORE
 from retinabench.reports.toolkit.number_format import Quantity

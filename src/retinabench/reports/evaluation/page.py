@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retinabench.metrics.clinical.goals import GOALS
+from retinabench.metrics.clinical.operating_points import GOALS
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.evaluation import examples, panels, tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Any
 
-from retinabench.metrics.clinical.goals import GOALS
+from retinabench.metrics.clinical.operating_points import GOALS
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.evaluation.evaluation import Evaluation

@@ -10,9 +10,8 @@ from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
 from retinabench.data.prepared import open_data
-from retinabench.predictions.io import find_files, read_predictions
+from retinabench.predictions.io import find_files, method_names, read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.commands import method_names
 from retinabench.reports.evaluation.evaluation import MethodPredictions, Progress, evaluate_methods
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.export import score_records, table_csv

@@ -7,8 +7,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.predictions.io import find_files
-from retinabench.reports.commands import method_names
+from retinabench.predictions.io import find_files, method_names
 
 
 def predictions(**metadata):
