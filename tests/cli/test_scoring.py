@@ -61,7 +61,7 @@ def test_json_of_one_file_and_of_several(file, tmp_path, capsys):
 def test_csv_has_a_row_per_score(file, tmp_path):
     out = tmp_path / "scores.csv"
     assert run(["score", str(file), "--bootstrap", "0", "--csv", str(out), "--quiet"]) == 0
-    rows = list(csv.DictReader(out.open()))
+    rows = list(csv.DictReader(out.read_text().splitlines()))
     scores = rb.score(rb.read_predictions(file), bootstrap=0)["in_domain"].scores
     assert [row["score"] for row in rows] == list(scores)
     assert [float(row["value"]) for row in rows] == [one.value for one in scores.values()]
