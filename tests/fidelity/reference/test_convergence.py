@@ -1,4 +1,4 @@
-"""The verdict on a reference passes what is good and names what is not."""
+"""The verdict passes a good reference and names every threshold that another misses."""
 
 import re
 
@@ -78,9 +78,9 @@ def test_energy_errors_that_are_no_numbers_count_as_refused():
     errors = history()
     errors[0, 2] = [np.nan, np.inf, 1e5, -0.1]
     found = convergence.energy(errors)
-    assert found["diverged"] == pytest.approx(3 / (T * K))
-    assert found["gap"] < 4
-    assert np.isfinite(list(found.values())).all()
+    assert found.diverged == pytest.approx(3 / (T * K))
+    assert found.gap < 4
+    assert np.isfinite(list(vars(found).values())).all()
 
 
 def test_z_of_the_half_step_is_standard_normal_where_nothing_changed():
@@ -89,8 +89,8 @@ def test_z_of_the_half_step_is_standard_normal_where_nothing_changed():
         kept, history(2, 600), half, history(3, 60), convergence.diagnose(kept).mcse
     )
     # The median of |z| is 0.674; of 200 outputs, not all independent, its standard error is about 0.06.
-    assert found["median_z"] == pytest.approx(0.674, abs=0.2)
-    assert found["beyond"] < 0.02
+    assert found.median_z == pytest.approx(0.674, abs=0.2)
+    assert found.beyond < 0.02
 
 
 def test_an_output_that_no_chain_moves_counts_as_converged():

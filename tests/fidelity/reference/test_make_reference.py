@@ -1,6 +1,7 @@
 """Reference files: made, written, read, refused; and the two that come with the package."""
 
 import json
+from dataclasses import asdict
 from importlib import resources
 
 import numpy as np
@@ -76,7 +77,7 @@ def test_a_file_of_other_data_task_or_definition_is_refused(made, tmp_path):
     chosen = TARGETS["energy-gap"]
     with pytest.raises(InputError, match="from other data"):
         read_reference(chosen, "0" * 64, path)
-    with pytest.raises(InputError, match="of the task 'energy-gap', not of 'fundus'"):
+    with pytest.raises(InputError, match="of the target 'energy-gap', not of 'fundus'"):
         read_reference(TARGETS["fundus"], small.sha256, path)
     other = chosen.model_copy(update={"prior_variance": 0.5})
     with pytest.raises(InputError, match="another definition"):
@@ -169,7 +170,7 @@ def test_what_is_shipped_passes_its_own_diagnostics(task):
     found = read_reference(chosen, data)
     assert found.passed, found.why
     assert found.chains >= 4
-    assert found.meta["thresholds"] == json.loads(json.dumps(convergence.THRESHOLDS))
+    assert found.meta["thresholds"] == json.loads(json.dumps(asdict(convergence.THRESHOLDS)))
     assert convergence.share_below(found.rhat, 1.05) >= 0.95
     assert f"fidelity reference {task}" in found.meta["command"]
     if chosen.likelihood == "categorical":

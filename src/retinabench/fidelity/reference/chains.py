@@ -1,12 +1,12 @@
-"""Chains on disk: Hamiltonian Monte Carlo whose kept part is streamed to a file, and which goes on after `kill -9`.
+"""Chains of Hamiltonian Monte Carlo on disk, which continue after a process is killed.
 
-    settings.json    what the chains depend on; a folder of other settings is refused
-    checkpoint.npz   where the chains stand and how many transitions count; appears whole
-    kept.f32         one row per kept transition: (K, N O) predictions, then (K, W) watched weights, rows past the
+    settings.json    the manifest: what the chains depend on
+    checkpoint.npz   where the chains stand, and the history of all transitions
+    kept.f32         one row per kept transition: (K, N O) predictions, then (K, W) monitored weights; rows past the
                      checkpoint's count are written again
 
 All randomness of a transition is a function of seed and its number, so a resumed chain repeats the rest bit for bit on
-one machine. Letters: K chains, T kept transitions, N test points, O predicted quantities, P weights, W watched ones.
+one machine. Letters: K chains, T kept transitions, N test points, O predicted quantities, P weights, W monitored ones.
 """
 
 from __future__ import annotations
@@ -32,15 +32,26 @@ from retinabench.core.workspace import Workspace
 from retinabench.fidelity.targets.density import Density
 from retinabench.methods.mcmc import hmc
 
-WATCHED = 1000  # weights whose mixing is followed, all where there are no more
-STUCK = 30  # transitions without one acceptance of any chain that end the work
-LONGEST = 1000  # leapfrog steps in burn-in, where a step still too small would cost hours
+MONITORED = 1000  # weights whose mixing is monitored; all where there are fewer
+STUCK = 30  # transitions after which chains that accept nothing are stopped
+LONGEST = (
+    1000  # leapfrog steps of a transition in burn-in, where a step that is still too small would cost hours
+)
 INTERVAL = 20.0  # seconds between checkpoints
 
 
 @dataclass(frozen=True)
 class Plan:
-    """burn_in, keep: transitions per chain. first: the step size that adaptation begins with; with burn_in 0, the one used."""
+    """The settings of some chains.
+
+    Args:
+        chains: Number of chains, K.
+        burn_in: Transitions of each chain that adapt the step and are dropped.
+        keep: Transitions of each chain that count, T.
+        seed: Of all random streams.
+        first: Step size that adaptation begins with; without burn-in, the one used.
+        acceptance: Acceptance rate that adaptation aims at.
+    """
 
     chains: int
     burn_in: int
@@ -52,9 +63,16 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Chains:
-    """The kept part. `predictions` (T, K, N, O) and `weights` (T, K, W) are views of the file, never read as a whole.
+    """The kept transitions.
 
-    history (burn-in + T, 3, K): acceptance probability, 1 where accepted, H' - H. state: where the chains ended.
+    Args:
+        predictions: (T, K, N, O), a view of the file, which is never read as a whole.
+        weights: The monitored ones, (T, K, W), a view of the file.
+        history: Acceptance probability, 1 where accepted, and energy error H' - H, (burn-in + T, 3, K).
+        burn_in: Number of the first transitions, which do not count.
+        step: The adapted step size.
+        state: Where the chains ended.
+        seconds: That the sampling took.
     """
 
     predictions: NDArray[np.float32]
@@ -72,7 +90,7 @@ class Chains:
 
 
 def initial_weights(plan: Plan, density: Density) -> Tensor:
-    """Draw half of a prior draw for each chain, (K, P): apart from each other, yet no saturated networks."""
+    """Return half of a draw of the prior for each chain, (K, P): far apart, but without saturated units."""
     generator = torch_generator("cpu", plan.seed, "start")
     dtype = density.train[0].dtype
     drawn = torch.randn(plan.chains, density.target.parameters, generator=generator, dtype=dtype)
@@ -90,10 +108,23 @@ def sample(
     label: str = "chains",
     interval: float = INTERVAL,
 ) -> Chains:
-    """Run the chains to the end of the plan, or on from where a killed run left them. `identity`: what else they depend on.
+    """Run the chains to the end of the plan, from where they stand.
 
-    A longer `keep` continues finished chains; a shorter one reads their beginning. Raises `InputError` where the folder
-    holds chains of other settings, `WorkError` where a chain becomes NaN or nothing is ever accepted; what was kept stays.
+    A larger `plan.keep` continues finished chains; a smaller one reads their beginning.
+
+    Args:
+        density: Of the target.
+        plan: Settings of the chains.
+        folder: Where the chains are.
+        manifest: What else they depend on.
+        start: First weights, (K, P); None draws them.
+        progress: Is told how far the chains are.
+        label: What is sampled, for the progress bar.
+        interval: Seconds between checkpoints.
+
+    Raises:
+        InputError: The folder holds chains of other settings, or another process works in it.
+        WorkError: A chain reaches values that are not finite, or no proposal is ever accepted; the folder stays usable.
     """
     workspace = Workspace(folder, "set of chains", "settings.json")
     with workspace.lock():
@@ -179,26 +210,26 @@ class _Run:
             )
 
     def check(self, state: hmc.State) -> None:
-        """Raise `WorkError` where a chain has left the finite numbers."""
+        """Raise `WorkError` where the state of a chain is not finite."""
         finite = torch.isfinite(state.value) & torch.isfinite(state.gradient).all(dim=1)
         if not finite.all():
             broken = int((~finite).nonzero()[0])
             raise WorkError(
-                f"chain {broken} has a log-likelihood of {float(state.value[broken])} or a gradient that is no number, at "
-                f"transition {self.done}. What was kept before stays in the folder; a smaller --step, --dtype float64 or "
+                f"chain {broken} has a log-likelihood of {float(state.value[broken])} or a gradient that is not finite, at "
+                f"transition {self.done}. Transitions before it stay in the folder; a smaller --step, --dtype float64 or "
                 "another --seed may help"
             )
 
     def write_row(self, rows: Any) -> None:
-        """Write what the chains predict where they stand."""
+        """Write the predictions and the monitored weights of the current state."""
         predicted = self.density.predict(self.state.weights).flatten(1)
-        watched = self.state.weights[:, _watched(self.plan.seed, self.density.target.parameters)].float()
-        row = torch.cat([predicted.reshape(-1), watched.reshape(-1)]).cpu().numpy()
+        monitored = self.state.weights[:, _monitored(self.plan.seed, self.density.target.parameters)].float()
+        row = torch.cat([predicted.reshape(-1), monitored.reshape(-1)]).cpu().numpy()
         rows.seek((self.done - self.plan.burn_in - 1) * row.nbytes)
         rows.write(row.tobytes())
 
     def save(self, folder: Path, rows: Any) -> None:
-        """Write the checkpoint, after all rows that it counts are on the disk."""
+        """Write the checkpoint, after all rows that it counts have reached the disk."""
         rows.flush()
         os.fsync(rows.fileno())
         w, value, gradient = (
@@ -210,11 +241,11 @@ class _Run:
             np.savez(sink, w=w, l=value, g=gradient, numbers=numbers, history=history)
 
     def result(self, folder: Path) -> Chains:
-        """Open the rows of the plan."""
+        """Return the transitions of the plan."""
         chains, keep = self.plan.chains, self.plan.keep
         size = len(self.density.test) * self.density.target.outputs
-        watched = len(_watched(self.plan.seed, self.density.target.parameters))
-        shape = (keep, chains * (size + watched))
+        monitored = len(_monitored(self.plan.seed, self.density.target.parameters))
+        shape = (keep, chains * (size + monitored))
         rows = np.memmap(folder / "kept.f32", np.float32, "r", shape=shape)
         return Chains(
             rows[:, : chains * size].reshape(keep, chains, -1, self.density.target.outputs),
@@ -227,9 +258,9 @@ class _Run:
         )
 
 
-def _watched(seed: int, parameters: int) -> NDArray[np.intp]:
+def _monitored(seed: int, parameters: int) -> NDArray[np.intp]:
     generator = numpy_generator(seed, "watched weights")
-    return np.sort(generator.choice(parameters, min(WATCHED, parameters), replace=False))
+    return np.sort(generator.choice(parameters, min(MONITORED, parameters), replace=False))
 
 
 def _rows(folder: Path) -> Any:

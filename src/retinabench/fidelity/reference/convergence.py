@@ -1,13 +1,12 @@
-"""May a reference be trusted? Its diagnostics in function space, and thresholds that it can fail.
+"""The diagnostics of a reference in function space, and the thresholds that it must reach to give a ranking.
 
-Letters: K chains, T kept transitions, N test points, O predicted quantities (class probabilities, or mean and deviation).
+Letters: K chains, T kept transitions, N test points, O predicted quantities (class probabilities, or mean and std).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,25 +15,38 @@ from retinabench.fidelity.reference import diagnostics
 
 Values = NDArray[np.float64]
 
-# What a reference must reach. The rest is recorded for information.
-THRESHOLDS: dict[str, Any] = {
-    "chains": 4,  # at least
-    "rank_rhat": 1.05,  # below which ...
-    "rank_rhat_share": 0.95,  # ... this share of the predicted quantities lies
-    "acceptance": [0.5, 0.99],  # of every chain: beyond, the step is too large, or wastefully small
-    "energy": 4.0,  # standard errors by which the mean acceptance may miss twice the share of falling energies
-    "mcse": {
-        "categorical": 0.03,
-        "gaussian": 0.05,
-    },  # 95 % of all standard errors; the latter in deviations of y
-    "half_step_z": 3.0,  # standard errors by which predictions may move at half the step ...
-    "half_step_share": 0.05,  # ... beyond which this share of them may lie
-}
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What a reference must reach.
+
+    Args:
+        chains: Least number of chains.
+        rank_rhat: Value below which the rank-normalised R-hat ...
+        rank_rhat_share: ... of this share of the predicted quantities must lie.
+        acceptance: Least and greatest acceptance of every chain; beyond, the step is too large or wastefully small.
+        energy: Standard errors by which the mean acceptance may differ from twice the share of falling energies.
+        mcse: Greatest 95 % quantile of the Monte Carlo standard errors, by likelihood: of probabilities, of y in stds.
+        half_step_z: Standard errors by which predictions may change at half the step ...
+        half_step_share: ... except for this share of them.
+    """
+
+    chains: int = 4
+    rank_rhat: float = 1.05
+    rank_rhat_share: float = 0.95
+    acceptance: tuple[float, float] = (0.5, 0.99)
+    energy: float = 4.0
+    mcse: Mapping[str, float] = field(default_factory=lambda: {"categorical": 0.03, "gaussian": 0.05})
+    half_step_z: float = 3.0
+    half_step_share: float = 0.05
+
+
+THRESHOLDS = Thresholds()
 
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """One value per predicted quantity, (N, O) each."""
+    """Diagnostics of each predicted quantity, (N, O) each; `rhat` is the rank-normalised one."""
 
     rhat: Values
     split_rhat: Values
@@ -44,36 +56,88 @@ class Diagnosis:
 
 
 def diagnose(predictions: NDArray[np.floating]) -> Diagnosis:
-    """(T, K, N, O), on disk or not, -> the diagnostics, worked off in blocks. `rhat` is the rank-normalised one."""
+    """Return the diagnostics of predictions (T, K, N, O), which may be on disk: they are read in blocks."""
     transitions, chains, *shape = predictions.shape
     draws = predictions.reshape(transitions, chains, -1).transpose(1, 0, 2)
     names = ("rank_rhat", "split_rhat", "ess_bulk", "ess_tail", "mcse")
     return Diagnosis(*(getattr(diagnostics, name)(draws).reshape(shape) for name in names))
 
 
-def energy(history: Values) -> dict[str, float]:
-    """Summarise H' - H of the kept part, history (T, 3, K).
+@dataclass(frozen=True)
+class EnergyErrors:
+    """Summary of the energy errors H' - H of proposals.
+
+    Args:
+        mean: Of errors below 20.
+        median: Of all errors.
+        sd: Standard deviation of errors below 20.
+        diverged: Share of errors of 20 and more.
+        mean_exp: Mean of exp(H - H'), 1 in equilibrium.
+        acceptance: Mean acceptance probability.
+        falling: Share of negative errors.
+        gap: Difference of `acceptance` and twice `falling`, in standard errors.
+    """
+
+    mean: float
+    median: float
+    sd: float
+    diverged: float
+    mean_exp: float
+    acceptance: float
+    falling: float
+    gap: float
+
+
+def energy(history: Values) -> EnergyErrors:
+    """Summarise the energy errors of the kept transitions.
 
     In equilibrium the density of the errors obeys p(x) = exp(x) p(-x), as trajectories are reversible, so that the mean of
-    exp(H - H') is 1 (Creutz 1988) and the mean acceptance is twice the share of falling energies. The first mean hangs
-    on errors that are too rare to be seen once some trajectories diverge; the second is bounded, and is what is tested:
-    `gap` is its distance in standard errors. An error that is no number counts as infinite.
+    exp(H - H') is 1 and the mean acceptance is twice the share of falling energies. The first mean depends on errors that
+    are too rare to be observed once some trajectories diverge; the second is bounded, and is what is tested.
+
+    Args:
+        history: Acceptance probability, acceptance and energy error, (T, 3, K). NaN errors count as infinite.
+
+    References:
+        Creutz 1988, "Global Monte Carlo algorithms for many-fermion systems".
     """
     errors = np.nan_to_num(history[:, 2].ravel(), nan=np.inf)
     weights = np.exp(-np.clip(errors, -700, None))
     difference = np.minimum(weights, 1) - 2 * (errors < 0)
     error = float(difference.std(ddof=1) / np.sqrt(len(difference)))
     near = errors[np.abs(errors) < 20]
-    return {
-        "mean": float(near.mean()) if len(near) else 0.0,
-        "median": float(np.median(errors)) if np.isfinite(np.median(errors)) else 1e9,
-        "sd": float(near.std()) if len(near) else 0.0,
-        "diverged": float(1 - len(near) / len(errors)),
-        "mean_exp": float(weights.mean()),
-        "acceptance": float(np.minimum(weights, 1).mean()),
-        "falling": float((errors < 0).mean()),
-        "gap": abs(float(difference.mean())) / max(error, 1e-12),
-    }
+    return EnergyErrors(
+        mean=float(near.mean()) if len(near) else 0.0,
+        median=float(np.median(errors)) if np.isfinite(np.median(errors)) else 1e9,
+        sd=float(near.std()) if len(near) else 0.0,
+        diverged=float(1 - len(near) / len(errors)),
+        mean_exp=float(weights.mean()),
+        acceptance=float(np.minimum(weights, 1).mean()),
+        falling=float((errors < 0).mean()),
+        gap=abs(float(difference.mean())) / max(error, 1e-12),
+    )
+
+
+@dataclass(frozen=True)
+class HalfStep:
+    """Comparison of the kept transitions with some at half the step.
+
+    Args:
+        transitions: Number of the latter, of each chain.
+        acceptance_before: Mean acceptance of the kept transitions.
+        acceptance: Mean acceptance at half the step.
+        median_z: Median |z| of the differences of the two means; 0.67 where nothing changed, although probabilities near
+            0 have heavy tails.
+        beyond: Share of |z| above `Thresholds.half_step_z`.
+        mean_difference: Mean absolute difference of the two means.
+    """
+
+    transitions: float
+    acceptance_before: float
+    acceptance: float
+    median_z: float
+    beyond: float
+    mean_difference: float
 
 
 def half_step(
@@ -82,74 +146,86 @@ def half_step(
     half: NDArray[np.floating],
     after: Values,
     mcse: Values,
-) -> dict[str, float]:
-    """Compare the kept part with a stretch at half the step: (T, K, N, O), (T, 3, K), and the same of the stretch.
+) -> HalfStep:
+    """Compare the kept transitions with some at half the step.
 
-    z: the difference of the two means, in its standard error; the stretch is taken to mix as fast per transition as the
-    kept part, whose `mcse` (N, O) is known.
+    z is the difference of the two means in its standard error, for which both are taken to mix equally fast.
+
+    Args:
+        predictions: Of the kept transitions, (T, K, N, O).
+        history: Of the kept transitions, (T, 3, K).
+        half: Predictions at half the step, (T', K, N, O).
+        after: History at half the step, (T', 3, K).
+        mcse: Standard errors of the mean of `predictions`, (N, O).
     """
     stretch = mcse * np.sqrt(len(predictions) / len(half))
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.nan_to_num((_mean(half) - _mean(predictions)) / np.hypot(mcse, stretch))
-    return {
-        "transitions": float(len(half)),
-        "acceptance_before": float(history[:, 0].mean()),
-        "acceptance": float(after[:, 0].mean()),
-        "median_z": float(
-            np.median(np.abs(z))
-        ),  # 0.67 where nothing changed; probabilities near 0 have heavy tails
-        "beyond": float((np.abs(z) > THRESHOLDS["half_step_z"]).mean()),
-        "mean_difference": float(np.abs(_mean(half) - _mean(predictions)).mean()),
-    }
+    return HalfStep(
+        transitions=float(len(half)),
+        acceptance_before=float(history[:, 0].mean()),
+        acceptance=float(after[:, 0].mean()),
+        median_z=float(np.median(np.abs(z))),
+        beyond=float((np.abs(z) > THRESHOLDS.half_step_z).mean()),
+        mean_difference=float(np.abs(_mean(half) - _mean(predictions)).mean()),
+    )
 
 
 def verdict(
-    likelihood: str, chains: int, found: Diagnosis, acceptance: Values, errors: Mapping[str, float],
-    half: Mapping[str, float],
-) -> list[str]:  # fmt: skip
-    """Return why a reference is not good enough, in sentences; [] where it is. acceptance (K,)."""
+    likelihood: str, chains: int, found: Diagnosis, acceptance: Values, errors: EnergyErrors, half: HalfStep
+) -> list[str]:
+    """Return the reasons why a reference is not good enough, in sentences; an empty list where it is.
+
+    Args:
+        likelihood: Of the target.
+        chains: Number of chains.
+        found: Diagnostics of the predictions.
+        acceptance: Mean acceptance of each chain, (K,).
+        errors: Summary of the energy errors.
+        half: Comparison with half the step.
+    """
     limit = THRESHOLDS
     why = []
-    if chains < limit["chains"]:
-        why.append(f"{chains} chains; at least {limit['chains']} are needed to tell whether they agree")
-    share = share_below(found.rhat, limit["rank_rhat"])
-    if share < limit["rank_rhat_share"]:
+    if chains < limit.chains:
+        why.append(f"{chains} chains; at least {limit.chains} are needed to tell whether they agree")
+    share = share_below(found.rhat, limit.rank_rhat)
+    if share < limit.rank_rhat_share:
         why.append(
-            f"the chains disagree: R-hat is below {limit['rank_rhat']} for {share:.1%} of the predictions, not for "
-            f"{limit['rank_rhat_share']:.0%}; keep more transitions"
+            f"the chains disagree: R-hat is below {limit.rank_rhat} for {share:.1%} of the predictions, not for "
+            f"{limit.rank_rhat_share:.0%}; keep more transitions"
         )
-    low, high = limit["acceptance"]
+    low, high = limit.acceptance
     for chain, rate in enumerate(acceptance):
         if not low <= rate <= high:
             hint = "smaller" if rate < low else "larger"
             why.append(f"chain {chain} accepts {rate:.0%} of its proposals; a {hint} step is needed")
-    if errors["gap"] > limit["energy"]:
+    if errors.gap > limit.energy:
         why.append(
-            f"{errors['acceptance']:.1%} of the proposals are accepted, though {errors['falling']:.1%} lower the energy: a "
-            f"chain in equilibrium accepts twice as many ({errors['gap']:.1f} standard errors off); burn in longer"
+            f"{errors.acceptance:.1%} of the proposals are accepted, though {errors.falling:.1%} lower the energy: a "
+            f"chain in equilibrium accepts twice as many ({errors.gap:.1f} standard errors off); burn in longer"
         )
     worst = float(np.nanquantile(found.mcse, 0.95))
-    if worst > limit["mcse"][likelihood]:
+    if worst > limit.mcse[likelihood]:
         why.append(
-            f"the predictions are known to {worst:.3f} (95 % of their standard errors), not to {limit['mcse'][likelihood]}"
+            f"the predictions are known to {worst:.3f} (95 % of their standard errors), not to {limit.mcse[likelihood]}"
         )
-    if half["acceptance"] < half["acceptance_before"] - 0.05:
+    if half.acceptance < half.acceptance_before - 0.05:
         why.append("half the step is accepted less often: the density is not smooth at this precision")
-    if half["beyond"] > limit["half_step_share"]:
+    if half.beyond > limit.half_step_share:
         why.append(
-            f"at half the step {half['beyond']:.1%} of the predictions move by more than {limit['half_step_z']:.0f} "
+            f"at half the step {half.beyond:.1%} of the predictions move by more than {limit.half_step_z:.0f} "
             "standard errors: the step is too large"
         )
     return why
 
 
 def share_below(rhat: Values, limit: float) -> float:
-    """Return the share below the limit. NaN, of an output that no chain ever moves, counts as below."""
+    """Return the share of values below the limit. NaN, the value of an output that never changes, counts as below."""
     return float(np.mean(np.isnan(rhat) | (rhat < limit)))
 
 
 def summary(values: NDArray[np.floating]) -> dict[str, float]:
-    """Return least value, quartiles and tails, for a file's metadata."""
+    """Return the least value, the median, the tails and the greatest value, for the metadata of a file."""
     finite = np.asarray(values, np.float64)[np.isfinite(values)]
     if not finite.size:
         return {}

@@ -1,8 +1,11 @@
-"""Have the chains converged, and how many independent draws are they worth? Vectorised over thousands of outputs.
+"""Convergence diagnostics of Markov chains, vectorised over thousands of outputs.
 
-Draws are (K chains, T draws, P outputs); every function returns (P,). Split R-hat, rank normalisation, bulk and tail
-effective sample size: Vehtari, Gelman, Simpson, Carpenter, Bürkner 2021, "Rank-normalization, folding, and
-localization". An output that never moves has R-hat NaN and an effective size of all its draws.
+Draws are (K chains, T draws, P outputs), and every function returns (P,). An output that never changes has an R-hat of NaN
+and an effective sample size of all its draws.
+
+References:
+    Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021, "Rank-normalization, folding, and localization", for split R-hat,
+    rank normalisation, bulk and tail effective sample sizes.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ BLOCK = 4_000_000  # draws worked on at once: some 200 MB
 def split_rhat(draws: Draws) -> Values:
     """Return √((B / W + n - 1) / n) over half chains of n draws; B: n times the variance of means, W: mean variance.
 
-    Source: Gelman et al. 2013, section 11.4.
+    References:
+        Gelman et al. 2013, "Bayesian Data Analysis", section 11.4.
     """
     return _blocks(lambda x: _rhat(_halves(x)), draws)
 

@@ -1,4 +1,4 @@
-"""Make a reference from nothing but the target: chains, the half-step check, diagnostics, verdict.
+"""The reference of a target: chains, a check at half their step, diagnostics and a verdict.
 
 Letters: K chains, T kept transitions, N test points, O predicted quantities, C classes, S samples, m draws per chain.
 """
@@ -28,8 +28,8 @@ from retinabench.fidelity.targets.target import Target
 from retinabench.methods.mcmc import hmc
 
 SAMPLE_BYTES = 1_000_000  # for thinned samples, so that a file stays small
-DRAWS = 1000  # of y, of each chain: as many as submissions have, for distances of the same noise
-GRAIN = 2**-10  # draws are rounded to it, which halves the file: a twentieth of the least deviation
+DRAWS = 1000  # of y, of each chain: as many as submissions have, so that distances have the same noise
+GRAIN = 2**-10  # draws are rounded to it, which halves the file: a twentieth of the least std
 BLOCK = 100  # test points worked on at once
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -52,75 +52,110 @@ def make_reference(
     command: str = "",
     progress: Progress = QUIET,
 ) -> Reference:
-    """Run or go on with the chains in `folder` and judge them. step: the first step size; None finds one.
+    """Sample the posterior of a target, or continue the chains in `folder`, and judge the result.
 
-    Raises `InputError` where the folder holds chains of other settings, `WorkError` where chains break.
+    Args:
+        target: The target.
+        data: Its data.
+        folder: Where the chains are.
+        chains: Number of chains.
+        burn_in: Transitions that adapt the step and are dropped.
+        keep: Transitions of each chain that count.
+        seed: Of all random streams.
+        step: The first step size; None searches for one.
+        dtype: ``float32`` or ``float64``.
+        device: Where to compute.
+        threads: On processors; the numbers do not depend on them.
+        command: The command line, for the metadata.
+        progress: Is told how far the chains are.
+
+    Raises:
+        InputError: The folder holds chains of other settings.
+        WorkError: A chain reaches values that are not finite, or no proposal is ever accepted.
     """
-    torch.set_num_threads(
-        1
-    )  # the density brings its own threads, and its numbers must not depend on how many
+    torch.set_num_threads(1)  # the density has its own threads, and the numbers must not depend on how many
     density = Density.of(target, data, device, DTYPES[dtype], threads)
     plan = Plan(chains, burn_in, keep, seed, step or _first_step(density, Plan(chains, 0, 0, seed, 1.0)))
-    identity = {
-        "target": target.fingerprint(data.sha256),
-        "data": data.sha256,
-        "dtype": dtype,
-        "device": torch.device(device).type,
-    }
-    kept = sample(density, plan, folder, identity, progress=progress, label=target.name)
-    length = min(max(20, keep // 10), 200)
-    stretch = Plan(chains, 0, length, derive(seed, "half step"), kept.step / 2)
-    half = sample(
-        density, stretch, folder / "half-step", identity,
-        start=kept.state.weights, progress=progress, label="half the step",
-    )  # fmt: skip
+    kept, half = _sample_twice(density, plan, folder, data, dtype, device, progress)
     found = convergence.diagnose(kept.predictions)
-    errors = convergence.energy(kept.kept_history)
-    halved = convergence.half_step(
-        kept.predictions, kept.kept_history, half.predictions, half.kept_history, found.mcse
-    )
-    acceptance = kept.kept_history[:, 0].mean(axis=0)
-    why = convergence.verdict(target.likelihood, chains, found, acceptance, errors, halved)
     arrays = (_classes if target.likelihood == "categorical" else _draws)(kept, seed)
-    steps = hmc.steps_for(kept.step, target.prior_variance)
-    weights = kept.weights.transpose(1, 0, 2)
     meta = {
         "task": target.name,
         "target": target.fingerprint(data.sha256),
         "data": data.sha256,
         "command": command,
-        "seed": seed,
-        "chains": chains,
-        "burn_in": burn_in,
-        "kept": keep,
-        "step": kept.step,
-        "steps": steps,
-        "prior_variance": target.prior_variance,
-        "acceptance": acceptance.tolist(),
-        "energy_error": errors,
-        "half_step": halved,
-        "thresholds": convergence.THRESHOLDS,
-        "passed": not why,
-        "why": why,
-        **{name: convergence.summary(values) for name, values in asdict(found).items()},
-        "rhat_below": {limit: convergence.share_below(found.rhat, float(limit)) for limit in ("1.01", "1.05", "1.1")},
-        "weight_rhat": convergence.summary(rank_rhat(weights)),
-        "weight_split_rhat": convergence.summary(split_rhat(weights)),
+        **_assessment(target, kept, half, found, plan),
         "ceiling": ceiling(arrays, data.test.groups),
-        "gradients": len(kept.history) * steps * chains,
         "dtype": dtype,
         "threads": threads,
         "seconds": kept.seconds + half.seconds,
         "machine": f"{platform.machine()}, {torch.device(device).type}, PyTorch {torch.__version__}",
-    }  # fmt: skip
+    }
     qualities = {
         name: getattr(found, name).astype(np.float32) for name in ("rhat", "ess_bulk", "ess_tail", "mcse")
     }
     return Reference(meta, **qualities, **arrays)
 
 
+def _sample_twice(
+    density: Density, plan: Plan, folder: Path, data: TargetData, dtype: str, device: str, progress: Progress
+) -> tuple[Chains, Chains]:
+    """Return the chains, and a stretch at half their step from where they ended."""
+    target = density.target
+    manifest = {
+        "target": target.fingerprint(data.sha256),
+        "data": data.sha256,
+        "dtype": dtype,
+        "device": torch.device(device).type,
+    }
+    kept = sample(density, plan, folder, manifest, progress=progress, label=target.name)
+    length = min(max(20, plan.keep // 10), 200)
+    stretch = Plan(plan.chains, 0, length, derive(plan.seed, "half step"), kept.step / 2)
+    half = sample(
+        density, stretch, folder / "half-step", manifest,
+        start=kept.state.weights, progress=progress, label="half the step",
+    )  # fmt: skip
+    return kept, half
+
+
+def _assessment(
+    target: Target, kept: Chains, half: Chains, found: convergence.Diagnosis, plan: Plan
+) -> dict[str, Any]:
+    """Return settings, diagnostics and verdict of the chains, for the metadata."""
+    errors = convergence.energy(kept.kept_history)
+    halved = convergence.half_step(
+        kept.predictions, kept.kept_history, half.predictions, half.kept_history, found.mcse
+    )
+    acceptance = kept.kept_history[:, 0].mean(axis=0)
+    why = convergence.verdict(target.likelihood, plan.chains, found, acceptance, errors, halved)
+    steps = hmc.steps_for(kept.step, target.prior_variance)
+    weights = kept.weights.transpose(1, 0, 2)
+    return {
+        "seed": plan.seed,
+        "chains": plan.chains,
+        "burn_in": plan.burn_in,
+        "kept": plan.keep,
+        "step": kept.step,
+        "steps": steps,
+        "prior_variance": target.prior_variance,
+        "acceptance": acceptance.tolist(),
+        "energy_error": asdict(errors),
+        "half_step": asdict(halved),
+        "thresholds": asdict(convergence.THRESHOLDS),
+        "passed": not why,
+        "why": why,
+        **{name: convergence.summary(values) for name, values in asdict(found).items()},
+        "rhat_below": {
+            limit: convergence.share_below(found.rhat, float(limit)) for limit in ("1.01", "1.05", "1.1")
+        },
+        "weight_rhat": convergence.summary(rank_rhat(weights)),
+        "weight_split_rhat": convergence.summary(split_rhat(weights)),
+        "gradients": len(kept.history) * steps * plan.chains,
+    }
+
+
 def _first_step(density: Density, plan: Plan) -> float:
-    """Return a fourth of the step whose single application is accepted half the time: trajectories are long."""
+    """Return a fourth of the step that is accepted half the time when applied once, since trajectories have many steps."""
     state = hmc.start(density, initial_weights(plan, density))
     generator = torch_generator("cpu", plan.seed, "first step")
     return hmc.first_step(density, state, density.target.prior_variance, generator) / 4
@@ -166,8 +201,14 @@ def _normalised(probs: Values) -> Values:
 
 
 def ceiling(arrays: Mapping[str, Any], group: NDArray[np.str_]) -> dict[str, dict[str, list[float]]]:
-    """Return, by kind of test point, how close each chain comes to all others together: what no method can be told
-    from perfect beyond. One value per chain: agreement and total variation, or Wasserstein distance.
+    """Return how close each chain comes to all others together, which limits what can be told from a perfect method.
+
+    Args:
+        arrays: Of the reference: `chain_probs` (K, N, C), or `chain_draws` (K, N, m).
+        group: Group of each test point, (N,).
+
+    Returns:
+        {kind of test point: {measure: one value per chain}}: agreement and total variation, or Wasserstein distance.
     """
     kinds = np.char.partition(group, "-")[:, 0]
     found: dict[str, dict[str, list[float]]] = {}

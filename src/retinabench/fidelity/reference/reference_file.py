@@ -1,10 +1,10 @@
-"""The reference file: what the posterior predicts, how well that is known, and how it was made.
+"""The reference file: the predictions of the posterior, their accuracy, and how they were made.
 
 classification   chain_probs (K, N, C) float64, the mean of each chain; samples (S, N, C) float16, equally many of each
                  chain, in chain order; pairwise_disagreement ()
 regression       chain_draws (K, N, m) float32: samples of y, noise included, in the standardised unit
-both             rhat, ess_bulk, ess_tail, mcse (N, O) of class probabilities, or of mean and deviation;
-                 epistemic (N,): mutual information in nats, or the deviation of the predicted mean; meta, JSON
+both             rhat, ess_bulk, ess_tail, mcse (N, O) of class probabilities, or of mean and std;
+                 epistemic (N,): mutual information in nats, or the std of the predicted mean; meta, JSON
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ Floats = NDArray[np.floating]
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """A reference with its own uncertainty; which arrays there are depends on the likelihood."""
+    """The predictions of a posterior with their accuracy; which arrays there are depends on the likelihood.
+
+    The module's documentation lists the arrays; `meta` is the JSON of the file.
+    """
 
     meta: dict[str, Any]
     rhat: Floats
@@ -47,7 +50,7 @@ class Reference:
 
     @property
     def passed(self) -> bool:
-        """Whether it met its thresholds; one that did not gives no ranking."""
+        """Whether it reached all thresholds; one that did not gives no ranking."""
         return bool(self.meta["passed"])
 
     @property
@@ -57,7 +60,7 @@ class Reference:
 
     @property
     def chains(self) -> int:
-        """How many chains there are."""
+        """Number of chains."""
         return int(self.meta["chains"])
 
     @property
@@ -74,7 +77,7 @@ class Reference:
 
 
 def write_reference(path: Path, reference: Reference) -> None:
-    """Write the file, whole or not at all."""
+    """Write a reference file atomically."""
     arrays = {name: value for name, value in vars(reference).items() if name != "meta" and value is not None}
     meta = json.dumps({"schema": SCHEMA, **reference.meta}, allow_nan=False)
     with atomic_write(path) as sink:
@@ -82,9 +85,15 @@ def write_reference(path: Path, reference: Reference) -> None:
 
 
 def read_reference(target: Target, data_sha256: str, path: str | Path | None = None) -> Reference:
-    """Read the shipped reference of a target, or a file.
+    """Read a reference.
 
-    Raises `InputError` where there is none, or where it is of another task, other data or another definition.
+    Args:
+        target: The target.
+        data_sha256: Hash of its data.
+        path: A file; None reads the shipped reference.
+
+    Raises:
+        InputError: There is none, or it is of another target, other data or another definition.
     """
     if path is None:
         shipped = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{target.name}.npz")
@@ -126,7 +135,7 @@ def _read(stream: BinaryIO, name: str | Path) -> Reference:
 def _check(reference: Reference, target: Target, data_sha256: str, name: str | Path) -> None:
     meta = reference.meta
     if meta["task"] != target.name:
-        raise InputError(f"is a reference of the task '{meta['task']}', not of '{target.name}'", file=name)
+        raise InputError(f"is a reference of the target '{meta['task']}', not of '{target.name}'", file=name)
     if meta["data"] != data_sha256:
         raise InputError(
             f"was made from other data (SHA-256 {meta['data'][:12]}…, not {data_sha256[:12]}…), or from the same in "
@@ -135,7 +144,9 @@ def _check(reference: Reference, target: Target, data_sha256: str, name: str | P
         )
     if meta["target"] != target.fingerprint(data_sha256):
         raise InputError(
-            f"was made for another definition of the target '{target.name}'", file=name, hint="Make it anew."
+            f"was made for another definition of the target '{target.name}'",
+            file=name,
+            hint="Make it again by: retinabench fidelity reference",
         )
     wanted = "chain_probs" if target.likelihood == "categorical" else "chain_draws"
     values = getattr(reference, wanted)
