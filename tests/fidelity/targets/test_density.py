@@ -42,8 +42,8 @@ def plain(density, weights):
 @pytest.mark.parametrize("fast", [True, False])
 def test_values_gradients_and_predictions_are_those_of_a_plain_loop(monkeypatch, task, points, fast):
     if not fast:
-        monkeypatch.setattr(batched_networks, "TOGETHER", batched_networks.TOGETHER)
-        monkeypatch.delitem(batched_networks.TOGETHER, TARGETS[task].network)
+        monkeypatch.setattr(batched_networks, "BATCHED", batched_networks.BATCHED)
+        monkeypatch.delitem(batched_networks.BATCHED, TARGETS[task].network)
         monkeypatch.setattr("retinabench.fidelity.targets.density.BY_HAND", {})
     density = Density.of(TARGETS[task], small_data(task, points), dtype=torch.float64)
     generator = torch.Generator().manual_seed(1)
@@ -103,8 +103,8 @@ def test_density_sums_over_parts_of_the_points(monkeypatch):
         1, task.parameters, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
     whole = Density.of(task, few, dtype=torch.float64)(weights)
-    how = batched_networks.TOGETHER[task.network]
-    monkeypatch.setitem(batched_networks.TOGETHER, task.network, how._replace(points=16))
+    how = batched_networks.BATCHED[task.network]
+    monkeypatch.setitem(batched_networks.BATCHED, task.network, how._replace(points=16))
     parts = Density.of(task, few, dtype=torch.float64)(weights)
     torch.testing.assert_close(parts[0], whole[0])
     torch.testing.assert_close(parts[1], whole[1])

@@ -11,11 +11,15 @@ from retinabench.fidelity.targets.target import Target
 
 
 def baselines(target: Target, reference: NDArray[np.floating]) -> list[Submission]:
-    """Return the trivial submissions, given the reference's probabilities (N, C) or draws (N, M).
+    """Return the trivial submissions.
 
-    Classification: the class that the reference names most, for every point; uniform; the reference's own class, with
-    certainty. Regression: the distribution of y over the training points, for every point, taken as the Gaussian that
-    it has been standardised to; the reference's mean, with certainty.
+    Classification: the most frequent class of the reference for every point; uniform probabilities; the reference's own
+    class with certainty. Regression: the distribution of y over the training points, a standard Gaussian, for every
+    point; the reference's mean with certainty.
+
+    Args:
+        target: The target.
+        reference: Probabilities (N, C) or draws (N, M) of its reference.
     """
     if target.likelihood == "gaussian":
         generator = numpy_generator(0, "fidelity baseline", target.name)

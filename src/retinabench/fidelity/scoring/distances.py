@@ -1,8 +1,12 @@
 """Distances between predictive distributions, one value per test point, so that any of them can be resampled.
 
 Letters: N test points, C classes, S and M posterior samples. Classification compares probabilities (N, C), regression
-draws of y (N, S) with (N, M). Names that end in `_kit` are the competition's own functions (Wilson et al. 2021,
-starter kit), bit for bit; the others say what they compute.
+draws of y (N, S) with (N, M). Names that end in `_kit` are the functions of the competition's starter kit, bit
+for bit.
+
+References:
+    Wilson, Izmailov, Hoffman, Gal, Li, Pradier, Vikram, Foong, Lotfi & Farquhar 2021, "Evaluating approximate inference
+    in Bayesian deep learning".
 """
 
 from __future__ import annotations
@@ -32,6 +36,11 @@ def wasserstein(draws: Probabilities, reference: Probabilities, order: int = 1) 
     """Return the Wasserstein distance of the given order between draws (N, S) and (N, M): (N,), in units of y.
 
     W_p = (∫ |F⁻¹(u) - G⁻¹(u)|^p du)^(1/p), exact for empirical distributions of any two sizes.
+
+    Args:
+        draws: (N, S).
+        reference: (N, M).
+        order: p.
     """
     if len(draws) != len(reference):
         raise InputError(f"{len(draws)} rows of draws for {len(reference)} test points")
@@ -47,7 +56,8 @@ def wasserstein(draws: Probabilities, reference: Probabilities, order: int = 1) 
 def w2_kit(draws: Probabilities, reference: Probabilities) -> float:
     """Return what the competition called W2: minus the mean over test points of the Wasserstein-ONE distance.
 
-    Raises `InputError` unless there are exactly 1,000 draws per test point, as in the kit.
+    Raises:
+        InputError: There are not exactly 1,000 draws per test point, as in the kit.
     """
     if draws.shape[1] != 1000:
         raise InputError(
@@ -65,7 +75,7 @@ def w2_as_printed(draws: Probabilities, reference: Probabilities) -> float:
 def noise_floor(reference: Probabilities, order: int = 1) -> Values:
     """Return the Wasserstein distance between the two halves of the reference's draws (N, M): (N,).
 
-    What a perfect method with M / 2 independent draws would score: distances below it mean nothing.
+    It is the score of a perfect method with M / 2 independent draws; smaller differences are noise.
     """
     half = reference.shape[1] // 2
     return wasserstein(reference[:, :half], reference[:, half : 2 * half], order)
@@ -86,8 +96,14 @@ def pairwise_disagreement(samples: Probabilities) -> Values:
 
 
 def miscalibration(probs: Probabilities, reference: Probabilities, bins: int = 15) -> float:
-    """Return the calibration error with the reference as truth: over bins of the top-label confidence max p, the
-    weighted mean |mean of max p - mean reference probability of that label|.
+    """Return the calibration error with the reference as truth.
+
+    Over bins of the confidence max p: the weighted mean |mean of max p - mean reference probability of that class|.
+
+    Args:
+        probs: (N, C).
+        reference: (N, C).
+        bins: Of equal width.
     """
     _same_shape(probs, reference)
     named = probs.argmax(axis=1)
@@ -99,10 +115,14 @@ def miscalibration(probs: Probabilities, reference: Probabilities, bins: int = 1
 
 
 def decision_regret(probs: Probabilities, reference: Probabilities, costs: Values) -> Values:
-    """Return what acting on `probs` costs beyond acting on the reference, if the reference is right: (N,), >= 0.
+    """Return the excess cost of acting on `probs` instead of the reference, if the reference is right: (N,), >= 0.
 
-    costs (A, C): the cost of action a where the class is c. Each side takes its action of least expected cost; both
-    are charged under the reference.
+    Both take the action of least expected cost, and the costs of both are expected under the reference.
+
+    Args:
+        probs: (N, C).
+        reference: (N, C).
+        costs: Of action a where the class is c, (A, C).
     """
     _same_shape(probs, reference)
     charged = reference @ costs.T

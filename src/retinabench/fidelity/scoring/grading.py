@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from retinabench.fidelity.reference.reference_file import Reference
 from retinabench.fidelity.scoring import distances, measures, utility
-from retinabench.fidelity.scoring.measures import Probabilities, Spread
+from retinabench.fidelity.scoring.measures import Probabilities, SampleSums
 from retinabench.fidelity.scoring.resampling import Estimate, Measure, Resampling, Values, average
 from retinabench.fidelity.submissions.submission import DRAWS, Submission
 from retinabench.fidelity.targets.data import TargetData, labels
@@ -27,8 +27,8 @@ Estimates = dict[str, dict[str, Estimate]]
 """{group: {measure: estimate}}."""
 
 
-class Against(NamedTuple):
-    """What a classification is held against: probabilities (N, C), epistemic uncertainty and disagreement (N,)."""
+class _Truth(NamedTuple):
+    """What a classification is compared with: probabilities (N, C), mutual information and disagreement (N,)."""
 
     probs: Probabilities
     epistemic: NDArray[np.floating]
@@ -37,7 +37,15 @@ class Against(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """A target with its data, its reference and one set of replicates: whatever it grades is comparable."""
+    """A target with its data, its reference and one set of replicates, which make all its estimates comparable.
+
+    Args:
+        target: The target.
+        data: Its data.
+        reference: Its reference.
+        replicates: Of the bootstrap over test points.
+        seed: Of the bootstrap.
+    """
 
     target: Target
     data: TargetData
@@ -51,7 +59,7 @@ class Evaluator:
         object.__setattr__(self, "resampling", drawn)
 
     def grade(self, submission: Submission) -> Estimates:
-        """Return all measures of a submission, closeness and usefulness."""
+        """Return all measures of a submission, of closeness and of usefulness."""
         truth = labels(self.data)[1]
         found: Estimates = {}
         if self.target.likelihood == "gaussian":
@@ -60,11 +68,11 @@ class Evaluator:
             useful = utility.regression(submission.draws, truth)
             return self._in_groups({**close, **useful})
         assert submission.probs is not None
-        spread = None if submission.samples is None else Spread.of(submission.samples)
-        disagreement = Spread.joined(self._chain_spreads).disagreement
-        against = Against(self.reference.probs, self.reference.epistemic, disagreement)
+        sums = None if submission.samples is None else SampleSums.of(submission.samples)
+        disagreement = SampleSums.joined(self._chain_sums).disagreement
+        known = _Truth(self.reference.probs, self.reference.epistemic, disagreement)
         for group, rows in self.resampling.groups.items():
-            measured = self._close(submission.probs, spread, against, rows)
+            measured = self._close(submission.probs, sums, known, rows)
             measured |= utility.classification(submission.probs[rows], truth[rows])
             found[group] = self.resampling.estimate(measured, group)
             if decision := self.target.decision:
@@ -106,7 +114,7 @@ class Evaluator:
         }
 
     def relative(self, found: Estimates) -> Estimates:
-        """Return each measure of closeness over its ceiling: 1 is as good, or as far, as another chain."""
+        """Return each measure of closeness divided by its ceiling: 1 is as close as another chain of the reference."""
         return {
             group: {
                 name: one / self.ceiling[group][name]
@@ -127,29 +135,29 @@ class Evaluator:
         assert self.reference.chain_probs is not None
         found = []
         both = zip(
-            _one_and_others(self.reference.chain_probs), _one_and_others(self._chain_spreads), strict=True
+            _one_and_others(self.reference.chain_probs), _one_and_others(self._chain_sums), strict=True
         )
         for (chain, others), (own, theirs) in both:
-            rest = Spread.joined(theirs)
-            against = Against(np.mean(others, axis=0), rest.epistemic, rest.disagreement)
+            rest = SampleSums.joined(theirs)
+            known = _Truth(np.mean(others, axis=0), rest.epistemic, rest.disagreement)
             found.append(
                 {
-                    group: self.resampling.estimate(self._close(chain, own, against, rows), group)
+                    group: self.resampling.estimate(self._close(chain, own, known, rows), group)
                     for group, rows in self.resampling.groups.items()
                 }
             )
         return found
 
     @cached_property
-    def _chain_spreads(self) -> list[Spread]:
+    def _chain_sums(self) -> list[SampleSums]:
         assert self.reference.samples is not None
-        return [Spread.of(some) for some in np.array_split(self.reference.samples, self.reference.chains)]
+        return [SampleSums.of(some) for some in np.array_split(self.reference.samples, self.reference.chains)]
 
     def _close(
-        self, probs: Probabilities, spread: Spread | None, against: Against, rows: NDArray[np.intp]
+        self, probs: Probabilities, sums: SampleSums | None, known: _Truth, rows: NDArray[np.intp]
     ) -> dict[str, Measure]:
-        own = None if spread is None else spread.rows(rows)
-        theirs = (values[rows] for values in against)
+        own = None if sums is None else sums.rows(rows)
+        theirs = (values[rows] for values in known)
         decision = self.target.decision
         costs = decision.costs(self.target.outputs) if decision else None
         return measures.classification(probs[rows], own, *theirs, costs=costs)

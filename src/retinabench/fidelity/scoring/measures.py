@@ -22,7 +22,14 @@ BINS = 15  # of the confidence, as in `distances.miscalibration`
 
 
 class About(NamedTuple):
-    """label: in tables. higher: is more better? kind: closeness to the reference, or usefulness. unit: for reading."""
+    """What readers need to know of a measure.
+
+    Args:
+        label: In tables.
+        higher: Whether higher values are better.
+        kind: Closeness to the reference (``fidelity``), or usefulness (``utility``).
+        unit: Empty for pure numbers.
+    """
 
     label: str
     higher: bool
@@ -38,24 +45,31 @@ MEASURES = {
     "disagreement_gap": About("disagreement gap", False, "fidelity"),
     "miscalibration": About("miscalibration", False, "fidelity"),
     "regret": About("decision regret", False, "fidelity", "needless referrals"),
-    "wasserstein": About("Wasserstein-1", False, "fidelity", "deviations of y"),
-    "w2": About("Wasserstein-2", False, "fidelity", "deviations of y"),
-    "w2_kit": About("w2_kit (-W1)", True, "fidelity", "deviations of y"),
+    "wasserstein": About("Wasserstein-1", False, "fidelity", "stds of y"),
+    "w2": About("Wasserstein-2", False, "fidelity", "stds of y"),
+    "w2_kit": About("w2_kit (-W1)", True, "fidelity", "stds of y"),
     "w2_as_printed": About("W2 as printed", False, "fidelity"),
     "accuracy": About("accuracy", True, "utility"),
     "nll": About("NLL", False, "utility", "nats"),
     "referral_area": About("referral area", True, "utility"),
-    "rmse": About("RMSE", False, "utility", "deviations of y"),
-    "crps": About("CRPS", False, "utility", "deviations of y"),
+    "rmse": About("RMSE", False, "utility", "stds of y"),
+    "crps": About("CRPS", False, "utility", "stds of y"),
     "coverage_90": About("coverage of 90 %", True, "utility"),
 }
 RANKED = {"categorical": ("agreement", "total_variation"), "gaussian": ("wasserstein",)}
-"""By which the competition ranked, and the board does."""
+"""The measures by which the board ranks, as the competition did."""
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
-    """What the samples of a posterior add up to: sums over S of probabilities and votes (N, C), of entropies (N,)."""
+class SampleSums:
+    """Sums over S posterior samples, from which the information measures follow.
+
+    Args:
+        samples: S.
+        probs: Sum of the class probabilities, (N, C).
+        entropy: Sum of the entropies in nats, (N,).
+        votes: Number of samples that give each class the highest probability, (N, C).
+    """
 
     samples: int
     probs: Values
@@ -63,8 +77,8 @@ class Spread:
     votes: Values
 
     @classmethod
-    def of(cls, samples: Probabilities) -> Spread:
-        """(S, N, C) -> sums."""
+    def of(cls, samples: Probabilities) -> SampleSums:
+        """Return the sums of samples (S, N, C)."""
         s, n, classes = samples.shape
         probs, entropy, votes = np.zeros((n, classes)), np.zeros(n), np.zeros((n, classes))
         for one in samples:
@@ -75,8 +89,8 @@ class Spread:
         return cls(s, probs, entropy, votes)
 
     @classmethod
-    def joined(cls, parts: Sequence[Spread]) -> Spread:
-        """Return the spread of all samples of the parts."""
+    def joined(cls, parts: Sequence[SampleSums]) -> SampleSums:
+        """Return the sums over the samples of all parts."""
         return cls(
             sum(part.samples for part in parts),
             np.sum([part.probs for part in parts], axis=0),
@@ -86,44 +100,50 @@ class Spread:
 
     @property
     def epistemic(self) -> Values:
-        """(N,) as `distances.epistemic`, in nats; rounding of the samples cannot make it negative."""
+        """The mutual information of `distances.epistemic`, (N,), in nats, clipped at 0 against the rounding of samples."""
         return np.maximum(_entropy(self.probs / self.samples) - self.entropy / self.samples, 0)
 
     @property
     def disagreement(self) -> Values:
-        """(N,) as `distances.pairwise_disagreement`; 0 for a single sample."""
+        """The disagreement of `distances.pairwise_disagreement`, (N,); 0 for a single sample."""
         pairs = max(1, self.samples * (self.samples - 1))
         return np.asarray(
             1 - (self.votes * (self.votes - 1)).sum(axis=1) / pairs if self.samples > 1 else self.entropy * 0
         )
 
-    def rows(self, rows: NDArray[np.intp]) -> Spread:
-        """Return that of some points."""
-        return Spread(self.samples, self.probs[rows], self.entropy[rows], self.votes[rows])
+    def rows(self, rows: NDArray[np.intp]) -> SampleSums:
+        """Return the sums of some points."""
+        return SampleSums(self.samples, self.probs[rows], self.entropy[rows], self.votes[rows])
 
 
 def classification(
     probs: Probabilities,
-    spread: Spread | None,
+    sums: SampleSums | None,
     reference: Probabilities,
     epistemic: NDArray[np.floating],
     disagreement: NDArray[np.floating],
     *,
     costs: Values | None,
 ) -> dict[str, Measure]:
-    """Return the measures of a submission (n, C) to one group against the reference (n, C).
+    """Return the measures of closeness of a classification, for one group of n points.
 
-    epistemic, disagreement: the reference's, (n,). Those of the submission need samples, the regret needs costs.
+    Args:
+        probs: Class probabilities of the submission, (n, C).
+        sums: Sums over its samples; without them, the information measures are left out.
+        reference: Class probabilities of the reference, (n, C).
+        epistemic: Mutual information of the reference, (n,).
+        disagreement: Disagreement of the reference, (n,).
+        costs: Of the target's decision, (2, C); without them, the regret is left out.
     """
     found = {
         "agreement": mean_of(distances.agreement(probs, reference)),
         "total_variation": mean_of(distances.total_variation(probs, reference)),
         "miscalibration": miscalibration(probs, reference),
     }
-    if spread is not None:
-        found["epistemic_correlation"] = rank_correlation(spread.epistemic, epistemic)
-        found["epistemic_error"] = mean_of(np.abs(spread.epistemic - epistemic))
-        gap = spread.disagreement - disagreement
+    if sums is not None:
+        found["epistemic_correlation"] = rank_correlation(sums.epistemic, epistemic)
+        found["epistemic_error"] = mean_of(np.abs(sums.epistemic - epistemic))
+        gap = sums.disagreement - disagreement
         found["disagreement_gap"] = Measure(gap[:, None], lambda means: np.abs(means[..., 0]))
     if costs is not None:
         found["regret"] = mean_of(distances.decision_regret(probs, reference, costs))
@@ -131,7 +151,7 @@ def classification(
 
 
 def regression(draws: Probabilities, reference: Probabilities) -> dict[str, Measure]:
-    """Return the measures of y-samples (n, S) of one group against those of the reference (n, M)."""
+    """Return the measures of closeness of draws of y (n, S) to those of the reference (n, M), for one group."""
     first, second = (distances.wasserstein(draws, reference, order) for order in (1, 2))
     return {
         "wasserstein": mean_of(first),
@@ -142,7 +162,7 @@ def regression(draws: Probabilities, reference: Probabilities) -> dict[str, Meas
 
 
 def miscalibration(probs: Probabilities, reference: Probabilities) -> Measure:
-    """Return `distances.miscalibration` as a measure: the gap between confidence and reference in each bin."""
+    """Return `distances.miscalibration` as a measure, whose terms are the gaps between confidence and reference by bin."""
     named, rows = probs.argmax(axis=1), np.arange(len(probs))
     confidence, truth = probs[rows, named], reference[rows, named]
     gaps = np.zeros((len(probs), BINS))
@@ -151,7 +171,7 @@ def miscalibration(probs: Probabilities, reference: Probabilities) -> Measure:
 
 
 def rank_correlation(a: NDArray[np.floating], b: NDArray[np.floating]) -> Measure:
-    """Return Spearman's correlation; in replicates the ranks stay those of the sample. NaN where a side is constant."""
+    """Return Spearman's correlation of a and b, (n,); NaN where one is constant. Replicates use the ranks of the sample."""
     x, y = ((rankdata(v) - (len(v) + 1) / 2) / len(v) for v in (a, b))
 
     def correlation(means: Values) -> Values:

@@ -1,4 +1,4 @@
-"""Groups of test points, and the bootstrap over them: the same draws of points for whatever is compared.
+"""Groups of test points, and the bootstrap over them, with the same resampled points for all that is compared.
 
 Every measure is a function of weighted means over points (`Measure`), so that a thousand replicates are one
 matrix product.
@@ -23,7 +23,12 @@ BLOCK = 1 << 22  # weights turned into float64 at once
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """A number from means over points: terms (n, M) of the points, finish: their means (..., M) -> (...)."""
+    """A number that is a function of means over points.
+
+    Args:
+        terms: M terms of each of n points, (n, M).
+        finish: Turns means (..., M) into values (...).
+    """
 
     terms: Values
     finish: Callable[[Values], Values]
@@ -36,7 +41,7 @@ def mean_of(values: Values) -> Measure:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A value, and what it is in each replicate, (R,), or (0,) where it is not resampled."""
+    """A value, and its value in each replicate, (R,), or (0,) where it is not resampled."""
 
     value: float
     draws: Values
@@ -82,14 +87,21 @@ def groups_of(target: Target, group: NDArray[np.str_]) -> dict[str, NDArray[np.i
 
 @dataclass(frozen=True, eq=False)
 class Resampling:
-    """How often each test point occurs in each replicate, (R, N): drawn with replacement within its kind."""
+    """How often each test point occurs in each replicate, (R, N), resampled with replacement within its kind."""
 
     counts: NDArray[np.uint8]
     groups: dict[str, NDArray[np.intp]]
 
     @classmethod
     def of(cls, target: Target, group: NDArray[np.str_], replicates: int, seed: int) -> Resampling:
-        """Draw the replicates of a target's test points: a function of the seed and the target's name."""
+        """Resample the test points of a target.
+
+        Args:
+            target: Its name and the seed decide the draws.
+            group: Group of each test point, (N,).
+            replicates: R.
+            seed: Of the draws.
+        """
         groups = groups_of(target, group)
         generator = numpy_generator(seed, "fidelity bootstrap", target.name)
         counts = np.zeros((replicates, len(group)), np.uint8)

@@ -20,7 +20,13 @@ def classification(probs: NDArray[np.floating], label: NDArray[np.int64]) -> dic
 def referral_area(
     probs: NDArray[np.floating], label: NDArray[np.int64], needs_expert: NDArray[np.bool_]
 ) -> Estimate:
-    """Return the mean accuracy of P(needs an expert) > 1/2 over all shares referred, the most uncertain first."""
+    """Return the mean accuracy of P(needs an expert) > 1/2 over all shares referred, the most uncertain first.
+
+    Args:
+        probs: Class probabilities, (n, C).
+        label: True classes, (n,).
+        needs_expert: Which classes need an expert, (C,).
+    """
     prob = np.clip(probs[:, needs_expert].sum(axis=1, dtype=np.float64), 0, 1)
     uncertainty = np.round(binary_entropy(prob), 12)  # p and 1 - p are equally uncertain
     area = referral_curve(needs_expert[label].astype(int), prob, uncertainty, "accuracy").area
@@ -40,9 +46,13 @@ def regression(draws: NDArray[np.floating], truth: NDArray[np.floating]) -> dict
 
 
 def crps(draws: NDArray[np.floating], y: Values) -> Values:
-    """Return E|Y - y| - ½ E|Y - Y'| of the draws' empirical distribution, (n, S), (n,) -> (n,), by sorting."""
+    """Return E|Y - y| - ½ E|Y - Y'| of the empirical distribution of draws (n, S), for truths y (n,).
+
+    References:
+        Gneiting & Raftery 2007, "Strictly proper scoring rules, prediction, and estimation".
+    """
     ordered = np.sort(draws.astype(np.float64), axis=1)
     s = ordered.shape[1]
     # Σ_ij |y_i - y_j| = 2 Σ_i (2 i - s + 1) y_(i), i from 0.
-    spread = ordered @ (2 * np.arange(s) - s + 1) / s**2
-    return np.asarray(np.abs(ordered - y[:, None]).mean(axis=1) - spread)
+    pairs = ordered @ (2 * np.arange(s) - s + 1) / s**2
+    return np.asarray(np.abs(ordered - y[:, None]).mean(axis=1) - pairs)

@@ -1,7 +1,7 @@
-"""Networks whose weights differ from chain to chain, evaluated together: (K, ...) weights, the same inputs for all.
+"""Evaluation of a network at the weights of several chains at once, on the same inputs.
 
-One entry per network that is worth it, equal to the module's own `forward` and to automatic differentiation. Letters:
-K chains, P weights, N points, D features, H hidden units, O outputs.
+Only networks for which it is faster have an entry; the values are those of the module's own `forward` and of automatic
+differentiation. Letters: K chains, P weights, N points, D features, H hidden units, O outputs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Weights = Mapping[str, Tensor]
 def lenet_smooth(weights: Weights, inputs: Tensor) -> Tensor:
     """(K, ...), (N, 3, 28, 28) -> (K, N, O).
 
-    The first convolution, of inputs that all chains share, is one of K times as many channels. The later ones stay
-    apart: on processors a grouped convolution takes three times as long as its groups.
+    The first convolution, of inputs that all chains share, is one of K times as many channels. The later ones are
+    separate: on processors a grouped convolution takes three times as long as its groups.
     """
     chains, width = weights["conv1.bias"].shape
     first = conv2d(inputs, weights["conv1.weight"].flatten(0, 1), weights["conv1.bias"].flatten(), padding=2)
@@ -63,36 +63,36 @@ class MLPGaussian:
     unit h is active, 1, its value is a_h · x with x = (inputs, 1); so all weights' slopes come from one product,
     M[o, d, h] = Σ_n s_o x_d 1_h: those of a_hd are Σ_o w_oh M[o, d, h], those of w_oh are Σ_d a_hd M[o, d, h].
 
-    Arrays and their parts are kept between calls: asking for their memory anew can take longer than all arithmetic, and
-    each cut as long as a small operation. The results are new.
+    Arrays and their views are reused between calls: allocating them again can take longer than all arithmetic, and making
+    a view as long as a small operation. Results are new arrays.
     """
 
     def __init__(self, inputs: Tensor, truth: Tensor, floor: float = 0.0) -> None:
         self.x = torch.cat([inputs, torch.ones_like(inputs[:, :1])], dim=1).T.contiguous()  # (D + 1, N)
         self.truth, self.floor = truth, floor
         self.constant = inputs.new_tensor(-0.5 * math.log(2 * math.pi) * len(truth))
-        self.kept: _Kept | None = None
+        self.buffers: _Buffers | None = None
 
     def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """(K, P) -> values (K,), gradients (K, P)."""
         gradient = self.gradient(weights)
-        k = self.kept
+        k = self.buffers
         assert k is not None
-        energy = torch.log(k.deviation, out=k.energy).addcmul_(k.z, k.z, value=0.5)
+        energy = torch.log(k.std, out=k.energy).addcmul_(k.z, k.z, value=0.5)
         return torch.sub(self.constant, energy.sum(dim=1)), gradient
 
     def gradient(self, weights: Tensor) -> Tensor:
         """(K, P) -> (K, P)."""
-        if self.kept is None or self.kept.shape != weights.shape:
-            self.kept = _Kept(weights, self.x)
-        k = self.kept
+        if self.buffers is None or self.buffers.shape != weights.shape:
+            self.buffers = _Buffers(weights, self.x)
+        k = self.buffers
         torch.index_select(weights.reshape(-1), 0, k.order, out=k.flat)
         torch.mm(k.a_rows, self.x, out=k.active_rows).relu_()
         torch.bmm(k.w, k.active, out=k.outputs).add_(k.b)
-        k.deviation = deviation = softplus(k.raw).add_(self.floor)
-        z = torch.sub(self.truth, k.mean, out=k.z).div_(deviation)
-        torch.div(z, deviation, out=k.slope_of_mean)
-        torch.mul(z, z, out=k.slope_of_raw).sub_(1).div_(deviation).mul_(k.raw.sigmoid_())
+        k.std = std = softplus(k.raw).add_(self.floor)
+        z = torch.sub(self.truth, k.mean, out=k.z).div_(std)
+        torch.div(z, std, out=k.slope_of_mean)
+        torch.mul(z, z, out=k.slope_of_raw).sub_(1).div_(std).mul_(k.raw.sigmoid_())
         torch.mul(k.slope_of_all, self.x, out=k.products)
         k.active_rows.gt_(0)
         torch.bmm(k.products_rows, k.active_columns, out=k.m_rows)
@@ -102,8 +102,8 @@ class MLPGaussian:
         return k.gradient.index_select(0, k.back).view(k.shape)
 
 
-class _Kept:
-    """The arrays of an evaluation of (K, P) weights, and their parts.
+class _Buffers:
+    """The arrays of an evaluation of (K, P) weights, and views of them.
 
     order: where each element of a (K, H, D + 1), w (K, 2, H) and b (K, 2, 1), one after the other, is found in the
     weights. back: where each weight's slope is found in of_a (K, D + 1, H), of_w and of_b.
@@ -134,24 +134,30 @@ class _Kept:
         self.mean, self.raw = self.outputs.unbind(dim=1)
         self.slope_of_mean, self.slope_of_raw = self.slope.unbind(dim=1)
         self.slope_of_all = self.slope[:, :, None]
-        self.z, self.energy, self.deviation = weights.new_empty(3, chains, points).unbind()
+        self.z, self.energy, self.std = weights.new_empty(3, chains, points).unbind()
         self.products, self.m = (weights.new_empty(chains, 2, columns, size) for size in (points, hidden))
         self.products_rows, self.m_rows = self.products.flatten(1, 2), self.m.flatten(1, 2)
         self.m_of_mean, self.m_of_raw = self.m.unbind(dim=1)
         self.w_of_mean, self.w_of_raw = self.w[:, :1], self.w[:, 1:]
 
 
-class Together(NamedTuple):
-    """forward: (K, ...) weights, (N, ...) -> (K, N, O). chains, points: how many a core works on best at once."""
+class Batched(NamedTuple):
+    """An evaluation at the weights of several chains.
+
+    Args:
+        forward: (K, ...) weights, (N, ...) inputs -> (K, N, O).
+        chains: How many a core processes fastest at once.
+        points: How many a core processes fastest at once.
+    """
 
     forward: Callable[[Weights, Tensor], Tensor]
     chains: int
     points: int
 
 
-TOGETHER = {"lenet-smooth": Together(lenet_smooth, 2, 250), "mlp-8-50-2": Together(mlp, 64, 4096)}
+BATCHED = {"lenet-smooth": Batched(lenet_smooth, 2, 250), "mlp-8-50-2": Batched(mlp, 64, 4096)}
 
-# Log-likelihoods with a gradient by hand, by network and likelihood: made from the training points.
+# Log-likelihoods with a hand-written gradient, by network and likelihood; they take training inputs, targets and the floor.
 BY_HAND: dict[tuple[str, str], Callable[[Tensor, Tensor, float], MLPGaussian]] = {
     ("mlp-8-50-2", "gaussian"): MLPGaussian
 }

@@ -1,4 +1,4 @@
-"""The density of a target over flat weights: what the reference sampler follows, and its predictions.
+"""The density of a target over flat weights, which the reference sampler needs, and the predictions of weights.
 
 Letters: K chains, P weights, N points, O outputs.
 """
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from retinabench.fidelity.targets.batched_networks import BY_HAND, TOGETHER, MLPGaussian, Together
+from retinabench.fidelity.targets.batched_networks import BATCHED, BY_HAND, Batched, MLPGaussian
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network, likelihood_of
@@ -22,7 +22,7 @@ from retinabench.methods.training.likelihood import Likelihood
 
 
 class Recorded:
-    """A log-likelihood on a GPU, recorded as a CUDA graph at its first call and replayed: one launch instead of hundreds.
+    """A log-likelihood on a GPU that is recorded as a CUDA graph at its first call: one launch instead of hundreds.
 
     All calls must have weights of one shape.
     """
@@ -58,7 +58,7 @@ class Recorded:
 class Density:
     """log p(y | x, w) of a target's training points, for flat weights in the order of the network's parameters.
 
-    Calling it is the `LogLikelihood` of `methods/hmc.py`: (K, P) -> values (K,), gradients (K, P). On processors the
+    Calling it is the `LogLikelihood` of `methods/mcmc/hmc.py`: (K, P) -> values (K,), gradients (K, P). On processors the
     chains are worked off in groups of a fixed size, each by one of `threads` threads: the numbers do not depend on how
     many there are. On a GPU all chains are one batch, and the whole evaluation one CUDA graph.
     """
@@ -78,7 +78,15 @@ class Density:
         dtype: torch.dtype = torch.float32,
         threads: int = 1,
     ) -> Density:
-        """Put a target's data and network on a device."""
+        """Return the density of a target.
+
+        Args:
+            target: The target.
+            data: Its data.
+            device: Where to compute.
+            dtype: Of weights and inputs.
+            threads: On processors; the numbers do not depend on them.
+        """
         inputs, test = (torch.from_numpy(a).to(device) for a in standardised(data))
         truth = torch.from_numpy(labels(data)[0]).to(device)
         inputs, test, truth = (x.to(dtype) if x.is_floating_point() else x for x in (inputs, test, truth))
@@ -127,7 +135,7 @@ class Density:
 
     @torch.no_grad()
     def predict(self, weights: Tensor, inputs: Tensor | None = None) -> Tensor:
-        """(K, P) -> class probabilities (K, N, C), or mean and deviation (K, N, 2), of the test points."""
+        """(K, P) -> class probabilities (K, N, C), or mean and std (K, N, 2), of the test points."""
         inputs = self.test if inputs is None else inputs
 
         def of_group(group: Tensor) -> Tensor:
@@ -153,14 +161,14 @@ class Density:
         }
 
     @cached_property
-    def _how(self) -> Together:
-        if self.target.network in TOGETHER and not self.test.is_cuda:
-            return TOGETHER[self.target.network]
+    def _how(self) -> Batched:
+        if self.target.network in BATCHED and not self.test.is_cuda:
+            return BATCHED[self.target.network]
         # Weights that differ make grouped convolutions and batched products: good for GPUs, no gain on processors.
         together = vmap(
             lambda named, inputs: functional_call(self.network, named, (inputs,)), in_dims=(0, None)
         )
-        return Together(together, 1024 if self.test.is_cuda else 1, 4096)
+        return Batched(together, 1024 if self.test.is_cuda else 1, 4096)
 
     @cached_property
     def _by_hand(self) -> MLPGaussian | None:
