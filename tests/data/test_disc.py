@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.data.preprocessing.field_of_view import find_disc
+from retinabench.data.preprocessing.field_of_view import field_circle
 
 
 def photograph(height, width, x, y, radius, surround=3, noise=3, seed=0):
@@ -29,14 +29,14 @@ def photograph(height, width, x, y, radius, surround=3, noise=3, seed=0):
     ],
 )
 def test_the_circle_is_found(height, width, x, y, radius):
-    disc = find_disc(photograph(height, width, x, y, radius))
+    disc = field_circle(photograph(height, width, x, y, radius))
     # The search sees pixels of 1/256 of the longer side.
     assert disc == pytest.approx((x, y, radius), abs=max(height, width) / 256)
 
 
 @pytest.mark.parametrize("surround", [0, 12, 25])
 def test_a_grey_surround_is_no_retina(surround):
-    disc = find_disc(photograph(700, 1000, 450, 350, 300, surround, noise=8))
+    disc = field_circle(photograph(700, 1000, 450, 350, 300, surround, noise=8))
     assert disc == pytest.approx((450, 350, 300), abs=5)
 
 
@@ -44,12 +44,14 @@ def test_specks_and_a_straight_mask_do_not_move_it():
     picture = np.array(photograph(800, 1000, 500, 400, 370))
     picture[:120], picture[-120:] = 0, 0  # some cameras mask above and below
     picture[20:50, 20:120] = 255  # a date stamp
-    assert find_disc(Image.fromarray(picture)) == pytest.approx((500, 400, 370), abs=5)
+    assert field_circle(Image.fromarray(picture)) == pytest.approx((500, 400, 370), abs=5)
 
 
 def test_without_a_border_the_disc_is_the_lit_box():
     inside = photograph(2000, 2000, 1000, 1000, 900).crop((700, 800, 1300, 1200))
-    assert find_disc(inside) == pytest.approx((300, 200, 300), abs=1)
-    assert find_disc(Image.new("RGB", (600, 400))) == pytest.approx((300, 200, 300), abs=1)
-    assert find_disc(Image.new("RGB", (600, 400), (255, 255, 255))) == pytest.approx((300, 200, 300), abs=1)
-    assert find_disc(Image.new("RGB", (1, 1), (9, 9, 9))).radius > 0
+    assert field_circle(inside) == pytest.approx((300, 200, 300), abs=1)
+    assert field_circle(Image.new("RGB", (600, 400))) == pytest.approx((300, 200, 300), abs=1)
+    assert field_circle(Image.new("RGB", (600, 400), (255, 255, 255))) == pytest.approx(
+        (300, 200, 300), abs=1
+    )
+    assert field_circle(Image.new("RGB", (1, 1), (9, 9, 9))).radius > 0

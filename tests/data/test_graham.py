@@ -6,7 +6,7 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from retinabench.core.errors import InputError
-from retinabench.data.preprocessing.field_of_view import Disc, find_disc
+from retinabench.data.preprocessing.field_of_view import Circle, field_circle
 from retinabench.data.preprocessing.graham import graham
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 
@@ -38,7 +38,7 @@ def exact(rgb, disc, size, blur):
 def test_it_is_the_formula(blur):
     # At this radius a pixel of the photograph is a pixel of the square: nothing but the blur can differ.
     rgb = retina(700)
-    disc = Disc(350.0, 350.0, 512 / 1.8)
+    disc = Circle(350.0, 350.0, 512 / 1.8)
     got = np.asarray(graham(rgb, disc, 512, blur), float)
     expected, inside = exact(rgb, disc, 512, blur)
     difference = np.abs(got - expected)[inside]
@@ -51,10 +51,10 @@ def test_it_is_the_formula(blur):
 @pytest.mark.parametrize("cut", [(0, 60, 700, 640), (100, 0, 700, 700), (0, 0, 600, 560)])
 def test_where_the_photograph_ends_it_is_mirrored_and_grey_beyond(cut):
     rgb = retina(700).crop(cut)
-    disc = Disc(350.0 - cut[0], 350.0 - cut[1], 512 / 1.8)
+    disc = Circle(350.0 - cut[0], 350.0 - cut[1], 512 / 1.8)
     got = np.asarray(graham(rgb, disc, 512, 10), float)
     full = Image.fromarray(np.pad(np.asarray(rgb), ((256, 256), (256, 256), (0, 0)), "symmetric"))
-    expected, inside = exact(full, Disc(disc.x + 256, disc.y + 256, disc.radius), 512, 10)
+    expected, inside = exact(full, Circle(disc.x + 256, disc.y + 256, disc.radius), 512, 10)
     there = np.asarray(Image.new("L", rgb.size, 255).crop(
         (round(disc.x) - 256, round(disc.y) - 256, round(disc.x) + 256, round(disc.y) + 256))) > 0  # fmt: skip
     assert np.abs(got - expected)[inside & there].mean() < 0.4
@@ -104,7 +104,7 @@ def test_on_a_centred_disc_it_is_what_was_published(blur):
 def test_scaled_decoding_changes_little_and_a_small_disc_is_decoded_finer():
     rgb = retina(1024).resize((4096, 4096), Image.Resampling.BICUBIC)
     coarse = preprocess_bytes(encoded(rgb, "JPEG", quality=92), Recipe(512, "graham"), "x").astype(float)
-    fine = np.asarray(graham(rgb, find_disc(rgb), 512, 30), float)
+    fine = np.asarray(graham(rgb, field_circle(rgb), 512, 30), float)
     assert np.abs(coarse - fine).mean() < 3
     framed = Image.new("RGB", (4096, 4096))
     framed.paste(retina(1100), (1400, 1500))

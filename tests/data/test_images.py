@@ -6,7 +6,7 @@ from PIL import Image
 
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import synthetic
-from retinabench.data.preprocessing.field_of_view import field_of_view
+from retinabench.data.preprocessing.field_of_view import field_box
 from retinabench.data.preprocessing.preprocess import Original, Recipe, originals, preprocess_bytes
 
 
@@ -40,7 +40,7 @@ def test_a_clipped_disc_keeps_its_shape(tmp_path):
 
 
 def test_a_black_picture_is_used_whole():
-    assert field_of_view(np.zeros((40, 60, 3), np.uint8)) == (0, 0, 60, 40)
+    assert field_box(np.zeros((40, 60, 3), np.uint8)) == (0, 0, 60, 40)
 
 
 def test_none_keeps_the_whole_photograph_and_its_shape(tmp_path):
@@ -96,7 +96,7 @@ def test_scaled_decoding_is_close_to_full_decoding(shared):
     photograph = next(shared("data", "idrid", "images").glob("*.jpg"))
     small = read_square(photograph, 64).astype(float)
     full = np.asarray(Image.open(photograph).convert("RGB"))
-    left, top, right, bottom = field_of_view(full)
+    left, top, right, bottom = field_box(full)
     side = max(right - left, bottom - top)
     centre = ((left + right) / 2, (top + bottom) / 2)
     box = (round(centre[0] - side / 2), round(centre[1] - side / 2))

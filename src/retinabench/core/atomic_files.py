@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all.
+"""Atomic writing of files.
 
-Every file that the project writes goes through `atomic_write`: a temporary neighbour is written, flushed to the
-disk and renamed. A reader, or a process that resumes after `kill -9`, sees the old file or the new one.
+Every file is written through `atomic_write`: a temporary file in the same folder is written, flushed to the disk and
+renamed. A reader, or a process that continues after `kill -9`, sees the old file or the new one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,17 @@ from retinabench.core.errors import InputError, WorkError
 
 @contextlib.contextmanager
 def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
-    """Yield a binary file that becomes `path` when the block ends, and leaves no trace when it fails.
+    """Open a binary file that becomes `path` when the block ends, and is deleted when the block fails.
 
-    Raises `InputError` where the folder cannot be written to and `WorkError` where the disk is full.
+    Args:
+        path: The file; its folder is created.
+
+    Yields:
+        The open file.
+
+    Raises:
+        InputError: The folder cannot be written to.
+        WorkError: The disk is full.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
@@ -38,7 +46,7 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise explain(error, path) from error
     finally:
-        # Gone already after a successful rename; unwritable where it was never made.
+        # It does not exist after a successful rename, or if it could not be created.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 
@@ -55,9 +63,9 @@ def write_json(path: str | Path, content: Any) -> None:
 
 
 def claim(path: str | Path, content: Any) -> None:
-    """Write `content` as JSON to `path` unless it is there: of several processes at once, one wins.
+    """Write `content` as JSON to `path` unless the file exists; of several processes at once, one succeeds.
 
-    A hard link is made at once or refused; a file system without them gets the last writer.
+    A hard link is created atomically or refused; on a file system without hard links the last writer succeeds.
     """
     path = Path(path)
     if path.exists():
@@ -75,7 +83,7 @@ def claim(path: str | Path, content: Any) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what killed writes left in `folder`: temporary files older than an hour, which no write outlasts."""
+    """Delete temporary files of killed writes in `folder`: those older than an hour, longer than any write takes."""
     for leftover in (*folder.glob(".*.part"), *folder.glob(".*.claim")):
         with contextlib.suppress(OSError):
             if time.time() - leftover.stat().st_mtime > 3600:
@@ -83,7 +91,7 @@ def sweep(folder: Path) -> None:
 
 
 def explain(error: OSError, path: Path) -> InputError | WorkError:
-    """Turn an operating-system error about writing `path` into one line with a hint."""
+    """Return the error, in one line with a hint, for an operating-system error about writing `path`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return WorkError(
             f"{path}: no space left on the disk. Free some space and repeat the command; "
@@ -103,7 +111,7 @@ def explain(error: OSError, path: Path) -> InputError | WorkError:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make a rename in `folder` survive a power failure, where the platform can."""
+    """Flush a rename in `folder` to the disk, if the platform supports it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,8 +1,7 @@
-"""The two ways in which a command can end badly, and nothing else.
+"""The errors that a command reports in one line.
 
-`InputError` says that the user can mend it: a file, a row, an option. The command line prints it in one
-line and exits with code 2. `WorkError` says that correct input could not be worked off (the disk is full,
-a loss became NaN): exit code 1.
+`InputError` is one that the user can correct (a file, a row, an option): exit code 2. `WorkError` is a failure with
+correct input (the disk is full, a loss became NaN): exit code 1.
 """
 
 from __future__ import annotations
@@ -13,9 +12,14 @@ from pathlib import Path
 
 
 class InputError(ValueError):
-    """Wrong input or options: names file, row, column and hint, as far as they are known.
+    """Wrong input or options.
 
-    `row` counts data rows from 1, as a person does: the header of a CSV is not a row.
+    Args:
+        problem: What is wrong, without a full stop.
+        file: The file.
+        row: The data row, counted from 1; the header of a CSV is not a row.
+        column: The column.
+        hint: What to do about it.
     """
 
     def __init__(
@@ -36,11 +40,11 @@ class InputError(ValueError):
 
 
 class WorkError(RuntimeError):
-    """Correct input, but the work failed; the message says at which step and what may help."""
+    """A failure with correct input; the message says at which step and what may help."""
 
 
 class DivergedError(WorkError):
-    """A loss or a prediction is no longer a number: the same run would break in the same place again."""
+    """A loss or a prediction is not finite; the same run would fail in the same place again."""
 
 
 def printable(text: str, limit: int = 1000) -> str:
@@ -50,7 +54,7 @@ def printable(text: str, limit: int = 1000) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown `word`: its nearest valid spelling, then all valid ones."""
+    """Return a hint for an unknown name: the nearest valid one, then all valid ones."""
     known = sorted(known)
     close = get_close_matches(word, known, n=1, cutoff=0.5)
     hint = f"Did you mean '{close[0]}'? " if close else ""

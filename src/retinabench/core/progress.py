@@ -1,4 +1,4 @@
-"""Progress of long work: bars with time left on a terminal, nothing when quiet."""
+"""Progress of long work: bars with the remaining time on a terminal, or nothing."""
 
 from __future__ import annotations
 
@@ -10,21 +10,30 @@ Advance = Callable[[int], None]
 
 
 class Progress(Protocol):
-    """What long work tells of itself."""
+    """Where long work reports its progress."""
 
     def track(self, what: str, total: int, unit: str = "") -> AbstractContextManager[Advance]:
-        """Open a bar of `total` steps; the context yields `advance(steps)`."""
+        """Open a bar; the context yields ``advance(steps)``.
+
+        Args:
+            what: Title of the bar.
+            total: Number of steps.
+            unit: Name of a step, in the plural.
+
+        Returns:
+            The context manager.
+        """
 
     def say(self, line: str) -> None:
         """Print one line."""
 
 
 class Quiet:
-    """Says nothing."""
+    """Shows nothing."""
 
     @contextmanager
     def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
-        """Open nothing."""
+        """Show nothing."""
         yield lambda steps: None
 
     def say(self, line: str) -> None:

@@ -1,4 +1,4 @@
-"""Random streams: each has a name and depends on the run's seed and that name alone, never on a global state."""
+"""Random streams: each has a name and depends on the seed of the run and that name alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Augmentation: new views of training pictures, drawn and applied in batches on the device.
+"""Augmentation: new views of training images, drawn and applied in batches on the device.
 
 `flip` mirrors. `affine` adds the rotation, shift and zoom of Leibig et al. 2017, which the diabetic-retinopathy
 benchmark of Filos et al. 2019 took over.
@@ -28,12 +28,12 @@ def unchanged(images: Tensor) -> Tensor:
 
 
 def augmentation(
-    kind: str, pictures: int, device: torch.device, seed: int, epoch: int, rank: int = 0
+    kind: str, count: int, device: torch.device, seed: int, epoch: int, rank: int = 0
 ) -> tuple[Augment, Augment]:
-    """Return what to do with the batches of one epoch of `pictures` pictures, in their order: to bytes, to inputs.
+    """Return the augmentations of one epoch of `count` images: of the stored bytes, and of the network inputs.
 
     The first acts on the stored bytes (B, 3, H, W), a quarter of the traffic; the second on the network's inputs.
-    kind: none, flip or affine (`config.Optimizer.augment`). For `affine` the k-th picture of the epoch gets the k-th
+    kind: none, flip or affine (`methods.settings.Optimizer.augment`). For `affine` the k-th image of the epoch gets the k-th
     row of numbers drawn on the CPU: the same view on every device, however the epoch is cut into batches. Each
     process, by its `rank`, draws its own.
     """
@@ -43,7 +43,7 @@ def augmentation(
     if kind == "flip":
         noise = torch_generator(device, seed, "augment", epoch, *own)
         return lambda images: flip(images, noise), unchanged
-    uniform = torch.rand((pictures, 7), generator=torch_generator("cpu", seed, "augment", epoch, *own))
+    uniform = torch.rand((count, 7), generator=torch_generator("cpu", seed, "augment", epoch, *own))
     matrices, seen = affine_matrices(uniform).to(device), 0
 
     def view(images: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def augmentation(
 
 
 def flip(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Mirror each picture (B, 3, H, W) left-right and upside-down, each with probability 1/2.
+    """Mirror each image (B, 3, H, W) left-right and upside-down, each with probability 1/2.
 
     Left and right eyes mirror each other, and retinopathy has no upright: both keep the label true.
     """
@@ -68,10 +68,10 @@ def flip(images: Tensor, generator: torch.Generator) -> Tensor:
 def affine_matrices(uniform: Tensor) -> Tensor:
     """Turn uniform numbers (B, 7) in [0, 1) into the matrices (B, 2, 3) of random views.
 
-    A point p of the view shows the point R(θ) (Z F p + t) of the picture, coordinates from -1 to 1: mirrored (F, each
+    A point p of the view shows the point R(θ) (Z F p + t) of the image, coordinates from -1 to 1: mirrored (F, each
     axis with probability 1/2), zoomed (Z, each axis in 1 ± 0.1), shifted (t, each axis by ± 25/512 of the side), then
     rotated about the middle (θ in ± π). This is the order of the Keras generator that the 2019 code configures; its
-    centre lies one pixel off the middle, ours in it.
+    centre is one pixel off the middle, here it is the middle.
     """
     spread = 2 * uniform - 1
     angle = ROTATION * spread[:, 0]
@@ -84,10 +84,10 @@ def affine_matrices(uniform: Tensor) -> Tensor:
 
 
 def affine(images: Tensor, matrices: Tensor) -> Tensor:
-    """View each picture (B, 3, H, W), H = W, through its matrix (B, 2, 3): bilinear, 0 outside the picture.
+    """View each image (B, 3, H, W), H = W, through its matrix (B, 2, 3): bilinear, 0 outside the image.
 
     As in the 2019 code, 0 is that of the network's inputs: black in the unit interval, the mean colour of the
-    training pictures where channels are standardised.
+    training images where channels are standardised.
     """
     grid = affine_grid(matrices, list(images.shape), align_corners=False).to(images.dtype)
     views = grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)

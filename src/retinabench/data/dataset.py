@@ -1,4 +1,4 @@
-"""The contract that every data set fulfils, whether it lies in memory or in a prepared folder.
+"""The contract that every data set fulfils, whether it is in memory or in a prepared folder.
 
 `Dataset` states it. Three classes fulfil it: `ArrayDataset` (tables, texts and small images in memory),
 `retinabench.data.tasks.Task` (a prepared folder, divided for a task) and

@@ -35,7 +35,8 @@ class ImageDataset:
     """How a data set is read. The docstring of the module that defines `records` is its data card.
 
     Args:
-        records: ``records(source, survey=…, **options)`` -> `Records`.
+        records: ``records(source, survey=…, **options)`` -> `Records`. Source: the downloaded folder or archive;
+            survey: collects labels and files that are not used; split: puts all images into one split.
         steps: How to get the files by hand, in one paragraph.
         read: ``read(source, root, recipe)`` -> image (size, size, 3), for one `Records.source` below the folder `root`.
         remote: ``remote(size)`` -> the file that can be downloaded without a login, for an image size.

@@ -39,6 +39,9 @@ class Source(Protocol):
         Args:
             chunks: Rows of each batch.
             stored_view: Applied to the inputs as they are stored, before they become floating point.
+
+        Returns:
+            An iterator of (inputs, targets).
         """
 
 
@@ -180,12 +183,15 @@ class Batches:
         return len(chunks(self.train, self.batch_size))
 
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the shuffled batches of one epoch: inputs (B, ...), targets (B,).
+        """Yield the shuffled batches of one epoch.
 
         Args:
             number: Number of the epoch, on which order and augmentation depend.
             rank: Number of this process, which gets its share of every batch and its own augmentation.
             ranks: Number of processes.
+
+        Yields:
+            Inputs (B, ...) and targets (B,).
         """
         rows = numpy_generator(self.seed, "order", number).permutation(self.train)
         shares = [np.array_split(chunk, ranks)[rank] for chunk in chunks(rows, self.batch_size)]
@@ -218,6 +224,9 @@ def array_batches(
         batch_size: Rows per batch.
         seed: Seed of the order.
         device: Where the arrays are put.
+
+    Returns:
+        The batches.
     """
     rows = np.arange(len(targets))
     source = ArraySource(torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device))

@@ -108,6 +108,12 @@ class Prepared:
 def open_prepared(folder: str | Path) -> Prepared:
     """Open a folder that `retinabench prepare` has finished.
 
+    Args:
+        folder: The prepared folder.
+
+    Returns:
+        Its records and memory-mapped images.
+
     Raises:
         InputError: The folder is missing, incomplete, damaged, or of another format.
     """
@@ -157,6 +163,9 @@ def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared
     Args:
         folder: A prepared folder.
         shifted: A prepared folder of the shifted domain, or None.
+
+    Returns:
+        The data of the first folder, or of both.
 
     Raises:
         InputError: The images differ in size or preprocessing, or both folders hold the same data.

@@ -68,13 +68,13 @@ def severity_shift(records: Records) -> Splits:
     """Train on no, mild and moderate retinopathy; the shifted sets show severe and proliferative disease.
 
     The shifted test set joins the severe images of the training and test splits, as released; but images of patients
-    who also stand in the training set are left out (in EyePACS 307 of 3,524).
+    who are also in the training set are left out (in EyePACS 307 of 3,524).
     """
     return patient_disjoint(records, severity_shift_published(records))
 
 
 def severity_shift_published(records: Records) -> Splits:
-    """Severity Shift as released: fellow eyes of training images stand in the shifted test set."""
+    """Severity Shift as released: fellow eyes of training images are in the shifted test set."""
     return _by_severity(records, highest=2)
 
 
@@ -118,7 +118,7 @@ def _by_severity(records: Records, highest: int) -> Splits:
 
 
 def patient_disjoint(records: Records, splits: Splits) -> Splits:
-    """Drop from every other split the images of patients who stand in `train`."""
+    """Drop from every other split the images of patients who are in `train`."""
     trained = np.unique(records.patient_id[splits["train"]])
     return {
         name: rows if name == "train" else rows[~np.isin(records.patient_id[rows], trained)]

@@ -146,6 +146,9 @@ def load_task(folder: str | Path, name: str = "country_shift", shifted: str | Pa
     Returns:
         The data and the rows of each split.
 
+    Returns:
+        The task.
+
     Raises:
         InputError: A folder or the name is unknown, a needed split is empty, or the task has no use for `shifted`.
 
@@ -200,7 +203,7 @@ def _notes(division: Division, data: Prepared, splits: Splits) -> Iterator[str]:
     for split, rows in splits.items():
         shared = np.intersect1d(train, records.patient_id[rows]).size if split != "train" else 0
         if shared:
-            yield f"{shared:,} patient{'s' * (shared > 1)} of the split '{split}' also stand in 'train'"
+            yield f"{shared:,} patient{'s' * (shared > 1)} of the split '{split}' are also in 'train'"
     unused = int(((records.domain == "shifted") & (records.split == "train")).sum())
     if unused:
         yield (

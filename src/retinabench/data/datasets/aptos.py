@@ -2,19 +2,19 @@
 
 | | |
 |---|---|
-| input | 3,662 labelled colour photographs, PNG, 474 to 4,288 pixels wide |
+| input | 3,662 labelled colour images, PNG, 474 to 4,288 pixels wide |
 | label | retinopathy grade 0-4, by one grader: 1,805/370/999/193/295 |
 | population | rural screening camps of the Aravind Eye Hospital, India |
 | camera | a variety, in several clinics; which one took an image is not published |
 | splits | by row of `train.csv`, neither shuffled nor stratified: rows 1-2,929 are test, rows 2,930-3,662 validation |
 | patients | not published: every image counts as a patient of its own |
-| known traps | byte-equal photographs with conflicting grades; image size alone predicts the grade in part |
+| known traps | byte-equal images with conflicting grades; image size alone predicts the grade in part |
 | licence | rules of the competition: research, no redistribution |
 | citation | Asia Pacific Tele-Ophthalmology Society 2019, Kaggle |
 | how to get it | `STEPS` below |
 
 Read as downloaded: `train.csv` (id_code, diagnosis), `train_images/<id_code>.png`, unpacked or zipped. The 1,928
-photographs of `test_images` have no public label and are left out.
+images of `test_images` have no public label and are left out.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ STEPS = (
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read `train.csv` and find the photographs; the published split, or all rows in `split`.
+    """Read `train.csv` and find the images; the published split, or all rows in `split`.
 
-    Raises `InputError` where the published split cannot be made, and for bad labels.
+    `InputError` is raised for bad labels, and if the published split cannot be made; see `ImageDataset.records`.
     """
     files = open_files(source)
     rows = labels(files, split)

@@ -35,6 +35,12 @@ HINT = (
 def read(source: Path | None) -> ArrayDataset:
     """Read both collections below `source`, with the splits ``train`` and ``test``.
 
+    Args:
+        source: The folder that holds both.
+
+    Returns:
+        The data set.
+
     Raises:
         InputError: A file is missing, or of another size or kind.
     """

@@ -2,19 +2,19 @@
 
 | | |
 |---|---|
-| input | 88,702 colour photographs, JPEG, a few hundred to 5,184 pixels wide; two per patient, left and right |
+| input | 88,702 colour images, JPEG, a few hundred to 5,184 pixels wide; two per patient, left and right |
 | label | retinopathy grade 0-4, by one grader; noisy |
 | population | people with diabetes, screened at primary-care sites with the EyePACS platform, USA |
 | camera | many models; pupils dilated or not; exposure and focus vary |
 | splits | Kaggle train 35,126 (25,810/2,443/5,292/873/708 by grade); Public 10,906 (8,130/720/1,579/237/240) is \
 validation; Private 42,670 (31,403/3,042/6,282/977/966) is test |
-| patients | 44,351, in the file name; no patient stands in two splits |
-| known traps | ungradable photographs are in it and graded; `train.zip.005` is easily forgotten |
+| patients | 44,351, in the file name; no patient is in two splits |
+| known traps | includes ungradable images, which have grades; `train.zip.005` is easily overlooked |
 | licence | rules of the competition: research, no redistribution |
 | citation | Kaggle and EyePACS 2015; Cuadros and Bresnick 2009, J Diabetes Sci Technol 3:509 |
 | how to get it | `STEPS` below |
 
-Read as downloaded: `trainLabels.csv` (image, level), `retinopathy_solution.csv` (image, level, Usage), photographs
+Read as downloaded: `trainLabels.csv` (image, level), `retinopathy_solution.csv` (image, level, Usage), images
 `<patient>_<left|right>.jpeg` in `train/` and `test/`, each unpacked, zipped, or zipped in parts.
 """
 
@@ -41,16 +41,16 @@ STEPS = (
     "(1) Accept the rules at https://www.kaggle.com/c/diabetic-retinopathy-detection/rules. (2) Download trainLabels.csv.zip, "
     "train.zip.001 to .005 and test.zip.001 to .007 from its data page into one folder (about 85 GB); nothing need be unpacked. "
     "(3) retinabench prepare eyepacs --download --source THAT_FOLDER --out data/eyepacs fetches the labels of the "
-    "test photographs (retinopathy_solution.csv) and prepares."
+    "test images (retinopathy_solution.csv) and prepares."
 )
 USAGE = {"Public": "validation", "Private": "test"}
 NAME = re.compile(r"(?P<patient>\d+)_(?P<eye>left|right)")
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read both label files and find the photographs.
+    """Read both label files and find the images.
 
-    Raises `InputError` naming file, row and column of a bad label.
+    A bad label raises `InputError` with file, row and column; see `ImageDataset.records`.
     """
     files = open_files(source)
     rows = labels(files)
@@ -59,14 +59,14 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
 
 
 def labels(files: Files) -> Records:
-    """Read the label files alone: all 88,702 rows, their photographs not looked for."""
+    """Read the label files alone: all 88,702 rows, whether or not their images exist."""
     train = needed(files, "trainLabels.csv", "Download trainLabels.csv.zip.")
     test = needed(files, "retinopathy_solution.csv", "Add --download: it is fetched from its public address.")
     first = _part(read_table(files, train, ("image", "level")), files.where(train), usage=False)
     second = _part(read_table(files, test, ("image", "level", "Usage")), files.where(test), usage=True)
     if both := set(first.image_id.tolist()) & set(second.image_id.tolist()):
         raise InputError(
-            f"'{min(both)}' stands in trainLabels.csv too",
+            f"'{min(both)}' is in trainLabels.csv too",
             file=files.where(test),
             hint="Use the files as downloaded.",
         )

@@ -1,4 +1,4 @@
-"""Your own images: any folder or zip of photographs and one CSV with a row per image.
+"""Your own images: any folder or zip of images and one CSV with a row per image.
 
 | | |
 |---|---|
@@ -10,7 +10,7 @@ patients have two |
 | splits | a column `split` (train, validation, test); without it `--split`, or else all are `train` and tasks hold out \
 validation and test patients |
 | more | columns `eye` (left, right, OD, OS, L, R) and `domain` (in_domain, shifted) |
-| licence, camera, population | yours to know: note them beside the prepared folder |
+| licence, camera, population | yours to document |
 
 Columns called otherwise are mapped: `--column image=file --column grade=icdr --column patient=mrn`. The image column
 holds file names, with or without folders and ending. With 0/1 labels no grade is known: tasks by grade refuse the
@@ -33,7 +33,7 @@ ROLES = ("image", "grade", "label", "patient", "eye", "split", "domain")
 EYES = {"left": "left", "l": "left", "os": "left", "right": "right", "r": "right", "od": "right", "": ""}
 STAND_IN = {"0": 0, "1": 2}
 STEPS = (
-    "Put the photographs and one CSV (columns image, grade; better also patient and split) into a folder, then: "
+    "Put the images and one CSV (columns image, grade; better also patient and split) into a folder, then: "
     "retinabench prepare folder --source THAT_FOLDER --out data/ours"
 )
 
@@ -46,9 +46,9 @@ def records(
     labels: str | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> Records:
-    """Read the CSV (`labels`, or the only one there) with `columns` by role, and find the photographs.
+    """Read the CSV (`labels`, or the only one there) with `columns` by role, and find the images.
 
-    Raises `InputError` naming file, row and column of what is wrong.
+    A label file that is wrong raises `InputError` with file, row and column.
     """
     columns = columns or {}
     for role in columns:
@@ -78,7 +78,7 @@ def records(
 def _table(files: Files, labels: str | None) -> str:
     if labels is not None:
         if labels not in files:
-            raise InputError(f"holds no {labels}", file=files.root, hint="Name it as it lies below --source.")
+            raise InputError(f"holds no {labels}", file=files.root, hint="Give its path below --source.")
         return labels
     tables = [name for name in files.names() if name.lower().endswith(".csv")]
     if len(tables) != 1:

@@ -1,13 +1,13 @@
-"""IDRiD disease grading: 516 photographs from Nanded, India.
+"""IDRiD disease grading: 516 images from Nanded, India.
 
 | | |
 |---|---|
-| input | 516 colour photographs, 4288 x 2848 JPEG, 50 degrees around the macula |
+| input | 516 colour images, 4288 x 2848 JPEG, 50 degrees around the macula |
 | label | retinopathy grade 0-4 on the international scale (macular oedema risk is not used here) |
 | population | one eye clinic in Nanded, India |
 | camera | Kowa VX-10 alpha |
 | splits | train 413 (134/20/136/74/49 by grade), test 103 (34/5/32/19/13) |
-| patients | not published; photographs with equal bytes (six pairs) share one patient id here |
+| patients | not published; images with equal bytes (six pairs) share one patient id here |
 | known traps | three of the six pairs carry different grades; one pair crosses the official split |
 | licence | CC BY 4.0 |
 | citation | Porwal et al. 2018, "Indian Diabetic Retinopathy Image Dataset", doi 10.21227/H25W98 |
@@ -52,17 +52,17 @@ Row = tuple[str, str, int, str]  # name, split, grade, file
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read the official 413 / 103 split below `source`; pictures are named relative to it.
+    """Read the official split of 413 and 103 images; see `ImageDataset.records`.
 
-    Raises `InputError` naming the label file and row where a label is bad or its photograph missing.
+    Labels that are bad or have no image raise `InputError` with label file and row.
     """
     files = open_files(source)
     compact = "labels.csv" in files
     name, of_split, grade, path = zip(*(_compact(files) if compact else _official(files)), strict=True)
     found = pair(make_records(name, grade, source=path, split=of_split), files, survey)
     published = _published_sums(files) if compact else {}
-    # Photographs with equal bytes show one patient: nobody photographs two people alike. Named after the first of them,
-    # a patient keeps the name when a damaged file is replaced.
+    # Images with equal bytes are of one patient. The patient is named after the first of them, so that the name
+    # is kept when a damaged file is replaced.
     first: dict[str, str] = {}
     patients = [
         first.setdefault(published.get(image) or _sha256(files, file) or image, image)
@@ -75,6 +75,12 @@ def read_pooled(folder: Path | None) -> ArrayDataset:
     """Read a prepared folder of IDRiD at 224 px and pool its images to 28 px (`preprocessing.pooling`).
 
     Targets are grades; the splits are the official ones, ``train`` and ``test`` (group ``in_domain``).
+
+    Args:
+        folder: The prepared folder.
+
+    Returns:
+        The data set.
 
     Raises:
         InputError: The folder is absent, or is not IDRiD at 224 px.
@@ -115,7 +121,7 @@ def _compact(files: Files) -> Iterator[Row]:
 
 
 def _published_sums(files: Files) -> dict[str, str]:
-    """The sums of the originals tell equal photographs apart even where the files were compressed again."""
+    """Return the SHA-256 of the original files, which find equal images even if the files were compressed again."""
     rows = read_table(files, "labels.csv", ("name",))
     return {cells["name"]: cells.get("sha256_original", "") for _, cells in rows}
 
@@ -133,13 +139,13 @@ def _official(files: Files) -> Iterator[Row]:
         root = PurePosixPath(table).parent.parent
         rows = read_table(files, table, ("Image name", "Retinopathy grade"))
         for row, image in zip(rows, ids_of(rows, "Image name", where), strict=True):
-            # The two parts number their pictures from 1 alike: the split keeps the names apart.
+            # Both parts number their images from 1; the split makes the names unique.
             path = root / "1. Original Images" / folder / f"{image}.jpg"
             yield f"{image}_{split}", split, grade_of(row, "Retinopathy grade", where), str(path)
 
 
 def _sha256(files: Files, name: str) -> str:
-    """Return the sum of a photograph's bytes, '' where they cannot be read: `prepare` will say which and why."""
+    """Return the SHA-256 of a file, or '' if it cannot be read, which `prepare` will report."""
     try:
         return hashlib.sha256(files.read(name)).hexdigest()
     except InputError:

@@ -1,24 +1,24 @@
-"""IDRiD lesions: photographs with the outlines of their lesions, and photographs without retinopathy.
+"""IDRiD lesions: images with the outlines of their lesions, and images without retinopathy.
 
 | | |
 |---|---|
-| input | colour photographs, Kowa VX-10 alpha, 50 degrees around the macula |
+| input | colour images, Kowa VX-10 alpha, 50 degrees around the macula |
 | concepts | microaneurysm (MA), haemorrhage (HE), hard exudate (EX), soft exudate (SE) |
 | truth | a mask per lesion kind, drawn by experts; a kind without a mask is absent |
-| known traps | MA, HE and EX are in nearly every photograph with retinopathy, so that "has it retinopathy?" answers them all; SE is in half of these |
-| patients | not published: every photograph counts as a patient of its own |
+| known traps | MA, HE and EX are in nearly every image with retinopathy, so that knowing whether there is retinopathy answers all of them; SE is in half of these |
+| patients | not published: every image counts as a patient of its own |
 | licence | CC BY 4.0 |
 | source | Porwal et al. 2018, "Indian Diabetic Retinopathy Image Dataset", doi 10.21227/H25W98 |
 | how to get it | the archives "A. Segmentation" and "B. Disease Grading" of the IEEE DataPort page, unpacked side by side |
 
 Two layouts are read:
 
-- `concepts.csv` (file, then MA, HE, EX, SE as 0 or 1) beside `images/`, which holds the photographs and, as
-  `NAME_MA.jpg` and so on, their lesions on black. With 54 photographs with lesions and 89 without retinopathy these
+- `concepts.csv` (file, then MA, HE, EX, SE as 0 or 1) beside `images/`, which holds the images and, as
+  `NAME_MA.jpg` and so on, their lesions on black. With 54 images with lesions and 89 without retinopathy these
   are the 143 images of the visual Turing test (Fountoukidou and Sznitman 2019).
 - the official archive: `A. Segmentation/1. Original Images/a. Training Set/IDRiD_01.jpg …` and
-  `2. All Segmentation Groundtruths/a. Training Set/1. Microaneurysms/IDRiD_01_MA.tif …`. It holds 81 photographs, all
-  with lesions; the photographs of grade 0 of the grading archive, where that lies below the same folder, join them.
+  `2. All Segmentation Groundtruths/a. Training Set/1. Microaneurysms/IDRiD_01_MA.tif …`. It holds 81 images, all
+  with lesions; the images of grade 0 of the grading archive, where that lies below the same folder, join them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from PIL import Image, UnidentifiedImageError
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import idrid
 from retinabench.data.lesion_images import LesionImages
-from retinabench.data.preprocessing.field_of_view import field_of_view
+from retinabench.data.preprocessing.field_of_view import field_box
 
 KINDS = {
     "MA": ("microaneurysm", "1. Microaneurysms"),
@@ -50,8 +50,8 @@ MASK_LEVEL = 40
 
 
 @dataclass(frozen=True)
-class _Photograph:
-    """A photograph, whether each concept is in it, and the mask of those that have one."""
+class _Sample:
+    """An image, whether each concept is present in it, and the masks of those that have one."""
 
     name: str
     file: Path
@@ -60,27 +60,34 @@ class _Photograph:
 
 
 def read(source: Path) -> LesionImages:
-    """Read either layout below `source`.
+    """Read either layout.
 
-    Raises `InputError` naming the file and row where a photograph or mask is missing or a label is bad.
+    Args:
+        source: The unpacked archive, or the folder that holds `concepts.csv`.
+
+    Returns:
+        The images with their lesions.
+
+    Raises:
+        InputError: An image or mask is missing or a label is bad; file and row are named.
     """
     if not source.is_dir():
         raise InputError("is not a folder", file=source, hint="Point --source at the unpacked IDRiD archive.")
     found = list(_compact(source) if (source / "concepts.csv").is_file() else _official(source))
     if not found:
-        raise InputError("holds no photographs", file=source, hint="Unpack the whole archive.")
-    names = np.array([photograph.name for photograph in found])
+        raise InputError("holds no images", file=source, hint="Unpack the whole archive.")
+    names = np.array([image.name for image in found])
     return LesionImages(
         sample_id=names,
         concepts=tuple(concept for concept, _ in KINDS.values()),
-        truth=np.array([photograph.present for photograph in found]),
+        truth=np.array([image.present for image in found]),
         patient_id=names,
-        image=lambda row, size: _picture(found[row].file, size),
+        image=lambda row, size: _image(found[row].file, size),
         masks=lambda row: _masks(found[row]),
     )
 
 
-def _compact(source: Path) -> Iterator[_Photograph]:
+def _compact(source: Path) -> Iterator[_Sample]:
     file = source / "concepts.csv"
     with open(file, newline="", encoding="utf-8-sig") as handle:
         reader = csv.DictReader(handle)
@@ -88,20 +95,20 @@ def _compact(source: Path) -> Iterator[_Photograph]:
             if column not in (reader.fieldnames or ()):
                 raise InputError("is missing", file=file, column=column)
         for number, row in enumerate(reader, start=1):
-            photograph = source / "images" / row["file"]
-            if not photograph.is_file():
-                raise InputError(f"its photograph {photograph} is missing", file=file, row=number)
+            image = source / "images" / row["file"]
+            if not image.is_file():
+                raise InputError(f"its image {image} is missing", file=file, row=number)
             for kind in KINDS:
                 if row[kind] not in ("0", "1"):
                     raise InputError(f"is '{row[kind]}', not 0 or 1", file=file, row=number, column=kind)
-            masks = {k: photograph.with_name(f"{photograph.stem}_{k}.jpg") for k in KINDS if row[k] == "1"}
+            masks = {k: image.with_name(f"{image.stem}_{k}.jpg") for k in KINDS if row[k] == "1"}
             for kind, mask in masks.items():
                 if not mask.is_file():
                     raise InputError(f"its mask {mask} is missing", file=file, row=number, column=kind)
-            yield _Photograph(photograph.stem, photograph, tuple(k in masks for k in KINDS), masks)
+            yield _Sample(image.stem, image, tuple(k in masks for k in KINDS), masks)
 
 
-def _official(source: Path) -> Iterator[_Photograph]:
+def _official(source: Path) -> Iterator[_Sample]:
     truths = next(iter(sorted(source.rglob("2. All Segmentation Groundtruths"))), None)
     if truths is None:
         raise InputError(
@@ -113,35 +120,35 @@ def _official(source: Path) -> Iterator[_Photograph]:
         for file in sorted((truths.parent / "1. Original Images" / part).glob("*.jpg")):
             places = {k: truths / part / folder / f"{file.stem}_{k}.tif" for k, (_, folder) in KINDS.items()}
             masks = {kind: place for kind, place in places.items() if place.is_file()}
-            yield _Photograph(file.stem, file, tuple(k in masks for k in KINDS), masks)
+            yield _Sample(file.stem, file, tuple(k in masks for k in KINDS), masks)
     if any(source.rglob("2. Groundtruths")):
         yield from _healthy(source)
 
 
-def _healthy(source: Path) -> Iterator[_Photograph]:
-    """Yield the photographs of grade 0 of the grading archive, but none whose twin has another grade."""
+def _healthy(source: Path) -> Iterator[_Sample]:
+    """Yield the images of grade 0 of the grading archive, except those with an identical image of another grade."""
     graded = idrid.records(source)
     doubtful = set(graded.patient_id[graded.grade > 0])  # equal bytes share a patient id there
     for row in np.flatnonzero(graded.grade == 0):
         if graded.patient_id[row] not in doubtful:
             name, file = str(graded.image_id[row]), source / str(graded.source[row])
-            yield _Photograph(f"{name}_grade_0", file, (False,) * len(KINDS), {})
+            yield _Sample(f"{name}_grade_0", file, (False,) * len(KINDS), {})
 
 
-def _picture(file: Path, size: int) -> NDArray[np.uint8]:
+def _image(file: Path, size: int) -> NDArray[np.uint8]:
     rgb = _open(file)
     square = rgb.crop(_square(rgb))
     resampling = Image.Resampling.BOX if square.width >= 2 * size else Image.Resampling.BILINEAR
     return np.asarray(square.resize((size, size), resampling))
 
 
-def _masks(photograph: _Photograph) -> NDArray[np.bool_]:
-    box = _square(_open(photograph.file))
+def _masks(image: _Sample) -> NDArray[np.bool_]:
+    box = _square(_open(image.file))
     side = box[2] - box[0]
     masks = np.zeros((len(KINDS), side, side), np.bool_)
     for layer, kind in zip(masks, KINDS, strict=True):
-        if kind in photograph.masks:
-            file = photograph.masks[kind]
+        if kind in image.masks:
+            file = image.masks[kind]
             layer[:] = np.asarray(_open(file).crop(box)).max(axis=2) > MASK_LEVEL
             if not layer.any():
                 raise InputError("shows no lesion", file=file, hint="Delete it, or set its concept to 0.")
@@ -149,8 +156,8 @@ def _masks(photograph: _Photograph) -> NDArray[np.bool_]:
 
 
 def _square(rgb: Image.Image) -> tuple[int, int, int, int]:
-    """Return the square around the lit disc: (left, top, right, bottom), beyond the picture where that is flatter."""
-    left, top, right, bottom = field_of_view(np.asarray(rgb))
+    """Return the square (left, top, right, bottom) around the field of view, which may extend beyond the image."""
+    left, top, right, bottom = field_box(np.asarray(rgb))
     side = max(right - left, bottom - top)
     x, y = round((left + right - side) / 2), round((top + bottom - side) / 2)
     return x, y, x + side, y + side
@@ -163,4 +170,4 @@ def _open(file: Path) -> Image.Image:
     except FileNotFoundError:
         raise InputError("does not exist", file=file) from None
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-        raise InputError(f"is no picture that can be read ({error})", file=file) from None
+        raise InputError(f"is not an image that can be read ({error})", file=file) from None

@@ -39,6 +39,12 @@ HINT = (
 def read(source: Path | None) -> ArrayDataset:
     """Read the reviews below `source`, with the splits ``train`` and ``test``.
 
+    Args:
+        source: The folder `aclImdb`.
+
+    Returns:
+        The data set.
+
     Raises:
         InputError: The reviews are absent.
     """

@@ -72,7 +72,7 @@ def remote(size: int) -> Remote:
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
     """Read the labels of one `.npz`: that file, or the only one in a folder.
 
-    Raises `InputError` where there is none or several, or where it is not the published file.
+    `InputError` is raised if there is none or several, or if it is not the published file; see `ImageDataset.records`.
     """
     file = _file(source)
     known = {file_name(side): digest for side, digest in MD5.items()}

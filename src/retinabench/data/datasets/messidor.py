@@ -1,8 +1,8 @@
-"""Messidor-2: photographs from four French hospitals with grades by three retina specialists in consensus.
+"""Messidor-2: images from four French hospitals with grades by three retina specialists in consensus.
 
 | | |
 |---|---|
-| input | 1,748 colour photographs of 874 examinations, macula-centred, 45 degrees, PNG and JPG, 1,440 to 2,304 pixels wide |
+| input | 1,748 colour images of 874 examinations, macula-centred, 45 degrees, PNG and JPG, 1,440 to 2,304 pixels wide |
 | label | retinopathy grade 0-4, adjudicated by three retina specialists (`messidor_data.csv`) |
 | population | people with diabetes at the hospitals of the Messidor programme and Brest, France |
 | camera | Topcon TRC NW6 |
@@ -36,9 +36,9 @@ STEPS = (
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read the adjudicated grades, pair the eyes, and find the photographs.
+    """Read the adjudicated grades, pair the eyes, and find the images.
 
-    Raises `InputError` naming file, row and column of a bad label.
+    A bad label raises `InputError` with file, row and column; see `ImageDataset.records`.
     """
     files = open_files(source)
     name = needed(

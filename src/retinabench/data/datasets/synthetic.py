@@ -1,8 +1,8 @@
-"""The synthetic retinas as a data set: which drawn pictures form which split.
+"""Synthetic retinas as a data set: which drawn images form which split.
 
-The pictures and their truth come from `data/synthetic`; this file only lays out a study like Country Shift. For
-`images` training pictures: validation images/4, test 3*images/8 by the in-domain camera; validation images/8, test
-images/4 by the shifted camera. Fellow eyes stay together: every part is an even number of pictures.
+Images and truth come from `data.synthetic`; the splits are those of a study like Country Shift. For
+`images` training images: validation images/4, test 3*images/8 by the in-domain camera; validation images/8, test
+images/4 by the shifted camera. Fellow eyes are in one split: every part has an even number of images.
 """
 
 from __future__ import annotations
@@ -34,11 +34,19 @@ PARTS = (
 def records(
     source: Path | None, images: int = 3200, seed: int = 0, *, survey: Survey | None = None
 ) -> Records:
-    """Lay out a study of `images` training pictures and its other splits; nothing is drawn yet.
+    """Return the records of a study; its images are drawn later.
 
-    The survey stays empty: no label is without a picture.
+    Args:
+        source: Must be None.
+        images: Number of training images, at least 32; the other splits follow from it.
+        seed: Seed of the drawing.
+        survey: Not used, since every label has an image.
 
-    Raises `InputError` where `images` is too small to fill every split.
+    Returns:
+        The records of all splits.
+
+    Raises:
+        InputError: A source is given, or there are too few images to fill every split.
     """
     if source is not None:
         raise InputError("synthetic retinas are drawn, not read", hint="Leave --source out.")
@@ -70,7 +78,7 @@ def _part(domain: str, split: str, indices: range, seed: int) -> Records:
 
 
 def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
-    """Draw one picture (size, size, 3); its disc fills the square, as `crop` would make it."""
+    """Draw one image (size, size, 3); its field of view fills the square, as with `crop`."""
     seed, population, index = source.split(":")
     drawn = draw(int(index), size=recipe.size, seed=int(seed), population=population, masks=False).image
     return drawn if recipe.preprocess == "crop" else preprocess(Image.fromarray(drawn), recipe)

@@ -111,7 +111,14 @@ def available(source: Path) -> list[str]:
 
 
 def read(source: Path, name: str) -> Regression:
-    """Read one set from below `source`.
+    """Read one set.
+
+    Args:
+        source: The folder of the collection.
+        name: A name of `SETS`.
+
+    Returns:
+        The set with its random splits.
 
     Raises:
         InputError: Something is missing, is not a number, or does not fit; file, row and hint are named.
@@ -146,6 +153,9 @@ def read_gap(source: Path | None, split: int = 0) -> ArrayDataset:
     Args:
         source: The folder `energy`, with `data.txt` and `gap/`.
         split: Feature by which the gap is cut: 0 relative compactness, 2 wall area.
+
+    Returns:
+        The data set.
 
     Raises:
         InputError: A file is missing or is no table of numbers.

@@ -1,4 +1,4 @@
-"""Fetch published files: one connection, resumed where it broke, checked before it gets its name."""
+"""Download published files: over one connection, resumed after interruptions, and verified."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from retinabench.core.progress import QUIET, Advance, Progress
 from retinabench.core.version import __version__
 
 BLOCK = 1 << 18
-PATIENCE = 60  # seconds without a byte
+TIMEOUT = 60  # seconds without a byte
 ATTEMPTS = 6
-PASSING = {408, 425, 429, 500, 502, 503, 504}  # the server may do better later
+TRANSIENT = {408, 425, 429, 500, 502, 503, 504}  # HTTP status codes after which a retry may succeed
 AGENT = f"retinabench/{__version__} (Python urllib)"
 
 
@@ -36,10 +36,22 @@ class Remote:
 def fetch(
     remote: Remote, folder: Path, progress: Progress = QUIET, wait: Callable[[float], None] = time.sleep
 ) -> Path:
-    """Download `remote` into `folder`, or continue there, or find it done; return its path.
+    """Download a file into a folder, or continue a download that was interrupted.
 
-    A broken connection is taken up again where it broke, after 1, 2, 4 … seconds (`wait`). Bytes gather in `NAME.part`,
-    which becomes NAME when length and MD5 are right. Raises `WorkError` where that cannot be reached.
+    Bytes are collected in `NAME.part`, which is renamed to NAME when length and MD5 are correct.
+
+    Args:
+        remote: The published file.
+        folder: Where it is stored.
+        progress: Where progress is shown.
+        wait: Waits between attempts, for 1, 2, 4 … seconds.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        InputError: A file of that name is there and has another MD5.
+        WorkError: The download failed.
     """
     path, part = folder / remote.name, folder / f"{remote.name}.part"
     if path.is_file():
@@ -57,7 +69,7 @@ def fetch(
                 error.close()
                 if error.code == 416:  # the part is longer than the file: it belongs to another version
                     part.unlink(missing_ok=True)
-                elif error.code not in PASSING:
+                elif error.code not in TRANSIENT:
                     raise WorkError(f"{remote.url}: the server says {error.code} {error.reason}.") from None
                 reason = f"the server says {error.code} {error.reason}"
             except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
@@ -77,12 +89,12 @@ def fetch(
 
 
 def _continue(remote: Remote, part: Path, progress: Progress) -> bool:
-    """Ask for what is missing and append it; tell whether the file is complete now."""
+    """Request the missing bytes and append them; return whether the file is complete."""
     have = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(remote.url, headers={"User-Agent": AGENT, "Accept-Encoding": "identity"})
     if have:
         request.add_header("Range", f"bytes={have}-")
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
         match = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range") or "")
         if answer.status == 206 and match and int(match[1]) == have:
             total: int | None = int(match[2])
@@ -116,7 +128,7 @@ def _copy(
 
 
 def _check(path: Path, remote: Remote) -> None:
-    """Delete nothing that the user may have put there; a part with a wrong sum is of no use."""
+    """Verify the MD5; delete a wrong partial download, but never a file that the user may have put there."""
     if remote.md5 is None:
         return
     with open(path, "rb") as handle:

@@ -1,6 +1,6 @@
-"""Labels meet pictures: which label finds which file, and what is left on either side.
+"""Match labels with files, and list those that have no counterpart.
 
-The rule for all data sets: an image takes part when it has a label and a file. A label without a file stops the
+The rule for all data sets: an image is used if it has a label and a file. A label without a file stops the
 preparation unless bad files are skipped; a file without a label is left out; both are listed.
 """
 
@@ -22,13 +22,13 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.data.ingest.archives import Files
 from retinabench.data.records import SPLITS, Records
 
-PICTURES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp")
+ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp")
 SHOWN = 5
 
 
 @dataclass
 class Survey:
-    """What a loader met besides its records: (name, reason) of labels and files that take no part, and notes."""
+    """Labels and files that are not used, as (name, reason), and notes: what a reader finds besides the records."""
 
     no_file: list[str] = field(default_factory=list)
     no_label: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Survey:
     notes: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Say in a line each how many there are, and the first few."""
+        """Return one line per kind, with the number and the first few names."""
         found = [
             ("label without a file, left out", "labels without a file, left out", self.no_file),
             ("file without a label, left out", "files without a label, left out", self.no_label),
@@ -54,7 +54,7 @@ class Survey:
         return [*self.notes, *counted]
 
     def check(self, out: Path, on_bad: str) -> None:
-        """Raise `InputError` where a label has no file, unless `on_bad` is 'skip'; the list lies beside `out` then."""
+        """Raise `InputError` if a label has no file and `on_bad` is not 'skip'; the list is written next to `out`."""
         out = out.resolve()
         beside = out.with_name(f"{out.name}.left_out.csv")
         if self.no_file and on_bad != "skip":
@@ -64,7 +64,7 @@ class Survey:
             beside.unlink()
 
     def write(self, file: Path) -> None:
-        """Write all that is left out as CSV, name and reason; nothing where there is nothing."""
+        """Write all that is left out as CSV (name, reason), if there is anything."""
         rows = [(name, "label without a file") for name in self.no_file]
         rows += [(name, "file without a label") for name in self.no_label]
         rows += self.left_out
@@ -75,7 +75,7 @@ class Survey:
 
 
 def missing_files(names: Sequence[str], hint: str = "") -> InputError:
-    """Return the error for labels whose files are not there."""
+    """Return the error for labels without files."""
     count = f"{len(names):,} labelled image{'s have' if len(names) > 1 else ' has'} no file: {_few(names)}"
     return InputError(count, hint=f"{hint} Is the download complete?".strip())
 
@@ -90,16 +90,24 @@ def pair(
     survey: Survey | None,
     folders: NDArray[np.str_] | None = None,
 ) -> Records:
-    """Return the records that have a file, their `source` (a file name, with or without its ending) resolved to it.
+    """Find the file of each record; upper and lower case are not distinguished.
 
-    `folders` (N,): the folder in which an image is expected; another one is taken where it holds none. Upper and lower
-    case are the same, as they are on the systems where the lists were made. Without a survey a label without a file
-    is an `InputError`.
+    Args:
+        records: N records whose `source` is a file name, with or without its extension.
+        files: The files of the data set.
+        survey: Collects labels without files and files without labels; without it, a label without a file is an error.
+        folders: (N,) the folder in which each image is expected; another one is used if it does not hold the image.
+
+    Returns:
+        The records that have a file, with the name of that file as `source`.
+
+    Raises:
+        InputError: No record has a file, a name is ambiguous, or two records name one file.
     """
-    pictures = [name for name in files.names() if name.lower().endswith(PICTURES)]
+    images = [name for name in files.names() if name.lower().endswith(ENDINGS)]
     by_path: dict[str, list[str]] = {}
     by_stem: dict[str, list[str]] = {}
-    for name in pictures:
+    for name in images:
         by_path.setdefault(name.lower(), []).append(name)
         by_stem.setdefault(stem(name), []).append(name)
     hints = np.full(len(records), "") if folders is None else folders
@@ -131,14 +139,14 @@ def pair(
     if survey is not None:
         known = labelled | {stem(name) for name, _ in survey.left_out}
         survey.no_file += lost
-        survey.no_label += [name for name in pictures if stem(name) not in known]
+        survey.no_label += [name for name in images if stem(name) not in known]
     elif lost:
         raise missing_files(lost)
     return replace(records, source=np.array(source)).take(np.flatnonzero(taken))
 
 
 def _fits(name: str, wanted: str) -> bool:
-    """A label may name folders; then the file must lie in them."""
+    """Return whether a file is in the folders that a label names."""
     folder = wanted.lower().rpartition("/")[0]
     return not folder or f"/{name.lower()}".rpartition("/")[0].endswith(f"/{folder}")
 
@@ -149,10 +157,10 @@ def _distance(name: str, folder: str) -> tuple[bool, int, str]:
 
 
 def stem(name: str) -> str:
-    """Return the file's name without folders and picture ending, in lower case: what labels call it."""
+    """Return the name of a file without folders and extension, in lower case, as labels write it."""
     base = name.rpartition("/")[2].lower()
     root, ending = posixpath.splitext(base)
-    return root if ending in PICTURES else base
+    return root if ending in ENDINGS else base
 
 
 def make_records(
@@ -165,7 +173,20 @@ def make_records(
     split: Iterable[str] | str,
     domain: Iterable[str] | str = "in_domain",
 ) -> Records:
-    """Build records from lists; one word stands for all rows. What is not given: every image is its own patient."""
+    """Build records from columns.
+
+    Args:
+        image_id: N unique names.
+        grade: N grades.
+        source: N file names; by default the names of the images.
+        patient_id: N patients; by default every image is its own patient.
+        eye: N eyes; by default unknown.
+        split: N splits, or one for all.
+        domain: N domains, or one for all.
+
+    Returns:
+        The records, without a true probability.
+    """
     ids = np.array(list(image_id), np.str_)
 
     def column(values: Iterable[str] | str | None, default: NDArray[np.str_]) -> NDArray[np.str_]:
@@ -186,7 +207,7 @@ def make_records(
 
 
 def placed(records: Records, split: str | None) -> Records:
-    """Put all rows into one split, where the user asks for it."""
+    """Put all rows into one split if the user asks for it."""
     if split is None:
         return records
     if split not in SPLITS:

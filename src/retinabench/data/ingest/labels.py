@@ -1,4 +1,4 @@
-"""Label files: CSV read with patience for its dialects and none for its mistakes."""
+"""Read label files: CSV in several dialects, with strict checks of its contents."""
 
 from __future__ import annotations
 
@@ -14,9 +14,18 @@ Row = tuple[int, dict[str, str]]  # its number from 1, and its cells without sur
 
 
 def read_table(files: Files, name: str, columns: Sequence[str]) -> list[Row]:
-    """Return the rows of a CSV that has at least `columns`; blank rows are passed over.
+    """Read a CSV: comma, semicolon or tab; UTF-8 with or without a byte-order mark; blank rows are skipped.
 
-    Comma, semicolon or tab; UTF-8 with or without a byte-order mark. Raises `InputError` naming file, row and column.
+    Args:
+        files: The files of the data set.
+        name: Name of the CSV in `files`.
+        columns: Columns that it must have.
+
+    Returns:
+        The rows: number from 1, and cells by column.
+
+    Raises:
+        InputError: The file is not such a CSV; file, row and column are named.
     """
     where = files.where(name)
     try:
@@ -53,7 +62,7 @@ def _check_header(header: Sequence[str], columns: Sequence[str], where: str) -> 
         raise InputError("is empty", file=where)
     for column in columns:
         if header.count(column) > 1:
-            raise InputError("stands twice in the header", file=where, column=column)
+            raise InputError("appears twice in the header", file=where, column=column)
         if column not in header:
             raise InputError(
                 "is missing", file=where, column=column, hint=nearest(column, filter(None, header))
@@ -61,7 +70,7 @@ def _check_header(header: Sequence[str], columns: Sequence[str], where: str) -> 
 
 
 def grade_of(row: Row, column: str, where: str) -> int:
-    """Return a grade 0 … 4; a table calculator's `2.0` is 2."""
+    """Return a grade 0 … 4; `2.0`, as spreadsheets write it, is 2."""
     number, cells = row
     whole = cells[column].removesuffix(".0")
     if whole not in {"0", "1", "2", "3", "4"}:
@@ -72,7 +81,7 @@ def grade_of(row: Row, column: str, where: str) -> int:
 
 
 def word_of(row: Row, column: str, where: str, words: Sequence[str]) -> str:
-    """Return a cell that must be one of `words`."""
+    """Return a cell that must be one of `words`, or raise `InputError`."""
     number, cells = row
     if cells[column] not in words:
         raise InputError(
@@ -82,14 +91,14 @@ def word_of(row: Row, column: str, where: str, words: Sequence[str]) -> str:
 
 
 def ids_of(rows: Sequence[Row], column: str, where: str) -> list[str]:
-    """Return a column of names; raises `InputError` where one is empty or stands twice."""
+    """Return a column of names, or raise `InputError` if one is empty or repeated."""
     first: dict[str, int] = {}
     for number, cells in rows:
         if not cells[column]:
             raise InputError("is empty", file=where, row=number, column=column)
         if cells[column] in first:
             raise InputError(
-                f"'{cells[column]}' stands in row {first[cells[column]]} already",
+                f"'{cells[column]}' is in row {first[cells[column]]} already",
                 file=where,
                 row=number,
                 column=column,

@@ -70,6 +70,9 @@ def prepare(
         progress: Where progress is shown.
         **options: Options of the data set.
 
+    Returns:
+        The prepared folder, opened.
+
     Raises:
         InputError: The source is bad, or `out` holds another data set.
         WorkError: The disk is full.
@@ -117,7 +120,10 @@ def dataset_options(
         name: A name of `registry.DATASETS`.
         source: Folder or archive of the files.
         column: Columns of the label file as ``ROLE=NAME``.
-        **given: Further options; None where one is not given.
+        **given: Further options; None if one is not given.
+
+    Returns:
+        The options.
 
     Raises:
         InputError: The data set is unknown, needs a source, or does not have an option.
@@ -131,7 +137,13 @@ def dataset_options(
 
 
 def download_source(name: str, source: Path | None, size: int, progress: Progress) -> None:
-    """Download into `source` the files that need no login.
+    """Download the files that need no login.
+
+    Args:
+        name: A name of `registry.DATASETS`.
+        source: Folder for the files.
+        size: Side of the images, in pixels.
+        progress: Where progress is shown.
 
     Raises:
         InputError: The data set has no direct download; the message holds the steps by hand.
@@ -177,7 +189,7 @@ def _make(shards: list[Shard], what: str, workers: int | None, progress: Progres
     missing = [shard for shard in shards if not is_made(shard)]
     again = sum(shard.files.is_file() for shard in missing)
     if again:
-        progress.say(f"{again:,} parts are made again: a file in them was bad or has changed")
+        progress.say(f"{again:,} parts are made again because a file in them was bad or has changed")
     images = [sum(len(shard.image_ids) for shard in some) for some in (shards, missing)]
     with progress.track(what, images[1], unit="images") as advance:
         for _, done in in_processes(make_shard, missing, min(workers or os.cpu_count() or 1, len(missing))):

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from retinabench.core.errors import InputError
 
 Segment = tuple[Path | BinaryIO, int, int]  # a file or a seekable stream, its first byte, number of bytes
-LARGEST_FILE = 1 << 29  # bytes; the largest photograph or label file is a hundredth of this
+LARGEST_FILE = 1 << 29  # bytes; the largest image or label file is a hundredth of this
 LARGEST_INNER = 1 << 26  # bytes of a compressed zip inside a zip that is held in memory
 BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, struct.error, OSError, RuntimeError, ValueError,

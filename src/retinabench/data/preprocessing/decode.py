@@ -1,8 +1,8 @@
-"""Decode photographs that nobody has checked: from bytes to 8-bit RGB, or one line about what is wrong with them.
+"""Decode untrusted image files: from bytes to 8-bit RGB, or one line that says what is wrong.
 
-By content, never by extension. Greyscale, palette, CMYK and 16-bit pictures become RGB (16 bits are scaled, not
-clipped), transparency becomes black, the camera's orientation is applied. Bytes after a picture's end are ignored;
-a picture that breaks off is refused, and so is one of more than 200 megapixels, before its memory is asked for.
+The format is found by content, not by extension. Greyscale, palette, CMYK and 16-bit images become RGB (16 bits are scaled, not
+clipped), transparency becomes black, the camera's orientation is applied. Bytes after an image's end are ignored;
+an incomplete image is refused, and so is one of more than 200 megapixels, before memory is allocated for it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from retinabench.core.errors import InputError
 MAX_PIXELS = 200_000_000  # the largest fundus cameras stay below 50 megapixels
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
 
-# Those in which photographs are kept. Pillow's others include some that start programs (EPS).
+# Formats of stored images; others of Pillow start external programs (EPS).
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "GIF", "WEBP", "PPM", "JPEG2000")
-CURE = "Replace or remove it."
+HINT = "Replace or remove it."
 
 
 def dimensions(data: bytes) -> tuple[int, int]:
@@ -33,16 +33,23 @@ def dimensions(data: bytes) -> tuple[int, int]:
 
 
 def decode(data: bytes, name: str, at_least: int | None = None) -> Image.Image:
-    """Decode the bytes of the photograph `name` to an RGB picture.
+    """Decode the bytes of a file to an RGB image.
 
-    A JPEG may come reduced by 2, 4 or 8, which saves most of the time, as long as both sides keep `at_least` pixels.
+    Args:
+        data: The bytes.
+        name: Name of the file, for messages.
+        at_least: A JPEG may be reduced by 2, 4 or 8, which saves time, as long as both sides keep that many pixels.
 
-    Raises `InputError` where the bytes are no picture, broken off, or too large.
+    Returns:
+        The image, RGB.
+
+    Raises:
+        InputError: The bytes are not an image, incomplete, or too large.
     """
     if not data:
-        raise InputError("is empty (0 bytes)", file=name, hint=CURE)
+        raise InputError("is empty (0 bytes)", file=name, hint=HINT)
     try:
-        # What Pillow warns about (odd metadata, a size near the limit) is not for the eyes of the user.
+        # Warnings of Pillow (odd metadata, a size near the limit) do not matter to the user.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=FORMATS) as opened:
@@ -55,18 +62,18 @@ def decode(data: bytes, name: str, at_least: int | None = None) -> Image.Image:
                 ImageOps.exif_transpose(opened, in_place=True)
                 return _rgb(opened)
     except UnidentifiedImageError:
-        raise InputError("is not a picture that can be read", file=name, hint=CURE) from None
+        raise InputError("is not an image that can be read", file=name, hint=HINT) from None
     except Image.DecompressionBombError:
         raise InputError(
-            f"claims more than {MAX_PIXELS // 1_000_000} megapixels", file=name, hint=CURE
+            f"claims more than {MAX_PIXELS // 1_000_000} megapixels", file=name, hint=HINT
         ) from None
     except MemoryError:
         raise
     except (
         Exception
-    ) as error:  # on hostile bytes the decoders raise whatever comes: struct.error, IndexError, …
+    ) as error:  # on malformed bytes the decoders raise many kinds of errors: struct.error, IndexError, …
         problem = f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)
-        raise InputError(f"is a broken picture ({problem})", file=name, hint=CURE) from None
+        raise InputError(f"is a broken image ({problem})", file=name, hint=HINT) from None
 
 
 def _rgb(opened: Image.Image) -> Image.Image:

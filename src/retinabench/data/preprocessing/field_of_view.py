@@ -1,4 +1,4 @@
-"""Find the lit disc of a fundus photograph: its bounding box, or its circle even where the picture cuts it."""
+"""Find the field of view of a fundus image: its bounding box, or its circle even if the image cuts it off."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from PIL import Image
 SEARCHED = 256  # pixels of the longer side at which the circle is looked for: fits a radius to about 0.3 %
 
 
-class Disc(NamedTuple):
-    """Centre and radius in pixels; the picture's upper left corner is (0, 0), the middle of its first pixel (½, ½)."""
+class Circle(NamedTuple):
+    """Centre and radius in pixels; the image's upper left corner is (0, 0), the middle of its first pixel (½, ½)."""
 
     x: float
     y: float
     radius: float
 
 
-def field_of_view(rgb: NDArray[np.uint8]) -> tuple[int, int, int, int]:
-    """Return the box (left, top, right, bottom) around the lit disc of a photograph (H, W, 3).
+def field_box(rgb: NDArray[np.uint8]) -> tuple[int, int, int, int]:
+    """Return the box (left, top, right, bottom) around the field of view of an image (H, W, 3).
 
     Lit is what is brighter than a tenth of the middle row's mean (Graham's rule, applied to columns and rows). Where
-    nothing is, the box is the whole picture.
+    nothing is, the box is the whole image.
     """
     brightness = rgb[..., 0].astype(np.uint16) + rgb[..., 1] + rgb[..., 2]
     return _box(brightness > brightness[len(brightness) // 2].mean() / 10)
 
 
-def find_disc(rgb: Image.Image) -> Disc:
+def field_circle(rgb: Image.Image) -> Circle:
     """Fit the circle of the field of view to the border between lit and dark.
 
-    Works for discs off the centre, cut by the picture's edge or by a straight mask, and with specks around them. The
-    picture's own edge is no border of the disc. Where too little of the border is seen (a picture cropped inside the
-    disc, a black one), the disc is centred on the lit box and half as wide as its longer side.
+    Works for fields of view off the centre, cut by the image's edge or by a straight mask, and with specks around them. The
+    image's own edge is no border of the circle. Where too little of the border is seen (an image cropped inside the
+    circle, a black one), the circle is centred on the lit box and half as wide as its longer side.
     """
     factor = max(1, max(rgb.size) // SEARCHED)
     lit = _lit(np.asarray(rgb.reduce(factor).convert("L"), dtype=np.float32))
     left, top, right, bottom = _box(lit)
-    disc = _fit(_border(lit))
+    circle = _fit(_border(lit))
     longer = max(right - left, bottom - top)
-    if disc is None or not 0.4 * longer < disc.radius < 0.75 * max(lit.shape):
-        disc = Disc((left + right) / 2, (top + bottom) / 2, longer / 2)
+    if circle is None or not 0.4 * longer < circle.radius < 0.75 * max(lit.shape):
+        circle = Circle((left + right) / 2, (top + bottom) / 2, longer / 2)
     # Least squares differs in its last bits from machine to machine.
-    return Disc(*(round(factor * float(value), 3) for value in disc))
+    return Circle(*(round(factor * float(value), 3) for value in circle))
 
 
 def _lit(brightness: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -60,7 +60,7 @@ def _lit(brightness: NDArray[np.float32]) -> NDArray[np.bool_]:
 
 
 def _box(lit: NDArray[np.bool_]) -> tuple[int, int, int, int]:
-    # A speck of noise outside the disc must not widen the box: a lit column has a lit twentieth.
+    # A speck of noise outside the field of view must not widen the box: a lit column has a lit twentieth.
     columns = np.flatnonzero(lit.mean(axis=0) > 0.05)
     rows = np.flatnonzero(lit.mean(axis=1) > 0.05)
     if columns.size == 0 or rows.size == 0:
@@ -69,7 +69,7 @@ def _box(lit: NDArray[np.bool_]) -> tuple[int, int, int, int]:
 
 
 def _border(lit: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return points (n, 2), x and y: the first and last lit pixel of each row and column, off the picture's edge."""
+    """Return points (n, 2), x and y: the first and last lit pixel of each row and column, off the image's edge."""
     points = []
     for swapped, grid in ((False, lit), (True, lit.T)):
         lines = np.flatnonzero(grid.mean(axis=1) > 0.05)
@@ -81,7 +81,7 @@ def _border(lit: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.concatenate(points).astype(np.float64)
 
 
-def _fit(points: NDArray[np.float64]) -> Disc | None:
+def _fit(points: NDArray[np.float64]) -> Circle | None:
     """Fit a circle by consensus over triples of border points, then by least squares over those that agree."""
     if len(points) < 24:
         return None
@@ -103,7 +103,7 @@ def _fit(points: NDArray[np.float64]) -> Disc | None:
     kept = chosen[agree[best]] - middle
     equations = np.column_stack([2 * kept, np.ones(len(kept))])
     (x, y, rest), *_ = np.linalg.lstsq(equations, (kept**2).sum(axis=1))
-    return Disc(x + middle[0], y + middle[1], float(np.sqrt(rest + x * x + y * y)))
+    return Circle(x + middle[0], y + middle[1], float(np.sqrt(rest + x * x + y * y)))
 
 
 def _through(triples: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,12 +1,12 @@
 """Graham's preprocessing, corrected: subtract the local average, so that cameras and lighting differ less.
 
-    4 * picture - 4 * gaussian(picture, sigma) + 128, saturating;  sigma = radius / blur
+    4 * image - 4 * gaussian(image, sigma) + 128, saturating;  sigma = radius / blur
 
-inside nine tenths of the disc's radius, 128 outside (Graham 2015, winner of the Kaggle competition on EyePACS; blur 30,
-also 5, 10 and 20, in the Retina Benchmark, which scales every disc to a radius of 300 pixels first).
+inside nine tenths of the radius of the field of view, 128 outside (Graham 2015, winner of the Kaggle competition on EyePACS; blur 30,
+also 5, 10 and 20, in the Retina Benchmark, which scales every field of view to a radius of 300 pixels first).
 
-Corrected: the disc is found where it lies (`disc.find_disc`), it keeps its shape, no JPEG compression follows, and
-the picture is made at the smallest multiple of the asked size from 512 pixels (Graham's 540), then averaged down, so
+Corrected: the field of view is located (`field_of_view.field_circle`), it keeps its shape, no JPEG compression follows, and
+the image is made at the smallest multiple of the asked size from 512 pixels (Graham's 540), then averaged down, so
 that nothing is resampled twice. `graham_published.py` is the released code, faults included.
 
 Fast: the Gaussian is a product with two narrow matrices, on a copy with pixels of 0.8 sigma. After the factor 4 it is
@@ -22,26 +22,36 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from retinabench.data.preprocessing.field_of_view import Disc
+from retinabench.data.preprocessing.field_of_view import Circle
 
-KEPT = 0.9  # of the disc's radius: its rim is brightened by the dark around it
+KEPT = 0.9  # of the radius of the field of view: its rim is brightened by the dark around it
 GREY = 128
 WEIGHT = np.float32(4096)  # weights are whole multiples of 1/4096
 
 
 def working_side(size: int) -> int:
-    """Return the side in pixels at which a picture of `size` is made: its smallest multiple from 512."""
+    """Return the side in pixels at which an image of `size` is made: its smallest multiple from 512."""
     return size * math.ceil(512 / size)
 
 
-def graham(rgb: Image.Image, disc: Disc, size: int, blur: int) -> Image.Image:
-    """Return the square (size, size) around `disc` with the local average subtracted; 128 outside disc and picture."""
+def graham(rgb: Image.Image, circle: Circle, size: int, blur: int) -> Image.Image:
+    """Return the square around the field of view with the local average subtracted, and 128 outside.
+
+    Args:
+        rgb: The decoded image.
+        circle: Its field of view.
+        size: Side of the result, in pixels.
+        blur: The sigma of the local average is the radius of the field of view / blur.
+
+    Returns:
+        The image (size, size).
+    """
     side = working_side(size)
-    scale = disc.radius * 2 * KEPT / side  # pixels of the photograph per pixel of the square
-    sigma = max(disc.radius / blur, 0.5)  # less than half a pixel holds nothing to average over
+    scale = circle.radius * 2 * KEPT / side  # pixels of the image per pixel of the square
+    sigma = max(circle.radius / blur, 0.5)  # less than half a pixel holds nothing to average over
     square = Image.new("RGB", (side, side), (GREY, GREY, GREY))
-    left, across = _fine_edges(disc.x, scale, side, rgb.width)
-    top, down = _fine_edges(disc.y, scale, side, rgb.height)
+    left, across = _fine_edges(circle.x, scale, side, rgb.width)
+    top, down = _fine_edges(circle.y, scale, side, rgb.height)
     width, height = len(across) - 1, len(down) - 1
     if width > 0 and height > 0:
         box = (across[0], down[0], across[-1], down[-1])
@@ -63,13 +73,11 @@ def graham(rgb: Image.Image, disc: Disc, size: int, blur: int) -> Image.Image:
     return square.reduce(side // size) if side > size else square
 
 
-Edges = NDArray[
-    np.float64
-]  # (n + 1,): along one axis of the photograph, where each of n pixels begins and ends
+Edges = NDArray[np.float64]  # (n + 1,): along one axis of the image, where each of n pixels begins and ends
 
 
 def _fine_edges(middle: float, scale: float, side: int, extent: int) -> tuple[int, Edges]:
-    """Return those of the square's `side` pixels that lie wholly in the photograph: the first one's number, and edges."""
+    """Return those of the square's `side` pixels that lie wholly in the image: the first one's number, and edges."""
     edges = middle + (np.arange(side + 1, dtype=np.float64) - side / 2) * scale
     inside = np.flatnonzero((edges >= 0) & (edges <= extent))
     return (int(inside[0]), edges[inside]) if inside.size else (0, edges[:1])
@@ -82,7 +90,7 @@ def _coarse_edges(fine: Edges, extent: int, sigma: float, block: int) -> Edges:
 
 
 def _gaussian(fine: Edges, coarse: Edges, sigma: float, extent: int) -> NDArray[np.float32]:
-    """Return the weights (fine, coarse) of the Gaussian average, of sum one; the photograph is mirrored at its edges."""
+    """Return the weights (fine, coarse) of the Gaussian average, of sum one; the image is mirrored at its edges."""
     target = ((fine[1:] + fine[:-1]) / 2).astype(np.float32)[:, None]
     source = ((coarse[1:] + coarse[:-1]) / 2).astype(np.float32)
     widths = np.diff(coarse).astype(np.float32)

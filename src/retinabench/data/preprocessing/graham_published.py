@@ -1,8 +1,8 @@
 """Graham's preprocessing as the Retina Benchmark released it, faults included, in NumPy: slow, and equal to it.
 
 Source: google/uncertainty-baselines at 163351d4c923, `diabetic_retinopathy_dataset_utils.py` (`_btgraham_processing`
-with its three steps) and `_example_parser`, run with OpenCV 4.10. Known faults, kept: the disc is assumed at the
-picture's centre and measured along the middle row alone; the picture is scaled without smoothing; a JPEG of quality 72
+with its three steps) and `_example_parser`, run with OpenCV 4.10. Known faults, kept: the field of view is assumed at the
+image's centre and measured along the middle row alone; the image is scaled without smoothing; a JPEG of quality 72
 lies between; the last step stretches what is not square.
 
 OpenCV's integer arithmetic is reproduced: all steps are equal bit by bit to the released code's on its own decoder.
@@ -20,20 +20,20 @@ from PIL import Image
 from retinabench.core.errors import InputError
 
 RADIUS, KEPT, GREY, QUALITY = 300, 0.9, 128, 72
-LARGEST = 8192  # pixels of a scaled picture's side; the released code would ask for all memory
-Picture = NDArray[np.uint8]
+LARGEST = 8192  # pixels of a scaled image's side; the released code would ask for all memory
+Pixels = NDArray[np.uint8]
 
 
-def graham_published(rgb: Picture, size: int, blur: int) -> Picture:
-    """Return (size, size, 3) from a photograph (H, W, 3).
+def graham_published(rgb: Pixels, size: int, blur: int) -> Pixels:
+    """Return (size, size, 3) from an image (H, W, 3).
 
-    Raises `InputError` where the disc is tiny in its picture.
+    Raises `InputError` where the field of view is tiny in its image.
     """
     masked = mask_and_crop(subtract_local_average(scale_radius(rgb), blur))
     return stretch(recompress(masked), size)
 
 
-def scale_radius(image: Picture, radius: int = RADIUS) -> Picture:
+def scale_radius(image: Pixels, radius: int = RADIUS) -> Pixels:
     """Scale so that half the lit pixels of the middle row are `radius`; lit: above a tenth of the row's mean."""
     row = image[len(image) // 2].sum(axis=1, dtype=np.int64)
     found = (row > row.mean() / 10).sum() / 2
@@ -41,7 +41,7 @@ def scale_radius(image: Picture, radius: int = RADIUS) -> Picture:
         found = len(image) / 2
     if max(image.shape) * radius / found > LARGEST:
         raise InputError(
-            f"shows a disc of {2 * found:.0f} pixels in {max(image.shape)}: too small for the released code",
+            f"shows a field of view of {2 * found:.0f} pixels in {max(image.shape)}: too small for the released code",
             hint="Leave --published out, or replace or remove it.",
         )
     if round(min(image.shape[:2]) * radius / found) < 1:
@@ -52,14 +52,14 @@ def scale_radius(image: Picture, radius: int = RADIUS) -> Picture:
     return resize_linear(image, radius / found)
 
 
-def subtract_local_average(image: Picture, blur: int, radius: int = RADIUS) -> Picture:
+def subtract_local_average(image: Pixels, blur: int, radius: int = RADIUS) -> Pixels:
     """4 * image - 4 * gaussian(image, radius / blur) + 128, saturating."""
     average = gaussian_fixed_point(image, radius / blur)
     return (4 * (image.astype(np.int32) - average) + GREY).clip(0, 255).astype(np.uint8)
 
 
-def mask_and_crop(image: Picture, radius: int = RADIUS) -> Picture:
-    """Grey outside the circle of nine tenths of the radius around the picture's centre; cut to its square."""
+def mask_and_crop(image: Pixels, radius: int = RADIUS) -> Pixels:
+    """Grey outside the circle of nine tenths of the radius around the image's centre; cut to its square."""
     radius = int(radius * KEPT)
     height, width = image.shape[:2]
     x, y = width // 2, height // 2
@@ -70,14 +70,14 @@ def mask_and_crop(image: Picture, radius: int = RADIUS) -> Picture:
     return image[max(y - radius, 0) : y + radius, max(x - radius, 0) : x + radius]
 
 
-def recompress(image: Picture) -> Picture:
+def recompress(image: Pixels) -> Pixels:
     """Encode as a JPEG of quality 72, and decode."""
     sink = io.BytesIO()
     Image.fromarray(image).save(sink, "JPEG", quality=QUALITY)
     return np.asarray(Image.open(sink))
 
 
-def stretch(image: Picture, size: int) -> Picture:
+def stretch(image: Pixels, size: int) -> Pixels:
     """TensorFlow's bilinear `resize` to (size, size, 3): not smoothed, aspect not kept; then rounded."""
     (upper, lower, y), (left, right, x) = (_neighbours(extent, size) for extent in image.shape[:2])
     values = image.astype(np.float32)
@@ -93,8 +93,8 @@ def _neighbours(extent: int, size: int) -> tuple[NDArray[Any], NDArray[Any], NDA
     return low.clip(0), (low + 1).clip(max=extent - 1), (place - low).astype(np.float32)
 
 
-def resize_linear(image: Picture, scale: float) -> Picture:
-    """`cv2.resize(image, (0, 0), fx=scale, fy=scale)` of 8-bit pictures: bilinear with weights of 11 bits."""
+def resize_linear(image: Pixels, scale: float) -> Pixels:
+    """`cv2.resize(image, (0, 0), fx=scale, fy=scale)` of 8-bit images: bilinear with weights of 11 bits."""
     height, width = (round(extent * scale) for extent in image.shape[:2])
     if scale == 0.5:  # OpenCV averages 2 x 2 pixels here
         even = np.pad(image, ((0, 1), (0, 1), (0, 0)), "edge")[: 2 * height, : 2 * width].astype(np.int32)
@@ -125,8 +125,8 @@ def _taps(
     return low.clip(0, extent - 1), (low + 1).clip(0, extent - 1), weight
 
 
-def gaussian_fixed_point(image: Picture, sigma: float) -> NDArray[np.int32]:
-    """`cv2.GaussianBlur(image, (0, 0), sigma)` of 8-bit pictures: weights of 8 bits, three sigma wide, mirrored edges."""
+def gaussian_fixed_point(image: Pixels, sigma: float) -> NDArray[np.int32]:
+    """`cv2.GaussianBlur(image, (0, 0), sigma)` of 8-bit images: weights of 8 bits, three sigma wide, mirrored edges."""
     kernel = gaussian_kernel(sigma)
     rows, columns = (_band(kernel, extent) for extent in image.shape[:2])
     # Sums stay below 2^24, so float32 adds these integers without rounding.

@@ -1,4 +1,4 @@
-"""From the bytes of a photograph to a square picture of the retina: decode, preprocess, resize."""
+"""From the bytes of a file to a square image of the retina: decode, preprocess, resize."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.data.preprocessing.decode import decode, dimensions
-from retinabench.data.preprocessing.field_of_view import field_of_view, find_disc
+from retinabench.data.preprocessing.field_of_view import field_box, field_circle
 from retinabench.data.preprocessing.graham import graham, working_side
 from retinabench.data.preprocessing.graham_published import graham_published
 
@@ -25,13 +25,17 @@ BLURS = (3, 5, 10, 20, 30)  # of the Retina Benchmark; its paper tells of 5 and 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a photograph becomes a picture: everything that decides its pixels.
+    """Everything that decides the pixels of a prepared image.
 
-    size: side in pixels, 16 … 2048.
-    preprocess: `crop`: the disc fills the square, and nothing else (bdl-benchmarks 2019); `graham`: the local average
-    is subtracted (Retina Benchmark 2021); `none`: the whole photograph, padded with black to a square.
-    blur: of `graham`: the local average's sigma is the disc's radius / blur.
-    published: of `graham`: exactly the released code's pixels, faults included.
+    Args:
+        size: Side in pixels, 16 … 2048.
+        preprocess: ``crop``: the field of view fills the square, and nothing else (bdl-benchmarks 2019); ``graham``:
+            the local average is subtracted (Retina Benchmark 2021); ``none``: the whole image, padded with black.
+        blur: For ``graham``: the sigma of the local average is the radius of the field of view / blur.
+        published: For ``graham``: exactly the pixels of the released code, faults included.
+
+    Raises:
+        InputError: A value is out of range, or `blur` or `published` is given without ``graham``.
     """
 
     size: int
@@ -54,9 +58,18 @@ class Recipe:
 
 
 def preprocess_bytes(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
-    """Turn the bytes of the photograph `name` into (size, size, 3) RGB. Decoding is scaled (JPEG) where that saves time.
+    """Decode and preprocess the bytes of a file; JPEG files are decoded at a reduced scale if that is enough.
 
-    Raises `InputError` where the bytes are no picture, or broken off.
+    Args:
+        data: The bytes.
+        recipe: How the image is made.
+        name: Name of the file, for messages.
+
+    Returns:
+        The image (size, size, 3), RGB.
+
+    Raises:
+        InputError: The bytes are not an image, or are incomplete.
     """
     if (notes := _notes.get()) is not None:
         notes.append(Original(hashlib.sha256(data).hexdigest(), len(data), *dimensions(data)))
@@ -69,15 +82,15 @@ def preprocess_bytes(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8
 
 
 def preprocess(rgb: Image.Image, recipe: Recipe) -> NDArray[np.uint8]:
-    """Turn a decoded photograph, or a picture from elsewhere, into (size, size, 3)."""
+    """Preprocess a decoded or drawn image; return (size, size, 3)."""
     size = recipe.size
     if recipe.published:
         return graham_published(np.asarray(rgb), size, recipe.blur)
     if recipe.preprocess == "graham":
-        return np.asarray(graham(rgb, find_disc(rgb), size, recipe.blur))
+        return np.asarray(graham(rgb, field_circle(rgb), size, recipe.blur))
     if recipe.preprocess == "none":
         return np.asarray(ImageOps.pad(rgb, (size, size), Image.Resampling.BILINEAR, color=(0, 0, 0)))
-    left, top, right, bottom = field_of_view(np.asarray(rgb))
+    left, top, right, bottom = field_box(np.asarray(rgb))
     side = max(right - left, bottom - top)
     centre_x, centre_y = (left + right) / 2, (top + bottom) / 2
     box = (round(centre_x - side / 2), round(centre_y - side / 2))
@@ -90,18 +103,18 @@ def preprocess(rgb: Image.Image, recipe: Recipe) -> NDArray[np.uint8]:
 def _graham(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
     needed = working_side(recipe.size)
     rgb = decode(data, name, needed)
-    disc = find_disc(rgb)
+    circle = field_circle(rgb)
     if (
-        2 * disc.radius < needed
-    ):  # a small disc in a large frame: decode finer, where the photograph has more to give
-        rgb = decode(data, name, round(min(rgb.size) * needed / (2 * disc.radius)))
-        disc = find_disc(rgb)
-    return np.asarray(graham(rgb, disc, recipe.size, recipe.blur))
+        2 * circle.radius < needed
+    ):  # a small field of view in a large frame: decode finer, where the image has more to give
+        rgb = decode(data, name, round(min(rgb.size) * needed / (2 * circle.radius)))
+        circle = field_circle(rgb)
+    return np.asarray(graham(rgb, circle, recipe.size, recipe.blur))
 
 
 @dataclass(frozen=True)
 class Original:
-    """What a picture was made from: SHA-256 and number of the bytes, width and height as stored (0: unreadable)."""
+    """The file that an image is made from: SHA-256 and number of its bytes, width and height (0 if unreadable)."""
 
     sha256: str
     bytes: int
@@ -114,10 +127,9 @@ _notes: ContextVar[list[Original] | None] = ContextVar("originals", default=None
 
 @contextmanager
 def originals() -> Iterator[list[Original]]:
-    """Note what every `picture` of the block is made from.
+    """Collect the `Original` of every `preprocess_bytes` of the block.
 
-    A data set hands over pixels, from wherever it has the bytes (a folder, an archive); this is how `prepare` learns of
-    the bytes without a second reading.
+    A data set returns pixels, wherever it has the bytes from; `prepare` records the bytes without reading them again.
     """
     notes: list[Original] = []
     token = _notes.set(notes)

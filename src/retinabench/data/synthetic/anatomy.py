@@ -35,7 +35,7 @@ class Eye:
 
 
 def grow_eye(seed: int, population: str, index: int) -> Eye:
-    """Grow the eye of picture `index`: fellow eyes share most of the variance of every trait."""
+    """Grow the eye of image `index`: fellow eyes share most of the variance of every trait."""
     shared = stream("patient_anatomy", seed, population, index // 2)
     own = stream("eye_anatomy", seed, population, index)
     traits = 0.9 * shared.standard_normal(9) + 0.44 * own.standard_normal(9)

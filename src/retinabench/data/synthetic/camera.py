@@ -1,4 +1,4 @@
-"""Two cameras: how a retina becomes a photograph.
+"""Two cameras that take images of a retina.
 
 `in_domain` is a good table-top camera in the manner of the Kowa VX-10a that took IDRiD: 46 to 50 degrees,
 orange-red colours, mostly in focus. `shifted` is a mixed park of older and portable cameras, in the manner of
@@ -25,20 +25,20 @@ EDGE_CLEARANCE = 0.05
 
 
 def take_settings(
-    population: Population, visit: np.random.Generator, picture: np.random.Generator
+    population: Population, visit: np.random.Generator, image: np.random.Generator
 ) -> dict[str, float]:
-    """Draw the settings of one picture: `visit` is shared by the two eyes of a patient, `picture` is not.
+    """Draw the settings of one image: `visit` is shared by the two eyes of a patient, `image` is not.
 
     field_degrees: angle of view; fill: field-of-view radius over half the frame; cut: half height of the
     visible field in field radii; gaze: eye coordinates of the centre; exposure, red, green, blue: gains;
-    focus: standard deviation of the blur in field radii; fall_off: loss of light at the rim; light: its
+    focus: std of the blur in field radii; fall_off: loss of light at the rim; light: its
     centre in field radii; haze, reflex: strengths; reflex_angle: radians, clockwise from the right; dust:
-    number of specks; noise: standard deviation per pixel of a 512 px picture in grey levels; compression:
+    number of specks; noise: std per pixel of a 512 px image in grey levels; compression:
     strength of the block pattern in grey levels; notch: 1 where the field stop has its index teeth;
     sharpening: share of the detail finer than 0.03 field radii that is added once more.
     """
-    v, p = visit.standard_normal(8), picture.standard_normal(8)
-    u = picture.random(8)
+    v, p = visit.standard_normal(8), image.standard_normal(8)
+    u = image.random(8)
     good = population == "in_domain"
     if good:
         field, fill, cut = 48 + 1.0 * np.clip(v[0], -2, 2), 0.985, 1.0 if visit.random() < 0.5 else 0.85
@@ -114,7 +114,7 @@ def field_of_view(raster: Raster, camera: Mapping[str, float]) -> Floats:
 
 
 def optics(raster: Raster, blur: float) -> Floats:
-    """Return (size, side): Gaussian blur of deviation `blur` field radii, then the mean over each pixel."""
+    """Return (size, side): Gaussian blur of std `blur` field radii, then the mean over each pixel."""
     factor = raster.side // raster.size
     sigma = np.float32(blur * raster.scale * raster.field_radius)
     edges = np.arange(0, raster.side + 1, factor, dtype=np.float32)
@@ -144,27 +144,27 @@ def expose(
     light = shading(raster, camera, texture)
     lens = optics(raster, camera["focus"])
     gains = np.array([camera["red"], camera["green"], camera["blue"]], np.float32)
-    picture = np.stack([lens @ (channel * light) @ lens.T for channel in retina]) * gains[:, None, None]
+    image = np.stack([lens @ (channel * light) @ lens.T for channel in retina]) * gains[:, None, None]
     size = raster.size
     steps = ((np.arange(size, dtype=np.float32) + 0.5) * (2 / size) - 1) / np.float32(camera["fill"])
     radius = np.hypot(steps, steps[:, None])
     if camera["sharpening"] > 0:
         wide = optics(raster, 0.03)
         grey = np.tensordot(gains / 3, retina, 1) * light
-        picture += np.float32(camera["sharpening"]) * (picture.mean(0) - wide @ grey @ wide.T)
+        image += np.float32(camera["sharpening"]) * (image.mean(0) - wide @ grey @ wide.T)
     veil = np.float32(camera["haze"]) * (0.45 + 0.55 * radius**2)
     veil_colour = np.array([150, 125, 95], np.float32) * np.float32(camera["exposure"])
-    picture += veil * (veil_colour[:, None, None] - 0.8 * picture)
+    image += veil * (veil_colour[:, None, None] - 0.8 * image)
     if camera["reflex"] > 0:
-        picture += _reflex(steps, radius, camera)
-    picture *= _dust(steps, camera, texture)
+        image += _reflex(steps, radius, camera)
+    image *= _dust(steps, camera, texture)
     if camera["compression"] > 0:
-        picture += _blocks(size, camera["compression"], texture)
-    grain = noise.standard_normal(picture.shape, dtype=np.float32) * np.float32(camera["noise"] * size / 512)
-    picture += grain
-    picture *= field_of_view(raster, camera)
-    picture += 1.5
-    levels = np.clip(picture + 0.5, 0, 255).astype(np.uint8)
+        image += _blocks(size, camera["compression"], texture)
+    grain = noise.standard_normal(image.shape, dtype=np.float32) * np.float32(camera["noise"] * size / 512)
+    image += grain
+    image *= field_of_view(raster, camera)
+    image += 1.5
+    levels = np.clip(image + 0.5, 0, 255).astype(np.uint8)
     return np.ascontiguousarray(levels.transpose(1, 2, 0))
 
 

@@ -1,4 +1,4 @@
-"""From an index to a fundus photograph with its masks."""
+"""From an index to a fundus image with its masks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MASK_SHARE = 0.35
 
 @dataclass(frozen=True)
 class Fundus:
-    """A synthetic fundus photograph and what is known about it."""
+    """A synthetic fundus image and what is known about it."""
 
     image: NDArray[np.uint8]
     """(size, size, 3) RGB."""
@@ -37,7 +37,7 @@ class Fundus:
 def draw(
     index: int, *, size: int, seed: int = 0, population: str = "in_domain", masks: bool = True
 ) -> Fundus:
-    """Draw picture `index` of a population; the same (seed, index, size) gives the same picture anywhere."""
+    """Draw image `index` of a population; the same (seed, index, size) gives the same image anywhere."""
     facts = truth(index, seed=seed, population=population)
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not SMALLEST <= size <= LARGEST:
         raise InputError(

@@ -2,9 +2,9 @@
 
 Eye coordinates have their origin at the fovea, x temporal, y superior, and the unit 25 degrees of visual
 angle, the field-of-view radius of the 50 degree camera that took IDRiD. Anatomy and lesions know nothing
-about pixels, which is why a picture has the same content at every size.
+about pixels, which is why an image has the same content at every size.
 
-Pictures below 256 px are drawn on a canvas of twice their size and averaged down by the camera.
+Images below 256 px are drawn on a canvas of twice their size and averaged down by the camera.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WINDOWS = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 
 class Raster:
-    """A square canvas of `side` pixels for one picture: coordinates, and two ways to draw on a layer."""
+    """A square canvas of `side` pixels for one image: coordinates, and two ways to draw on a layer."""
 
     def __init__(self, size: int, eye: str, camera: Mapping[str, float]) -> None:
         self.size = size
@@ -61,7 +61,7 @@ class Raster:
         return place
 
     def bump(self, centre: tuple[float, float], width: float, height: float | None = None) -> Floats:
-        """Return the Gaussian (side, side) of value 1 at `centre`, standard deviations in eye units."""
+        """Return the Gaussian (side, side) of value 1 at `centre`, std in eye units."""
         across = np.exp(-0.5 * ((self.x - centre[0]) / width) ** 2)
         down = np.exp(-0.5 * ((self.y - centre[1]) / (height or width)) ** 2)
         bump: Floats = (down[:, None] * across).astype(np.float32)

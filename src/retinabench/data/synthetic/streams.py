@@ -1,7 +1,7 @@
-"""Random streams: every number of a picture comes from a generator keyed by what it belongs to.
+"""Random streams: every number of an image comes from a generator keyed by what it belongs to.
 
 No stream sees how many numbers another one drew, so a change in the drawing of dust cannot move a vessel,
-and any worker draws any picture in any order.
+and any worker draws any image in any order.
 """
 
 from __future__ import annotations
@@ -30,6 +30,6 @@ _STREAMS = (
 
 
 def stream(name: str, seed: int, population: str, number: int) -> np.random.Generator:
-    """Return the generator of stream `name` for a patient or picture `number` of a population."""
+    """Return the generator of stream `name` for a patient or image `number` of a population."""
     key = (seed, POPULATIONS.index(population), number, _STREAMS.index(name))
     return np.random.default_rng(key)

@@ -1,4 +1,4 @@
-"""What is known about a synthetic picture before a pixel of it is drawn: grade, labels, lesions, camera."""
+"""What is known about a synthetic image before a pixel of it is drawn: grade, labels, lesions, camera."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ LESIONS = (
 
 @dataclass(frozen=True)
 class Truth:
-    """Everything that is true of one picture, whatever its size."""
+    """Everything that is true of one image, whatever its size."""
 
     index: int
     patient: int
@@ -70,18 +70,18 @@ class Truth:
     reported_grade: int
     """What one reader wrote down: a draw from `CONFUSION[true_grade]`."""
     p_referable: float
-    """P(reported grade >= 2 | picture) = CONFUSION[true_grade, 2:].sum().
+    """P(reported grade >= 2 | image) = CONFUSION[true_grade, 2:].sum().
 
-    The picture at full resolution shows its true grade, so this is what a perfect reader of it would state.
+    The image at full resolution shows its true grade, so this is what a perfect reader of it would state.
     """
     lesions: dict[str, int]
     """Number of lesions of each kind in `LESIONS` in the visible field."""
     camera: dict[str, float]
-    """Settings of the camera that took the picture, as `camera.take_settings` names them."""
+    """Settings of the camera that took the image, as `camera.take_settings` names them."""
 
 
 class Irreducible(NamedTuple):
-    """Scores of the perfect reader of the full-resolution picture against reported labels."""
+    """Scores of the perfect reader of the full-resolution image against reported labels."""
 
     error: float
     nll: float
@@ -92,7 +92,7 @@ def irreducible(population: str = "in_domain") -> Irreducible:
 
     With w_g = GRADE_MIX[population][g] and p_g = CONFUSION[g, 2:].sum():
     error = sum_g w_g min(p_g, 1 - p_g), nll = -sum_g w_g (p_g log p_g + (1 - p_g) log(1 - p_g)).
-    No model can do better in expectation, and one that sees the picture small or blurred does worse.
+    No model can do better in expectation, and one that sees the image small or blurred does worse.
     """
     weights = GRADE_MIX[_population(population)]
     p = CONFUSION[:, 2:].sum(1)
@@ -102,7 +102,7 @@ def irreducible(population: str = "in_domain") -> Irreducible:
 
 
 def truth(index: int, *, seed: int = 0, population: str = "in_domain") -> Truth:
-    """Return what is true of picture `index`: patient index // 2, left eye where the index is even."""
+    """Return what is true of image `index`: patient index // 2, left eye where the index is even."""
     where = _population(population)
     for name, value in (("index", index), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
@@ -151,7 +151,7 @@ def _lesion_counts(grade: int, rng: np.random.Generator) -> dict[str, int]:
 
     0: none. 1: microaneurysms only. 2: more than microaneurysms, less than severe: fewer than 20
     haemorrhages in all, no beading. 3: the 4-2-1 rule, at least 20 haemorrhages in each of four quadrants or
-    venous beading in two, or both; quadrants are those of the picture. 4: new vessels, preretinal
+    venous beading in two, or both; quadrants are those of the image. 4: new vessels, preretinal
     or vitreous haemorrhage, on top of the signs of grade 2.
     Source: Wilkinson et al., Ophthalmology 110 (2003) 1677-1682, doi 10.1016/S0161-6420(03)00475-5.
     """
