@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from data.test_download import Server
+from data.ingest.test_download import Server
 from retinabench.cli.main import run
 from retinabench.data.datasets import eyepacs
 from retinabench.data.ingest.download import Remote

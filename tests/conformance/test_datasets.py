@@ -1,4 +1,4 @@
-"""Every data set of `DATASETS` through one oracle: sound records, pictures of the asked size, the same every time."""
+"""Every data set of `DATASETS` through one oracle: sound records, images of the asked size, the same every time."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_random_views_fill_the_ranges_of_2019():
         assert high - 0.001 * (high - low) < float(values.max()) <= high + 1e-6
         # Standard error of a uniform mean: (high - low) / sqrt(12 n) = 0.002 (high - low); four of them.
         assert abs(float(values.mean()) - (low + high) / 2) < 0.0082 * (high - low)
-    # The shift is uniform on a square of half side 25/512 of a side, 2 long, before it turns with the picture.
+    # The shift is uniform on a square of half side 25/512 of a side, 2 long, before it turns with the image.
     assert float(shift.norm(dim=1).max()) <= math.sqrt(2) * 2 * 25 / 512 + 1e-6
     expected = 2 * (2 * 25 / 512) ** 2 / 3  # E |t|²; relative standard error 0.0045 at n = 20,000
     assert float(shift.square().sum(dim=1).mean()) == pytest.approx(expected, rel=0.018)

@@ -69,7 +69,7 @@ def test_processes_mirror_with_noise_of_their_own(data):
         ]
         for one, two in zip(plain, mirrored, strict=True)
     ]
-    # 32 pictures each, of which 3/4 are mirrored somehow: the same pattern twice by chance has probability 3e-7.
+    # 32 images each, of which 3/4 are mirrored somehow: the same pattern twice by chance has probability 3e-7.
     assert changed[0] != changed[1]
 
 
@@ -109,7 +109,7 @@ def test_an_affine_view_does_not_depend_on_how_the_epoch_is_cut_into_batches(dat
         train = replace(batches(data, augment="affine"), batch_size=size)
         return collect(train, 2)[0]
 
-    # The same numbers reach the same picture; sums of another vector length may round differently.
+    # The same numbers reach the same image; sums of another vector length may round differently.
     assert torch.allclose(epoch(16), epoch(64), atol=1e-6)
 
 

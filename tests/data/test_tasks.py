@@ -215,8 +215,8 @@ def test_the_corrected_task_says_what_it_leaves_out(tmp_path):
         f"{fewer} of {len(released.splits['shifted_test'])} images of the split 'shifted_test' are left out"
     )
     assert any(said in note for note in corrected.notes)
-    assert any("of the split 'shifted_test' also stand in 'train'" in note for note in released.notes)
-    assert not any("also stand in 'train'" in note for note in corrected.notes)
+    assert any("of the split 'shifted_test' are in 'train' as well" in note for note in released.notes)
+    assert not any("are in 'train' as well" in note for note in corrected.notes)
 
 
 def test_without_test_split_patients_are_held_out_and_it_is_said(tmp_path):

@@ -203,7 +203,7 @@ def _notes(division: Division, data: Prepared, splits: Splits) -> Iterator[str]:
     for split, rows in splits.items():
         shared = np.intersect1d(train, records.patient_id[rows]).size if split != "train" else 0
         if shared:
-            yield f"{shared:,} patient{'s' * (shared > 1)} of the split '{split}' are also in 'train'"
+            yield f"{shared:,} patient{'s' * (shared > 1)} of the split '{split}' are in 'train' as well"
     unused = int(((records.domain == "shifted") & (records.split == "train")).sum())
     if unused:
         yield (

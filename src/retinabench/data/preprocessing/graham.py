@@ -10,7 +10,7 @@ the image is made at the smallest multiple of the asked size from 512 pixels (Gr
 that nothing is resampled twice. `graham_published.py` is the released code, faults included.
 
 Fast: the Gaussian is a product with two narrow matrices, on a copy with pixels of 0.8 sigma. After the factor 4 it is
-on average a quarter (blur 30) to two thirds (blur 3) of a grey level from the exact one: `tests/data/test_graham.py`.
+on average a quarter (blur 30) to two thirds (blur 3) of a grey level from the exact one: `tests/data/preprocessing/test_graham.py`.
 """
 
 from __future__ import annotations

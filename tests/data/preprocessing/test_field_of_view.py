@@ -6,7 +6,7 @@ from retinabench.data.preprocessing.field_of_view import field_circle
 
 
 def photograph(height, width, x, y, radius, surround=3, noise=3, seed=0):
-    """A disc with a dark rim, in a noisy surround, as an RGB picture."""
+    """A disc with a dark rim, in a noisy surround, as an RGB image."""
     random = np.random.default_rng(seed)
     rows, columns = np.mgrid[:height, :width] + 0.5
     distance = np.hypot(columns - x, rows - y) / radius

@@ -12,7 +12,7 @@ from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 
 
 def retina(side=900, seed=0):
-    """A centred disc that fills 90 % of a square picture: smooth light, vessels, noise."""
+    """A centred disc that fills 90 % of a square image: smooth light, vessels, noise."""
     random = np.random.default_rng(seed)
     rows, columns = (np.mgrid[:side, :side] + 0.5 - side / 2) / (0.45 * side)
     texture = gaussian_filter(random.normal(size=(side, side)), side / 60) * side / 12
@@ -23,7 +23,7 @@ def retina(side=900, seed=0):
 
 
 def exact(rgb, disc, size, blur):
-    """The formula at the photograph's resolution, in floats, for a photograph of the square's resolution."""
+    """The formula at the image's resolution, in floats, for an image of the square's resolution."""
     values = np.asarray(rgb, float)
     average = gaussian_filter(values, (disc.radius / blur,) * 2 + (0,), mode="reflect", truncate=6)
     side = round(0.9 * disc.radius)
@@ -36,7 +36,7 @@ def exact(rgb, disc, size, blur):
 
 @pytest.mark.parametrize("blur", [3, 5, 10, 20, 30])
 def test_it_is_the_formula(blur):
-    # At this radius a pixel of the photograph is a pixel of the square: nothing but the blur can differ.
+    # At this radius a pixel of the image is a pixel of the square: nothing but the blur can differ.
     rgb = retina(700)
     disc = Circle(350.0, 350.0, 512 / 1.8)
     got = np.asarray(graham(rgb, disc, 512, blur), float)

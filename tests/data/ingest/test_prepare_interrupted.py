@@ -143,5 +143,5 @@ def test_memory_does_not_grow_with_the_images(tmp_path):
         ran = subprocess.run([sys.executable, "-c", PEAK, str(folder), str(tmp_path / f"out{images}")],
                              check=True, capture_output=True, text=True)  # fmt: skip
         peaks.append(int(ran.stdout) / 1024)
-    # All pictures together would take 41 MB more; labels, paths and hashes take a few.
+    # All images together would take 41 MB more; labels, paths and hashes take a few.
     assert peaks[1] - peaks[0] < 20, peaks

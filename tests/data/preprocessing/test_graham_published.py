@@ -1,4 +1,4 @@
-"""Equal to the released code: golden vectors stage by stage, and OpenCV itself on a real photograph."""
+"""Equal to the released code: golden vectors stage by stage, and OpenCV itself on a real image."""
 
 import numpy as np
 import pytest

@@ -118,12 +118,12 @@ def refused(data, problem):
 def test_broken_files_are_refused(photograph):
     large = photograph.resize((900, 700))
     refused(b"", "empty")
-    refused(b"not a picture\n" * 50, "not a picture")
-    refused(b"\xff\xd8", "not a picture|broken")
-    refused(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not a picture")
+    refused(b"not an image\n" * 50, "not an image")
+    refused(b"\xff\xd8", "not an image|broken")
+    refused(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image")
     for kind in ("JPEG", "PNG", "WEBP", "GIF", "TIFF"):
         whole = encoded(large, kind)
-        refused(whole[: len(whole) // 2], "broken|not a picture")
+        refused(whole[: len(whole) // 2], "broken|not an image")
     refused(encoded(Image.fromarray(np.ones((9, 9), np.float32)), "TIFF"), "floating-point")
 
 

@@ -35,7 +35,7 @@ def test_masks_cover_the_area_that_the_table_states(shared):
 
 @pytest.fixture
 def compact(tmp_path):
-    """Two photographs, a disc with one lesion, and one without."""
+    """Two images, a disc with one lesion, and one without."""
     (tmp_path / "images").mkdir()
     y, x = np.mgrid[-1:1:60j, -1:1:100j]
     disc = (np.hypot(x, 0.6 * y) < 0.9)[..., None] * np.array([180, 90, 40])
@@ -69,13 +69,13 @@ def test_mistakes_are_named(compact):
     with pytest.raises(InputError, match=r"row 2, column 'MA': its mask .*B_MA.jpg is missing"):
         idrid_lesions.read(compact)
     table.write_text(good.replace("B.jpg", "C.jpg"))
-    with pytest.raises(InputError, match=r"row 2: its photograph .*C.jpg is missing"):
+    with pytest.raises(InputError, match=r"row 2: its image .*C.jpg is missing"):
         idrid_lesions.read(compact)
     table.write_text("file,MA,HE,EX\n")
     with pytest.raises(InputError, match="column 'SE': is missing"):
         idrid_lesions.read(compact)
     table.write_text("file,MA,HE,EX,SE\n")
-    with pytest.raises(InputError, match="holds no photographs"):
+    with pytest.raises(InputError, match="holds no images"):
         idrid_lesions.read(compact)
     table.write_text(good)
     images = idrid_lesions.read(compact)
@@ -83,8 +83,8 @@ def test_mistakes_are_named(compact):
     Image.new("RGB", (100, 60)).save(compact / "images" / "A_EX.jpg")
     with pytest.raises(InputError, match=r"A_EX.jpg: shows no lesion"):
         images.masks(0)
-    (compact / "images" / "B.jpg").write_bytes(b"no picture")
-    with pytest.raises(InputError, match=r"B.jpg: is no picture"):
+    (compact / "images" / "B.jpg").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"B.jpg: is not an image"):
         images.image(1, 32)
     with pytest.raises(InputError, match="is not a folder"):
         idrid_lesions.read(compact / "nowhere")
@@ -114,7 +114,7 @@ def test_the_official_archives_are_read_as_downloaded(tmp_path):
         photographs.mkdir(parents=True)
         (graded / "2. Groundtruths").mkdir(exist_ok=True)
         lines = ["Image name,Retinopathy grade"]
-        # Picture 3 is picture 2 once more, with another grade: its truth is in doubt.
+        # Picture 3 is image 2 once more, with another grade: its truth is in doubt.
         for number, grade, colour in ((1, 0, 10), (2, 0, 20), (3, 2, 20)):
             shade = colour if folder.startswith("a") else colour + 100
             Image.new("RGB", (40, 30), (shade, 80, 30)).save(photographs / f"IDRiD_{number:03d}.jpg")

@@ -29,7 +29,7 @@ def write_photograph(source, number, size=(30, 20)):
 
 @pytest.fixture
 def source(tmp_path):
-    """300 photographs in the compact layout of IDRiD, all good."""
+    """300 images in the compact layout of IDRiD, all good."""
     folder = tmp_path / "source"
     (folder / "images").mkdir(parents=True)
     rows = ["file,name,split,grade,sha256_original"]
@@ -46,7 +46,7 @@ def spoil(source):
     """Make five files bad, in different ways; return which."""
     images = source / "images"
     (images / "3.png").write_bytes(b"")
-    (images / "5.png").write_text("no picture")
+    (images / "5.png").write_text("no image")
     whole = (images / "130.png").read_bytes()
     (images / "130.png").write_bytes(whole[:50])
     (images / "299.png").write_bytes(b"\xff\xd8\xff\xe0 broken")
@@ -193,7 +193,7 @@ def zipped(source, file):
 
 
 def test_an_archive_that_changed_since_the_interruption_is_read_again(source, tmp_path):
-    """Its members have no time of change that could be trusted: all its pictures are made again."""
+    """Its members have no time of change that could be trusted: all its images are made again."""
     (source / "images" / "299.png").write_bytes(b"")
     archive = zipped(source, tmp_path / "idrid.zip")
     with pytest.raises(InputError, match=r"299\.png"):

@@ -40,7 +40,7 @@ def test_dialects_of_csv_read_alike(tmp_path, content):
         ("", "t.csv: is empty"),
         ("image,level\n", "holds no rows"),
         ("image,levle\n1_left,0\n", "column 'level': is missing. Did you mean 'levle'"),
-        ("image,level,level\n1_left,0,1\n", "column 'level': stands twice"),
+        ("image,level,level\n1_left,0,1\n", "column 'level': appears twice"),
         ("image,level\n1_left,0,what,3\n", "row 1: has 4 cells under 2 columns"),
         (b"image,level\n1_\xff,0\n", "not UTF-8"),
         ('image,level\n"1_left,0\n', "no sound CSV"),
@@ -56,7 +56,7 @@ def test_grades_and_ids(tmp_path):
     assert grade_of(rows[0], "level", "t.csv") == 2
     with pytest.raises(InputError, match=r"t.csv, row 2, column 'level': is '7', not one of 0, 1, 2, 3, 4"):
         grade_of(rows[1], "level", "t.csv")
-    with pytest.raises(InputError, match=r"row 3, column 'image': 'a' stands in row 1 already"):
+    with pytest.raises(InputError, match=r"row 3, column 'image': 'a' is in row 1 already"):
         ids_of(rows, "image", "t.csv")
     with pytest.raises(InputError, match=r"row 4, column 'image': is empty"):
         ids_of(rows[3:], "image", "t.csv")
@@ -69,7 +69,7 @@ def test_grades_and_ids(tmp_path):
         ("image,level\nleft_1,1\n", None, "row 1, column 'image': 'left_1' is not <patient>_"),
         (None, "image,level,Usage\n9_left,1,Publik\n", "column 'Usage': is 'Publik'. Did you mean 'Public'"),
         (None, "image,level\n9_left,1\n", "column 'Usage': is missing"),
-        (None, "image,level,Usage\n1_left,1,Public\n", "'1_left' stands in trainLabels.csv too"),
+        (None, "image,level,Usage\n1_left,1,Public\n", "'1_left' is in trainLabels.csv too"),
     ],
 )
 def test_bad_eyepacs_labels_are_named(tmp_path, train, test, says):

@@ -18,7 +18,7 @@ def test_the_official_split(shared):
     records = idrid.records(shared("data", "idrid"))
     for split, grades in (("train", TRAIN), ("test", TEST)):
         assert tuple(np.bincount(records.grade[records.split == split])) == grades
-    # Six pairs of photographs are equal byte by byte: each pair is one patient.
+    # Six pairs of images are equal byte by byte: each pair is one patient.
     assert len(np.unique(records.patient_id)) == 516 - 6
 
 
@@ -32,7 +32,7 @@ def test_the_task_holds_out_a_fifth_of_the_training_patients(shared):
 
 @pytest.fixture
 def official(tmp_path):
-    """The archive as downloaded, with drawn photographs."""
+    """The archive as downloaded, with drawn images."""
     labels = tmp_path / "B. Disease Grading" / "2. Groundtruths"
     labels.mkdir(parents=True)
     for split, (folder, name) in idrid.OFFICIAL.items():
@@ -65,7 +65,7 @@ def zipped(folder, file):
 
 
 def test_a_damaged_photograph_is_a_bad_file_and_can_be_replaced(official, tmp_path):
-    """Also inside the archive, and although the loader itself reads all bytes to tell equal photographs."""
+    """Also inside the archive, and although the loader itself reads all bytes to tell equal images."""
     source = zipped(official, tmp_path / "grading.zip")
     whole = source.read_bytes()
     with zipfile.ZipFile(source) as archive:

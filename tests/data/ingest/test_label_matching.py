@@ -1,4 +1,4 @@
-"""The photographs of every data set, in each form in which they are shipped, and what is left over on either side."""
+"""The images of every data set, in each form in which they are shipped, and what is left over on either side."""
 
 import io
 import shutil
@@ -262,6 +262,6 @@ def test_a_corrupt_picture_in_an_archive_is_named(tmp_path):
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w") as archive:
         archive.writestr("x.jpg", b"\xff\xd8 broken")
-    (tmp_path / "pictures.zip").write_bytes(sink.getvalue())
-    with pytest.raises(InputError, match=r"pictures\.zip: x\.jpg"):
+    (tmp_path / "images.zip").write_bytes(sink.getvalue())
+    with pytest.raises(InputError, match=r"images\.zip: x\.jpg"):
         DATASETS.find("folder").read("x.jpg", tmp_path, Recipe(16))

@@ -49,7 +49,7 @@ def test_every_picture_keeps_its_row_whatever_the_shards(folders):
 def test_it_travels_to_another_process_whole(folders):
     joined = replace(open_data(*folders), referable_from=1)
     sent = pickle.dumps(joined)
-    assert len(sent) < 1000  # paths, not pictures
+    assert len(sent) < 1000  # paths, not images
     again = pickle.loads(sent)
     assert again.fingerprint == joined.fingerprint
     assert np.array_equal(again.label, joined.label)
