@@ -77,11 +77,11 @@ def tune(
 
     from retinabench.experiments.config import load_run
     from retinabench.experiments.engines.engine import make_engine
-    from retinabench.experiments.search.console import ranking_table
     from retinabench.experiments.search.plots import write_figures
-    from retinabench.experiments.search.ranking import write_ranking
+    from retinabench.experiments.search.ranking import ranking_table, write_ranking
     from retinabench.experiments.search.search import search
     from retinabench.experiments.search.space import read_space
+    from retinabench.reports.toolkit.renderers import to_terminal
 
     words = list(overrides or ())
     if method is not None:
@@ -102,6 +102,6 @@ def tune(
     folder = out / f"{criterion}-{rules}"
     write_ranking(ranking, folder)
     write_figures(ranking, folder)
-    Console().print(ranking_table(ranking))
+    Console().print(to_terminal(ranking_table(ranking)))
     if ranking.first:  # says why where there is none
         print(folder / "best.toml")

@@ -14,10 +14,10 @@ from rich.console import Console
 from retinabench.cli import main as cli
 from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.jobs import Outcome
-from retinabench.experiments.search.console import ranking_table
-from retinabench.experiments.search.plots import marginals, parallel, short_names
-from retinabench.experiments.search.ranking import Ranking, Row, in_order
+from retinabench.experiments.search.plots import marginals, parallel
+from retinabench.experiments.search.ranking import Ranking, Trial, in_order, ranking_table, short_names
 from retinabench.experiments.search.space import points, read_space, space_of
+from retinabench.reports.toolkit.renderers import to_terminal
 from support.helpers import TINY, make_prepared
 from support.searching import Serial, pretend
 
@@ -151,7 +151,7 @@ def test_where_every_trial_diverges_the_work_failed(command, capsys, tmp_path):
 def ranking(space, values, states=None, epochs=None):
     run = load_run("demo/map", data="x")
     rows = [
-        Row(i, point, run, (states or {}).get(i, "done"), value, "it broke" if i in (states or {}) else "",
+        Trial(i, point, run, (states or {}).get(i, "done"), value, "it broke" if i in (states or {}) else "",
             (epochs or {}).get(i, 12), 1.0, 1, None)
         for i, (point, value) in enumerate(zip(points(space, 0, len(values), 0), values, strict=True))
     ]  # fmt: skip
@@ -168,7 +168,7 @@ def mixed():
 def test_the_table_shows_the_best_and_counts_the_others():
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     with console.file:
-        console.print(ranking_table(mixed()))
+        console.print(to_terminal(ranking_table(mixed())))
     text = " ".join(console.export_text().split())
     trials = re.findall(r"(?<!\S)(\d+) (0\.\d{4})", text)
     assert trials == [(str(i), f"{0.5 + 0.01 * i:.4f}") for i in range(39, 29, -1)]

@@ -1,10 +1,10 @@
-"""By what a trial is chosen: two named criteria on the validation split, higher is better.
+"""The criteria that choose a trial: two scores of the validation split, higher is better.
 
 `in_domain_auroc`: AUROC of the in-domain validation images. `balanced_joint_accuracy_area`: area under the curve of
 accuracy over referral of all validation images, the shifted ones with as much mass as the others (paper B.3).
 
 Rules: `corrected` weighs the shifted images exactly and shares ties; `published` duplicates them and draws the rest at
-random, sorts as NumPy happens to, and counts the endpoint at which nobody is left as right, as released.
+random, sorts by NumPy's default order, and counts the endpoint without any retained image as accuracy 1, as released.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from retinabench.metrics.sets import SET_LABELS, ImageSet
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
-DRAW = 0  # seed of the published rules' duplication: one draw for all trials of a search
+DRAW = 0  # seed of the duplication under published rules, the same for all trials of a search
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A criterion's value, and why there is none where it is NaN."""
+class CriterionValue:
+    """The value of a criterion, and the reason where it is NaN."""
 
     value: float
     why: str = ""
@@ -45,7 +45,7 @@ class Criterion:
     name: str
     score: str
     set: str
-    function: Callable[[Predictions, str], Measured]
+    function: Callable[[Predictions, str], CriterionValue]
     shifted: bool = False
 
     @property
@@ -59,7 +59,7 @@ def criterion(name: str, predictions: Predictions, rules: str) -> float:
     return measure(name, predictions, rules).value
 
 
-def measure(name: str, predictions: Predictions, rules: str) -> Measured:
+def measure(name: str, predictions: Predictions, rules: str) -> CriterionValue:
     """Return a criterion's value, or why it has none; only validation rows count.
 
     Raises `InputError` for an unknown name or unknown rules.
@@ -67,7 +67,7 @@ def measure(name: str, predictions: Predictions, rules: str) -> Measured:
     chosen = find(name, rules)
     validation = predictions.select(split="validation")
     if validation is None:
-        return Measured(np.nan, "there are no validation images")
+        return CriterionValue(np.nan, "there are no validation images")
     return chosen.function(validation, rules)
 
 
@@ -80,34 +80,36 @@ def find(name: str, rules: str) -> Criterion:
     return CRITERIA[name]
 
 
-def _in_domain_auroc(validation: Predictions, rules: str) -> Measured:
+def _in_domain_auroc(validation: Predictions, rules: str) -> CriterionValue:
     """The number is the same under both rules, up to the last bits."""
     part = validation.select(domain="in_domain")
     if part is None:
-        return Measured(np.nan, "there are no in-domain validation images")
+        return CriterionValue(np.nan, "there are no in-domain validation images")
     positive = int(part.label.sum())
     if positive in (0, len(part)):
-        return Measured(
+        return CriterionValue(
             np.nan, f"one class only: {positive} of {len(part)} in-domain validation images are positive"
         )
     if rules == "published":
         value = scores.auroc(part.label, part.prob)
-        return Measured(np.nan if value is None else value)
-    return Measured(classification.auroc(part.label, part.prob))
+        return CriterionValue(np.nan if value is None else value)
+    return CriterionValue(classification.auroc(part.label, part.prob))
 
 
-def _balanced_joint_accuracy_area(validation: Predictions, rules: str) -> Measured:
+def _balanced_joint_accuracy_area(validation: Predictions, rules: str) -> CriterionValue:
     shifted = validation.domain == "shifted"
     for name, count in (("shifted", shifted.sum()), ("in-domain", (~shifted).sum())):
         if not count:
-            return Measured(np.nan, f"there are no {name} validation images")
+            return CriterionValue(np.nan, f"there are no {name} validation images")
     values, _ = referral_uncertainty(validation, "auto", exact=rules == "published")
     if rules == "corrected":
-        return Measured(referral_curves.area_of(ImageSet("balanced", validation, values).whole, "accuracy"))
+        return CriterionValue(
+            referral_curves.area_of(ImageSet("balanced", validation, values).whole, "accuracy")
+        )
     # The released joint set is the in-domain images, then the shifted ones.
     rows = scores.balanced_rows(shifted, DRAW)
     curve = scores.referral_curve(validation.label[rows], validation.prob[rows], values[rows], "accuracy")
-    return Measured(curve.area)
+    return CriterionValue(curve.area)
 
 
 CRITERIA: dict[str, Criterion] = {

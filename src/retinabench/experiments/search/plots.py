@@ -1,14 +1,12 @@
-"""Two figures of a search: every trial as a line across all parameters, and the criterion over each of them."""
+"""The figures of a search: every trial as a line across all parameters, and the criterion over each parameter."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -16,12 +14,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import AbstractPathEffect, withStroke
 from matplotlib.ticker import MaxNLocator
 
-from retinabench.core.atomic_files import write_bytes
 from retinabench.experiments.search.criteria import CRITERIA
-from retinabench.experiments.search.ranking import Ranking, Row
-from retinabench.experiments.search.space import Parameter, Space
-from retinabench.reports.toolkit.figures import canvas, figure_style
-from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, INK, MUTED, PAPER
+from retinabench.experiments.search.ranking import Ranking, Trial, short_names
+from retinabench.experiments.search.space import Parameter
+from retinabench.reports.toolkit.figures import canvas, light_grid, save
+from retinabench.reports.toolkit.style import BAD, GOOD, INK, MUTED, PAPER
 
 REST = "#b4b3ad"
 MOST = 200  # trials in a figure; more only blacken it
@@ -33,12 +30,11 @@ HALO: list[AbstractPathEffect] = [withStroke(linewidth=3, foreground=PAPER)]
 
 def write_figures(ranking: Ranking, folder: Path) -> list[Path]:
     """Write `parallel` and `marginals` as SVG and PNG; return the files."""
-    files = []
-    for name, figure in (("parallel", parallel(ranking)), ("marginals", marginals(ranking))):
-        for ending in ("svg", "png"):
-            files.append(folder / f"{name}.{ending}")
-            write_bytes(files[-1], _bytes(figure, ending))
-    return files
+    return [
+        file
+        for name, figure in (("parallel", parallel(ranking)), ("marginals", marginals(ranking)))
+        for file in save(figure, folder / name)
+    ]
 
 
 def parallel(ranking: Ranking) -> Figure:
@@ -91,21 +87,14 @@ def marginals(ranking: Ranking) -> Figure:
             xlabel=names[number],
         )
         axes.yaxis.set_major_locator(MaxNLocator(5))
-        axes.grid(axis="y", color=FAINT, linewidth=0.6)
-        axes.set_axisbelow(True)
+        light_grid(axes, "y")
         if number % columns:
             axes.tick_params(labelleft=False)
     _dress(figure, ranking, lines=False)
     return figure
 
 
-def short_names(space: Space) -> list[str]:
-    """Return the last word of each key, or the whole key where two end alike."""
-    words = [parameter.key.rpartition(".")[2] for parameter in space]
-    return [w if words.count(w) == 1 else p.key for w, p in zip(words, space, strict=True)]
-
-
-def _looks(ranking: Ranking) -> list[tuple[Row, tuple[str, float, Any, int]]]:
+def _looks(ranking: Ranking) -> list[tuple[Trial, tuple[str, float, Any, int]]]:
     """Return what is drawn, with colour, line width, line pattern and height: the best tenth, three to ten, stand out.
 
     Of very many trials the best are drawn, and some of those without a value.
@@ -116,7 +105,7 @@ def _looks(ranking: Ranking) -> list[tuple[Row, tuple[str, float, Any, int]]]:
     return [(row, _look(place, row, top)) for place, row in enumerate([*known, *lost])]
 
 
-def _look(place: int, row: Row, top: int) -> tuple[str, float, Any, int]:
+def _look(place: int, row: Trial, top: int) -> tuple[str, float, Any, int]:
     if not math.isfinite(row.value):
         return BAD, 0.9, (0, (3, 3)), 3
     if place < top:
@@ -139,7 +128,7 @@ def _reach(ranking: Ranking) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _place(parameter: Parameter, row: Row) -> float:
+def _place(parameter: Parameter, row: Trial) -> float:
     """Return where a trial lies on a parameter's axis, from 0 to 1; those of one choice stand side by side."""
     place = parameter.position(row.values[parameter.key])
     if not parameter.choices:
@@ -227,12 +216,3 @@ def _dress(figure: Figure, ranking: Ranking, *, lines: bool) -> None:
     layout = figure.get_layout_engine()
     assert isinstance(layout, ConstrainedLayoutEngine)
     layout.set(w_pad=0.08, h_pad=0.08, wspace=0.06, hspace=0.06)
-
-
-def _bytes(figure: Figure, ending: str) -> bytes:
-    sink = io.BytesIO()
-    with figure_style():
-        rcParams["svg.fonttype"] = "path"  # alone, without a page's fonts
-        metadata = dict.fromkeys(("Date", "Creator")) if ending == "svg" else {"Software": None}
-        figure.savefig(sink, format=ending, dpi=144, facecolor=PAPER, metadata=metadata)
-    return sink.getvalue()

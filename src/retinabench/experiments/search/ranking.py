@@ -1,9 +1,7 @@
-"""Trials in the order of a criterion: what a search returns, and the table and the configuration that it writes."""
+"""The trials of a search in the order of a criterion: as a typed result, a table, files and the best configuration."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -17,17 +15,29 @@ from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import State
 from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.space import Space
+from retinabench.reports.toolkit.number_format import NumberFormat
+from retinabench.reports.toolkit.renderers import csv_bytes
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 
 SCHEMA = "retinabench.ranking/1"
 STATES: dict[State, int] = {"done": 0, "diverged": 1, "out_of_memory": 2, "failed": 3}
 
 
 @dataclass(frozen=True)
-class Row:
-    """One trial. values: dotted key -> value. value: the criterion's, NaN where it has none; why: then the reason.
+class Trial:
+    """One trial.
 
-    epochs: of its longest training, fewer than the run's where it was stopped early. folder: of that training.
-    seconds: of all its trainings, their last attempts. attempts: of the longest.
+    Attributes:
+        trial: Its number.
+        values: The searched values by dotted key.
+        run: The run that it trained.
+        state: How it ended.
+        value: Value of the criterion, NaN where it has none.
+        why: Reason of a missing value.
+        epochs: Epochs of its longest training, fewer than the run's where it was stopped early.
+        seconds: Duration of all its trainings.
+        attempts: Attempts of the longest training.
+        folder: Folder of the longest training.
     """
 
     trial: int
@@ -43,7 +53,7 @@ class Row:
 
     @property
     def stopped(self) -> bool:
-        """Whether the trial was given up before its last epoch."""
+        """Whether the trial was stopped before its last epoch."""
         return self.epochs < self.run.optimizer.epochs
 
     @property
@@ -53,7 +63,7 @@ class Row:
 
     @property
     def note(self) -> str:
-        """What is to say of it, empty where all went well."""
+        """A remark for tables, empty for a finished trial with a value."""
         if self.state != "done":
             return f"{self.state.replace('_', ' ')}: {self.why}"
         return f"stopped after {self.epochs} epochs" if self.stopped and not self.why else self.why
@@ -66,10 +76,10 @@ class Ranking:
     criterion: str
     rules: str
     space: Space
-    rows: list[Row]
+    rows: list[Trial]
 
     @property
-    def first(self) -> Row:
+    def first(self) -> Trial:
         """The best trial. Raises `WorkError` where no trial has a value."""
         if not self.rows or not self.rows[0].ranked:
             reason = f" The first of them: {self.rows[0].note}" if self.rows and self.rows[0].note else ""
@@ -82,10 +92,10 @@ class Ranking:
         return self.first.run
 
 
-def in_order(rows: Iterable[Row]) -> list[Row]:
+def in_order(rows: Iterable[Trial]) -> list[Trial]:
     """Sort trials: by value; then those stopped early, the longest trained first; without a value; diverged; failed."""
 
-    def key(row: Row) -> tuple[int, bool, bool, int, float, int]:
+    def key(row: Trial) -> tuple[int, bool, bool, int, float, int]:
         known = math.isfinite(row.value)
         trained = -row.epochs if row.stopped else 0
         return STATES[row.state], not known, row.stopped, trained, -row.value if known else 0.0, row.trial
@@ -93,40 +103,81 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=key)
 
 
+def ranking_table(ranking: Ranking, most: int = 10) -> Table:
+    """Return the first `most` trials with a value, the best first; the note counts the others."""
+    known = [row for row in ranking.rows if math.isfinite(row.value)]
+    keys = [parameter.key for parameter in ranking.space]
+    columns = [Column("value", direction="higher")]
+    columns += [Column(name.replace("_", " ")) for name in short_names(ranking.space)]
+    rows = []
+    for place, row in enumerate(known[:most]):
+        best = "best" if place == 0 and row.ranked else ""
+        cells = [Cell.number(row.value, form=NumberFormat(4), emphasis=best)]
+        cells += [Cell(_short(row.values[key]), emphasis=best) for key in keys]
+        rows.append(Row(str(row.trial), cells, control=row.stopped))
+    title = f"{CRITERIA[ranking.criterion].title} ({ranking.rules})"
+    note = _remaining(ranking, len(known) - min(most, len(known)))
+    return Table.of(title, columns, rows, row_header="trial", note=note)
+
+
+def short_names(space: Space) -> list[str]:
+    """Return the last word of each key, or the whole key where two end alike."""
+    words = [parameter.key.rpartition(".")[2] for parameter in space]
+    return [w if words.count(w) == 1 else p.key for w, p in zip(words, space, strict=True)]
+
+
+def _short(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value).lower().replace("_", " ")
+
+
+def _remaining(ranking: Ranking, more: int) -> str:
+    """Count the trials that the table does not show, with the first reason of each kind."""
+    parts = [f"{more} more in ranking.csv"] if more else []
+    stopped = sum(row.stopped and math.isfinite(row.value) for row in ranking.rows)
+    if stopped:
+        parts.append(f"{stopped} stopped early (dim)")
+    kinds: dict[str, list[Trial]] = {}
+    for row in ranking.rows:
+        if not math.isfinite(row.value):
+            kinds.setdefault("undefined" if row.state == "done" else row.state, []).append(row)
+    for kind, rows in kinds.items():
+        parts.append(f"{len(rows)} {kind.replace('_', ' ')} (trial {rows[0].trial}: {rows[0].why})")
+    return ". ".join(parts) + "." if parts else ""
+
+
 def write_ranking(ranking: Ranking, folder: Path) -> list[Path]:
     """Write `ranking.csv`, `ranking.json` and, where a trial has a value, `best.toml`; return the files."""
     keys = [parameter.key for parameter in ranking.space]
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    columns = ("rank", "trial", "value", "state", "epochs", "seconds", "attempts", "note", "folder")
-    writer.writerow([*columns, *keys])
-    table = []
+    rows = []
     for place, row in enumerate(ranking.rows, start=1):
-        folder_name = row.folder.name if row.folder is not None else None
-        value = row.value if math.isfinite(row.value) else None
-        facts = (
-            place,
-            row.trial,
-            value,
-            row.state,
-            row.epochs,
-            round(row.seconds, 3),
-            row.attempts,
-            row.note,
+        rows.append(
+            {
+                "rank": place,
+                "trial": row.trial,
+                "value": row.value if math.isfinite(row.value) else None,
+                "state": row.state,
+                "epochs": row.epochs,
+                "seconds": round(row.seconds, 3),
+                "attempts": row.attempts,
+                "note": row.note,
+                "folder": row.folder.name if row.folder is not None else None,
+            }
         )
-        cells = dict(zip(columns, (*facts, folder_name), strict=True))
-        writer.writerow([*cells.values(), *(row.values[key] for key in keys)])
-        table.append(cells | {"values": row.values})
+    columns = ("rank", "trial", "value", "state", "epochs", "seconds", "attempts", "note", "folder")
+    table = (
+        [*cells.values(), *(row.values[key] for key in keys)]
+        for cells, row in zip(rows, ranking.rows, strict=True)
+    )
     content = {
         "schema": SCHEMA,
         "criterion": ranking.criterion,
         "title": CRITERIA[ranking.criterion].title,
         "rules": ranking.rules,
         "space": ranking.space.to_dict(),
-        "rows": table,
+        "rows": [cells | {"values": row.values} for cells, row in zip(rows, ranking.rows, strict=True)],
     }
     files = [folder / "ranking.csv", folder / "ranking.json"]
-    write_bytes(files[0], sink.getvalue().encode())
+    write_bytes(files[0], csv_bytes([*columns, *keys], table))
     write_json(files[1], content)
     if ranking.rows and ranking.rows[0].ranked:
         files.append(folder / "best.toml")
@@ -135,7 +186,7 @@ def write_ranking(ranking: Ranking, folder: Path) -> list[Path]:
 
 
 def _chosen(ranking: Ranking) -> str:
-    """The best run as TOML for `train --config`; where its data lie is left to `--data`."""
+    """Return the best run as TOML for `train --config`, without the paths of its data."""
     best = ranking.first
     tree = best.run.model_dump(mode="json", exclude={"data", "shifted"})
     head = (
@@ -146,7 +197,7 @@ def _chosen(ranking: Ranking) -> str:
 
 
 def to_toml(tree: Mapping[str, Any], name: str = "") -> str:
-    """Write text, numbers and tables of them as TOML; None, which TOML lacks, is left out."""
+    """Return text, numbers and tables of them as TOML; None, which TOML lacks, is left out."""
     plain = {
         key: value for key, value in tree.items() if value is not None and not isinstance(value, Mapping)
     }

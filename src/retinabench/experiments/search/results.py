@@ -1,11 +1,11 @@
-"""The result table of a sweep: one row per run, appended by any number of processes, read and ranked at once.
+"""The result table of a search: one row per run, appended by any number of processes.
 
 The table is a folder of segments. Every writer appends lines of JSON to a segment of its own, so that no writer waits
 for another or can spoil its lines, on network file systems too; a line that `kill -9` cut short is the last of its
 segment, and ignored. The first line of a segment says to which code and data its rows belong: rows of others are
-refused, never mixed in.
+refused.
 
-The table is a memory of what the run folders hold, not a second truth: a row whose folder is gone does not count, and
+The table is a cache of the run folders: a row whose folder is gone does not count, and
 a finished run without a row is read again. Lines are therefore not flushed to the disk one by one.
 """
 
@@ -31,9 +31,9 @@ ORDER: dict[State, int] = {"done": 3, "diverged": 2, "out_of_memory": 1, "failed
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one run. run: its hash. folder: its name, empty where it has none. ended: seconds since 1970.
+    """The result of one run. run: its hash. folder: its name, empty where it has none. ended: seconds since 1970.
 
-    scores: name -> value, None where undefined; whys: then the reason.
+    scores: name -> value, None where undefined; whys: the reasons of undefined values.
     """
 
     run: str
@@ -122,7 +122,7 @@ def run_folders(runs: Path) -> dict[str, str]:
 
 
 def valid(results: Mapping[str, Result], folders: Mapping[str, str]) -> dict[str, Result]:
-    """Leave out finished rows whose folder is gone: the folders decide."""
+    """Return the rows without finished ones whose folder no longer exists."""
     return {run: row for run, row in results.items() if row.state != "done" or run in folders}
 
 

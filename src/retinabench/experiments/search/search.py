@@ -22,7 +22,7 @@ from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import Job, JobEngine, Outcome
 from retinabench.experiments.search import sweep
 from retinabench.experiments.search.criteria import CRITERIA, Criterion, find, measure
-from retinabench.experiments.search.ranking import Ranking, Row, in_order
+from retinabench.experiments.search.ranking import Ranking, Trial, in_order
 from retinabench.experiments.search.results import Result, Writer, read_results, run_folders, valid
 from retinabench.experiments.search.space import Space, points
 from retinabench.experiments.search.trials import trial_runs
@@ -77,15 +77,15 @@ def _climb(
     shares: Sequence[int],
     halving: int,
     work: _Sweep,
-) -> dict[int, Row]:
+) -> dict[int, Trial]:
     """Train all trials for the first share of their epochs, the best 1 / halving of them for the next, and so on."""
-    rows: dict[int, Row] = {}
+    rows: dict[int, Trial] = {}
     alive = list(range(len(runs)))
     for rung, share in enumerate(shares):
         short = [_shortened(runs[trial], share) for trial in alive]
         for trial, run, result in zip(alive, short, work.compute(short), strict=True):
             value = result.scores.get(work.score)
-            row = Row(
+            row = Trial(
                 trial=trial,
                 values=values[trial],
                 run=runs[trial],
