@@ -17,7 +17,7 @@ from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.space import Space
 from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.renderers import csv_bytes
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
+from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, Row, Table
 
 SCHEMA = "retinabench.ranking/1"
 STATES: dict[State, int] = {"done": 0, "diverged": 1, "out_of_memory": 2, "failed": 3}
@@ -111,7 +111,7 @@ def ranking_table(ranking: Ranking, most: int = 10) -> Table:
     columns += [Column(name.replace("_", " ")) for name in short_names(ranking.space)]
     rows = []
     for place, row in enumerate(known[:most]):
-        best = "best" if place == 0 and row.ranked else ""
+        best: Emphasis = "best" if place == 0 and row.ranked else ""
         cells = [Cell.number(row.value, form=NumberFormat(4), emphasis=best)]
         cells += [Cell(_short(row.values[key]), emphasis=best) for key in keys]
         rows.append(Row(str(row.trial), cells, control=row.stopped))

@@ -226,7 +226,7 @@ def score_column(key: Key, *, with_set: bool) -> Column:
     """Return the column of a score, with the name of its set where a table has several."""
     spec = SCORES[key[1]]
     label = f"{spec.label}, {SET_LABELS[key[0]].lower()}" if with_set else spec.label
-    return Column(label, direction="" if spec.direction == "none" else spec.direction)
+    return Column(label, direction=spec.direction)
 
 
 def value_cell(entry: ScoredEntry, key: Key) -> Cell:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich import table as rich_table
+from rich.console import Group
 
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import SET_LABELS
@@ -22,7 +22,7 @@ SETS = ("in_domain", "shifted", "joint")
 SIGNED = NumberFormat(3, signed=True)
 
 
-def scores_table(scores: Sequence[Mapping[str, Any]]) -> rich_table.Table:
+def scores_table(scores: Sequence[Mapping[str, Any]]) -> Group:
     """Return the table of score dictionaries, as `scores.json` of a report holds them.
 
     Args:
@@ -71,7 +71,7 @@ def _score_cell(blocks: Sequence[Mapping[str, Any]], score: str) -> Cell:
     return Cell.number(values[0], found[0].get("low"), found[0].get("high"))
 
 
-def comparison_table(found: Mapping[str, Any]) -> rich_table.Table:
+def comparison_table(found: Mapping[str, Any]) -> Group:
     """Return the table of `Comparison.to_dict()`: every score of every set, a, b, and a - b with its interval."""
     columns = [Column(title) for title in ("a", "b", "a - b", "p (Holm)", "better")]
     blocks = []
@@ -92,7 +92,7 @@ def comparison_table(found: Mapping[str, Any]) -> rich_table.Table:
     return to_terminal(Table("", blocks, note=note))
 
 
-def transfer_table(found: Mapping[str, Any]) -> rich_table.Table:
+def transfer_table(found: Mapping[str, Any]) -> Group:
     """Return the table of `Transfer.to_dict()`: the frozen threshold, and its effect on each set."""
     heads = ("images", "referred", "error of\nretained", "resembles\nvalidation", "guarantee")
     rows = []

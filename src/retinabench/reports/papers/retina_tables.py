@@ -63,8 +63,7 @@ def tables(collection: Collection) -> tuple[list[Table], list[str]]:
 
 def score_column(set_name: str, score: str, group: str, label: str, **facts: str) -> Column:
     """Return a column of a score of a set; `facts` are further columns of the CSV."""
-    direction = SCORES[score].direction
-    return Column(label, group, direction, facts={"set": set_name, "score": score, **facts})
+    return Column(label, group, SCORES[score].direction, facts={"set": set_name, "score": score, **facts})
 
 
 def method_rows(

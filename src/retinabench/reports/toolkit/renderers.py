@@ -13,6 +13,7 @@ from itertools import groupby
 from markupsafe import Markup
 from rich import box
 from rich import table as rich_table
+from rich.console import Group
 from rich.markup import escape as escape_rich
 from rich.text import Text
 
@@ -235,19 +236,28 @@ def _csv_field(value: object) -> object:
     return repr(float(value)) if isinstance(value, float) else value
 
 
-def to_terminal(table: Table) -> rich_table.Table:
-    """Return a table for the terminal: intervals and standard errors stand below their numbers."""
-    drawn = rich_table.Table(
-        title=escape_rich(table.caption) or None, title_justify="left", caption=escape_rich(table.note) or None,
-        caption_justify="left", header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
-    )  # fmt: skip
+def to_terminal(table: Table) -> Group:
+    """Return caption, table and note for the terminal; intervals and standard errors stand below their numbers."""
+    parts = (
+        table.caption and Text(table.caption, "bold"),
+        _terminal_table(table),
+        table.note and Text(table.note),
+    )
+    return Group(*(part for part in parts if part))
+
+
+def _terminal_table(table: Table) -> rich_table.Table:
+    padding = (0, 1) if table.width < 8 else 0  # eight narrow columns fit 80 characters
+    drawn = rich_table.Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=padding)
     drawn.add_column(escape_rich(table.row_header), overflow="fold")
     for k, column in enumerate(table.blocks[0].columns if table.blocks else []):
         header = _grouped(column, "\n")
-        cells = [_terminal_cell(row.cells[k]) for block in table.blocks for row in block.rows]
-        lines = [line for cell in cells for line in Text.from_markup(cell).plain.splitlines()]
-        # A header may be broken between its words, a number never.
-        parts = re.split(r"[ \n]", header) + ([] if column.text else lines)
+        cells = [row.cells[k] for block in table.blocks for row in block.rows]
+        # Headers and text may be broken between their words, numbers never.
+        parts = re.split(r"[ \n]", header)
+        for cell in cells if not column.text else []:
+            shown = Text.from_markup(_terminal_cell(cell)).plain
+            parts += shown.split() if isinstance(cell.content, str) else shown.splitlines()
         drawn.add_column(
             escape_rich(header),
             justify="left" if column.text else "right",
