@@ -30,7 +30,7 @@ from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.engine import make_engine
 from retinabench.experiments.engines.jobs import Job
-from retinabench.experiments.engines.scheduler import Attempt, compute
+from retinabench.experiments.engines.scheduler import JobResult, compute
 
 NODES, PER_NODE, AHEAD = 1000, 4, 2
 
@@ -83,7 +83,7 @@ class Instant:
         self.most = max(self.most, len(self.given))
 
     def ended(self):
-        return [(self.given.popleft(), Attempt("done", 1.0))]
+        return [(self.given.popleft(), JobResult("done", 1.0))]
 
 
 def simulate(data, root, sweep):

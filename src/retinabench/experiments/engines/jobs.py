@@ -1,7 +1,7 @@
-"""A sweep's unit of work, and what came of it: the contract between searches and the engines that compute them.
+"""Jobs and their outcomes: the contract between searches and studies, and the engines that compute them.
 
-A job is idempotent (`run.execute`): computed twice, by whomever, it leaves the same folder with the same bits. That is
-all an engine needs to know to lose workers and nodes without losing or double-counting a trial.
+A job is idempotent (`run.execute`): computed twice it leaves the same folder with the same bits. That is all an engine
+needs to know to lose workers and nodes without losing or double-counting a trial.
 """
 
 from __future__ import annotations
@@ -26,11 +26,17 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job.
+    """The outcome of a job.
 
-    state: `done`; `diverged` (a loss or prediction is no number: deterministic, hence not tried again);
-    `out_of_memory`; or `failed` for any other reason. folder: the run's, where it got that far. seconds: of the last
-    attempt. attempts: how often it was started. message: one line, empty when done. log: the last attempt's output.
+    Args:
+        job: The job.
+        state: `done`; `diverged` (a loss or prediction is not finite: deterministic, hence not tried again);
+            `out_of_memory`; or `failed` for any other reason.
+        folder: The run's folder, where it got that far.
+        seconds: Time of the last start.
+        attempts: How often it was started.
+        message: One line, empty when done.
+        log: The file with its output.
     """
 
     job: Job
@@ -43,7 +49,7 @@ class Outcome:
 
 
 class JobEngine(Protocol):
-    """Computes jobs; `tune/local.py` in processes of this machine, `tune/cluster.py` on Ray."""
+    """Computes jobs: `LocalEngine` in processes of this machine, `RayEngine` on a cluster."""
 
     def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Yield the outcome of every job exactly once, as they end; a failing job does not stop the others."""

@@ -1,7 +1,7 @@
-"""Jobs in processes of this machine: a kill, a crash or an exception costs the one that it struck.
+"""The local engine: jobs in processes of this machine; a kill, a crash or an exception ends one job only.
 
-A process is spawned for each place, and computes one task after the other, so that PyTorch is imported once. After an
-error that it survived it is replaced too: nobody knows what the error left behind.
+A process is spawned for each place, and computes one job after the other, so that PyTorch is imported once. After an
+error the process is replaced too, since its state is not known.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.subprocesses import begin, environment, threads
 from retinabench.experiments.engines.jobs import Job, Outcome, State
-from retinabench.experiments.engines.scheduler import Attempt, Task, compute
-from retinabench.experiments.engines.worker import Order, attempt, order
+from retinabench.experiments.engines.scheduler import JobResult, ScheduledJob, compute
+from retinabench.experiments.engines.worker import JobRequest, request_for, run_request
 
 KILLED_FOR_MEMORY = Path(
     "/proc/vmstat"
@@ -47,12 +47,12 @@ class LocalEngine:
 
 @dataclass
 class _Child:
-    """A process at a place; what it is doing since when, and how many were killed for memory before."""
+    """A process at a place; its job, since when, and how many processes were killed for memory before."""
 
     place: int
     process: multiprocessing.process.BaseProcess
     connection: Connection
-    task: Task
+    job: ScheduledJob
     began: float
     killed_for_memory: int
 
@@ -69,17 +69,17 @@ class Pool:
         """Return how many places are free."""
         return self.engine.places - len(self._busy)
 
-    def start(self, task: Task, number: int) -> None:
-        """Give a task to an idle process, or to a new one."""
-        child = self._idle.pop() if self._idle else self._spawn(task)
-        child.task, child.began, child.killed_for_memory = task, time.perf_counter(), _killed_for_memory()
+    def start(self, job: ScheduledJob, number: int) -> None:
+        """Give a job to an idle process, or to a new one."""
+        child = self._idle.pop() if self._idle else self._spawn(job)
+        child.job, child.began, child.killed_for_memory = job, time.perf_counter(), _killed_for_memory()
         self._busy[child.connection] = child
         # One that died while it was idle is found by `ended`.
         with contextlib.suppress(OSError):
-            child.connection.send(order(task, number, self.engine.device, self.engine.threads))
+            child.connection.send(request_for(job, number, self.engine.device, self.engine.threads))
 
-    def ended(self) -> list[tuple[Task, Attempt]]:
-        """Wait until an attempt has ended; return all that have."""
+    def ended(self) -> list[tuple[ScheduledJob, JobResult]]:
+        """Wait until a job has ended; return all that have."""
         ready = wait(list(self._busy))
         return [self._end(child) for connection, child in list(self._busy.items()) if connection in ready]
 
@@ -92,7 +92,7 @@ class Pool:
         self._busy.clear()
         self._idle.clear()
 
-    def _spawn(self, task: Task) -> _Child:
+    def _spawn(self, job: ScheduledJob) -> _Child:
         place = min(set(range(self.engine.places)) - {child.place for child in self._busy.values()})
         changes = threads(self.engine.threads)
         if self.engine.gpus:
@@ -102,24 +102,24 @@ class Pool:
         with environment(changes):
             process.start()
         theirs.close()  # the child's end is closed with the child
-        return _Child(place, process, ours, task, 0.0, 0)
+        return _Child(place, process, ours, job, 0.0, 0)
 
-    def _end(self, child: _Child) -> tuple[Task, Attempt]:
+    def _end(self, child: _Child) -> tuple[ScheduledJob, JobResult]:
         del self._busy[child.connection]
         try:
-            attempt: Attempt = child.connection.recv()
+            result: JobResult = child.connection.recv()
         except (EOFError, OSError):
             child.process.join()
-            attempt = self._died(child)
-        if attempt.state in ("done", "diverged"):
+            result = self._died(child)
+        if result.state in ("done", "diverged"):
             self._idle.append(child)
         else:
             child.process.kill()
             child.process.join()
             child.connection.close()
-        return child.task, attempt
+        return child.job, result
 
-    def _died(self, child: _Child) -> Attempt:
+    def _died(self, child: _Child) -> JobResult:
         code = child.process.exitcode or 0
         state: State = "failed"
         if code >= 0:
@@ -129,19 +129,19 @@ class Pool:
             if -code == signal.SIGKILL and _killed_for_memory() > child.killed_for_memory:
                 state = "out_of_memory"
                 message += ": the machine ran out of memory. Compute fewer at a time."
-        return Attempt(state, time.perf_counter() - child.began, message)
+        return JobResult(state, time.perf_counter() - child.began, message)
 
 
 def _serve(connection: Connection) -> None:
-    """Compute orders until the pool is closed: the whole life of a child."""
+    """Compute the requests that come until the pool is closed."""
     begin()
-    faulthandler.enable(file=2)  # the descriptor, which leads to the log of the attempt
+    faulthandler.enable(file=2)  # the descriptor, which leads to the log of the job
     while True:
         try:
-            ordered: Order = connection.recv()
+            request: JobRequest = connection.recv()
         except EOFError:
             os._exit(0)
-        connection.send(attempt(ordered))
+        connection.send(run_request(request))
 
 
 def _killed_for_memory() -> int:

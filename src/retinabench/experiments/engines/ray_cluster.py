@@ -1,8 +1,8 @@
-"""Jobs on a Ray cluster: one that is there, or a local one that lives as long as the command.
+"""The Ray engine: jobs on a cluster that is running, or on a local one that lives as long as the command.
 
-A task is idempotent, so Ray needs to know nothing of retries: a lost worker or node costs what it was computing, which
-`schedule.py` orders again. Ray is asked for little more than the cluster holds, never for all 10,000 trials at once.
-Results travel through the folder of the job, on a file system that all nodes share, or through `storage.py`.
+A job is idempotent, so Ray's own retries are not used: what a lost worker or node was computing is started again by
+`scheduler.py`. Ray is given few more jobs than the cluster has room for, never all 10,000 trials at once. Results travel
+through the folder of the job, on a file system that all nodes share, or through `storage.py`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from retinabench.core.errors import InputError, WorkError, printable
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.subprocesses import environment, sleeping_threads
 from retinabench.experiments.engines.jobs import Job, Outcome
-from retinabench.experiments.engines.scheduler import Attempt, Task, compute
-from retinabench.experiments.engines.storage import Storage, attempt_apart, check
-from retinabench.experiments.engines.worker import attempt, host, order
+from retinabench.experiments.engines.scheduler import JobResult, ScheduledJob, compute
+from retinabench.experiments.engines.storage import Storage, check, run_on_local_disk
+from retinabench.experiments.engines.worker import host, request_for, run_request
 
-AHEAD = 2  # tasks with Ray per task that the cluster has room for: its autoscaler sees demand, its scheduler no crowd
+AHEAD = 2  # jobs given to Ray per job that the cluster has room for, so that its autoscaler sees demand
 LOOK = 5.0  # seconds between two looks at the cluster
 PATIENCE = 30.0  # seconds without an answer until it is given up; Ray itself would end this process after 60
 SETTLES = 90.0  # seconds within which a shared file system shows what another node has written
@@ -58,7 +58,7 @@ class RayEngine:
 
 
 class Cluster:
-    """A connection to Ray, and the tasks that it was given."""
+    """A connection to Ray, and the jobs that it was given."""
 
     def __init__(self, engine: RayEngine) -> None:
         self._engine = engine
@@ -66,14 +66,14 @@ class Cluster:
         self._ours = not self._ray.is_initialized()
         if self._ours:
             connect(self._ray, engine.address)
-        self._given: dict[Any, tuple[Task, float]] = {}
+        self._given: dict[Any, tuple[ScheduledJob, float]] = {}
         self._storage = Storage(engine.storage) if engine.storage else None
         wants_gpu = engine.gpus == 0 and engine.device != "cpu" and "GPU" in self._ray.cluster_resources()
         self._gpus = 1.0 if wants_gpu else engine.gpus
         if engine.device == "cuda" and not self._gpus:
             raise InputError("the cluster has no GPU", hint="Give the GPUs of a run to come with --gpus 1.")
-        task = attempt_apart if engine.storage else attempt
-        self._task = self._ray.remote(max_retries=0, num_cpus=engine.cpus, num_gpus=self._gpus)(task)
+        function = run_on_local_disk if engine.storage else run_request
+        self._remote = self._ray.remote(max_retries=0, num_cpus=engine.cpus, num_gpus=self._gpus)(function)
         self._heard, self._slots = time.monotonic(), self._count_slots()
         if not self._slots:
             engine.progress.say(f"no node has {engine.cpus:g} CPUs and {self._gpus:g} GPUs; waiting for one")
@@ -82,21 +82,21 @@ class Cluster:
         self._watcher.start()
 
     def room(self) -> int:
-        """Return how many more tasks Ray is to have now."""
+        """Return how many more jobs Ray is to have now."""
         return (self._engine.parallel or max(1, AHEAD * self._slots)) - len(self._given)
 
-    def start(self, task: Task, number: int) -> None:
-        """Give Ray a task."""
+    def start(self, job: ScheduledJob, number: int) -> None:
+        """Give Ray a job."""
         engine = self._engine
         device = ("cuda" if self._gpus else "cpu") if engine.device == "auto" else engine.device
-        arguments: tuple[Any, ...] = (order(task, number, device, max(1, int(engine.cpus))),)
+        arguments: tuple[Any, ...] = (request_for(job, number, device, max(1, int(engine.cpus))),)
         if engine.storage:
-            arguments = (engine.storage, *arguments, [folder.name for folder in task.needs])
-        given = self._task.options(name=task.folder.name).remote(*arguments)
-        self._given[given] = task, time.monotonic()
+            arguments = (engine.storage, *arguments, [folder.name for folder in job.needs])
+        given = self._remote.options(name=job.folder.name).remote(*arguments)
+        self._given[given] = job, time.monotonic()
 
-    def ended(self) -> list[tuple[Task, Attempt]]:
-        """Wait until an attempt has ended; return all that have."""
+    def ended(self) -> list[tuple[ScheduledJob, JobResult]]:
+        """Wait until a job has ended; return all that have."""
         ready: list[Any] = []
         while not ready:
             given = list(self._given)
@@ -118,42 +118,42 @@ class Cluster:
         if self._ours:
             self._ray.shutdown()
 
-    def _end(self, given: Any) -> tuple[Task, Attempt]:
-        task, began = self._given.pop(given)
+    def _end(self, given: Any) -> tuple[ScheduledJob, JobResult]:
+        job, began = self._given.pop(given)
         errors = self._ray.exceptions
         try:
             ended = self._ray.get(given)
         except (errors.NodeDiedError, errors.LocalRayletDiedError):
-            return task, Attempt("failed", message="its node is gone", lost=True)
+            return job, JobResult("failed", message="its node is gone", lost=True)
         except errors.RayError as error:
             scarce = isinstance(error, errors.OutOfMemoryError)
             line = printable(str(error).strip().partition("\n")[0], 300)
             message = f"{type(error).__name__}: {line}"
-            return task, Attempt("out_of_memory" if scarce else "failed", time.monotonic() - began, message)
-        return task, self._collect(task, *ended) if self._storage else self._shared(task, ended)
+            return job, JobResult("out_of_memory" if scarce else "failed", time.monotonic() - began, message)
+        return job, self._collect(job, *ended) if self._storage else self._shared(job, ended)
 
-    def _collect(self, task: Task, ended: Attempt, log: bytes) -> Attempt:
+    def _collect(self, job: ScheduledJob, ended: JobResult, log: bytes) -> JobResult:
         """Bring a finished run out of the storage, or the log of one that failed."""
         assert self._storage is not None
         if ended.state == "done":
             try:
-                self._storage.get(task.folder)
+                self._storage.get(job.folder)
             except Exception as error:  # every file system has exceptions of its own
-                return Attempt("failed", ended.seconds, f"not fetched ({type(error).__name__}: {error})")
+                return JobResult("failed", ended.seconds, f"not fetched ({type(error).__name__}: {error})")
         else:
-            task.log.parent.mkdir(parents=True, exist_ok=True)
-            with open(task.log, "ab") as file:
+            job.log.parent.mkdir(parents=True, exist_ok=True)
+            with open(job.log, "ab") as file:
                 file.write(log)
         return ended
 
-    def _shared(self, task: Task, ended: Attempt) -> Attempt:
+    def _shared(self, job: ScheduledJob, ended: JobResult) -> JobResult:
         """Wait until the shared file system shows here what was written there."""
         began = time.monotonic()
-        while ended.state == "done" and not task.done:
+        while ended.state == "done" and not job.done:
             if time.monotonic() - began > SETTLES:
                 raise InputError(
                     f"a node has finished it, but it is not here on {host()}",
-                    file=task.folder,
+                    file=job.folder,
                     hint="Choose an --out on a file system that all nodes share, or add --storage.",
                 )
             time.sleep(0.2)
@@ -163,9 +163,10 @@ class Cluster:
         return time.monotonic() - self._heard < PATIENCE
 
     def _watch(self) -> None:
-        """Look at the cluster again and again, in a thread of its own: where its head is gone, Ray's calls never return.
+        """Look at the cluster again and again, in a thread of its own.
 
-        Nor do they where the node of this process is; and in the end Ray ends the process without a word.
+        Where the head of the cluster or the node of this process is gone, Ray's calls never return, and in the end Ray
+        ends the process without a message.
         """
         here = self._ray.get_runtime_context()
         while not self._closed.wait(LOOK):

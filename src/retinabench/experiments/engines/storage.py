@@ -17,8 +17,8 @@ import fsspec
 
 from retinabench.core.atomic_files import atomic_write, write_bytes
 from retinabench.core.errors import InputError
-from retinabench.experiments.engines.scheduler import Attempt
-from retinabench.experiments.engines.worker import Order, attempt, execute_order
+from retinabench.experiments.engines.scheduler import JobResult
+from retinabench.experiments.engines.worker import JobRequest, execute_request, run_request
 
 LEFT = "last.pt"  # the state from which a training is continued: a finished run needs none
 DONE = "done"
@@ -84,25 +84,33 @@ def check(url: str) -> str:
         ) from None
 
 
-def attempt_apart(url: str, order: Order, needs: Sequence[str]) -> tuple[Attempt, bytes]:
-    """Attempt a task on this machine's own disk, and store what it leaves; return the log too, where it failed.
+def run_on_local_disk(url: str, request: JobRequest, needs: Sequence[str]) -> tuple[JobResult, bytes]:
+    """Compute a job on this machine's own disk, and store its folder.
 
-    A second attempt on this machine continues where one that was killed stopped.
+    A second start on this machine continues where one that was killed stopped.
+
+    Args:
+        url: Of the storage.
+        request: The job.
+        needs: Names of the folders of its members, which are fetched from the storage.
+
+    Returns:
+        The result, and the log where the job failed.
     """
-    name = order.folder.name
+    name = request.folder.name
     here = Path(tempfile.gettempdir()) / f"retinabench-{getpass.getuser()}" / name
 
-    def work(order: Order) -> None:
+    def work(request: JobRequest) -> None:
         storage = Storage(url)
         if storage.has(name):
             return
         for member in needs:
             storage.get(here / member)
-        execute_order(order)
-        storage.put(order.folder)
+        execute_request(request)
+        storage.put(request.folder)
 
-    moved = replace(order, folder=here / name, log=here / "log")
-    ended = attempt(moved, work)
+    moved = replace(request, folder=here / name, log=here / "log")
+    ended = run_request(moved, work)
     log = moved.log.read_bytes() if ended.state != "done" else b""
     shutil.rmtree(here, ignore_errors=True)
     return ended, log

@@ -1,6 +1,6 @@
-"""One attempt at a task, in a process that may die of it: its output in a log, its end in one line.
+"""A worker: one start of a job in this process, its output in a log, its end in one line.
 
-Both engines come here, with the same number of threads, so that a run has the same bits whoever computes it.
+Both engines use it, with the same number of threads, so that a run has the same bits in both.
 """
 
 from __future__ import annotations
@@ -24,14 +24,24 @@ from retinabench.core.version import __version__
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import State
-from retinabench.experiments.engines.scheduler import Attempt, Task
+from retinabench.experiments.engines.scheduler import JobResult, ScheduledJob
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, run_folder
 
 
 @dataclass(frozen=True)
-class Order:
-    """All that a worker must know, in plain values. versions: of those who ordered it, which must be the worker's."""
+class JobRequest:
+    """A job in plain values, as it is sent to a worker.
+
+    Args:
+        run: The run as JSON.
+        folder: Its folder.
+        log: The file for its output.
+        number: How often it was started, this time included.
+        device: Where it is computed.
+        threads: Threads of linear algebra, on which the bits depend.
+        versions: Versions of the sender, which must be the worker's.
+    """
 
     run: dict[str, Any]
     folder: Path
@@ -42,12 +52,13 @@ class Order:
     versions: dict[str, str]
 
 
-def order(task: Task, number: int, device: str, threads: int) -> Order:
-    """Write the order for the `number`-th attempt at a task; paths in full, since workers start in other folders."""
-    run = task.run.model_dump(mode="json")
+def request_for(job: ScheduledJob, number: int, device: str, threads: int) -> JobRequest:
+    """Return the request for the `number`-th start of a job; paths are absolute: workers start in other folders."""
+    run = job.run.model_dump(mode="json")
     paths = {key: str(Path(run[key]).absolute()) for key in ("data", "shifted") if run[key] is not None}
-    folder, log = task.folder.absolute(), task.log.absolute()
-    return Order(run | paths, folder, log, number, device, threads, versions())
+    return JobRequest(
+        run | paths, job.folder.absolute(), job.log.absolute(), number, device, threads, versions()
+    )
 
 
 def versions() -> dict[str, str]:
@@ -55,41 +66,42 @@ def versions() -> dict[str, str]:
     return {"retinabench": __version__, "torch": torch.__version__}
 
 
-def execute_order(order: Order) -> None:
+def execute_request(request: JobRequest) -> None:
     """Compute a run in this process.
 
-    Raises `InputError` where this machine has other versions or other data than the one that ordered it.
+    Raises:
+        InputError: This machine has other versions or other data than the one that sent the request.
     """
-    if versions() != order.versions:
+    if versions() != request.versions:
         raise InputError(
-            f"{host()} has {_listed(versions())}, and the command was given with {_listed(order.versions)}",
+            f"{host()} has {_listed(versions())}, and the command was given with {_listed(request.versions)}",
             hint="Install the same on all nodes.",
         )
-    run = Run(**order.run)
+    run = Run(**request.run)
     task = load_task(run.data, run.task, run.shifted)
-    if run_folder(run, order.folder.parent, task) != order.folder:
+    if run_folder(run, request.folder.parent, task) != request.folder:
         raise InputError(
             f"holds other data on {host()} than where the command was given",
             file=run.data,
             hint="Prepare it once, and give all nodes the same folder.",
         )
-    torch.set_num_threads(order.threads)
-    execute(run, order.folder.parent, Resources(order.device, progress=_Said()))
+    torch.set_num_threads(request.threads)
+    execute(run, request.folder.parent, Resources(request.device, progress=_Printed()))
 
 
-def attempt(order: Order, work: Callable[[Order], None] = execute_order) -> Attempt:
-    """Do the `work`; whatever it raises becomes an `Attempt`, and its traceback goes to the log."""
+def run_request(request: JobRequest, work: Callable[[JobRequest], None] = execute_request) -> JobResult:
+    """Do the `work` of a request; an exception becomes a `JobResult`, and its traceback goes to the log."""
     began = time.perf_counter()
-    with output_to(order.log):
-        print(f"--- attempt {order.number}, {datetime.now(UTC):%F %T} UTC, {host()}, process {os.getpid()}")
+    with output_to(request.log):
+        print(f"--- start {request.number}, {datetime.now(UTC):%F %T} UTC, {host()}, process {os.getpid()}")
         try:
-            work(order)
+            work(request)
             state: State = "done"
             message = ""
         except Exception as error:
             traceback.print_exc()
             state, message = classify(error)
-    return Attempt(state, time.perf_counter() - began, message)
+    return JobResult(state, time.perf_counter() - began, message)
 
 
 def classify(error: Exception) -> tuple[State, str]:
@@ -110,7 +122,7 @@ def host() -> str:
     return platform.node() or "this machine"
 
 
-class _Said(Quiet):
+class _Printed(Quiet):
     """Notes go to the log; bars are drawn where the command was given."""
 
     def say(self, line: str) -> None:
@@ -122,14 +134,14 @@ class _Said(Quiet):
 def output_to(path: Path) -> Iterator[None]:
     """Append what this process prints to a file, also what libraries and a crash write past Python."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
+    saved = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
     with open(path, "a", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
         try:
-            for descriptor, _ in kept:
+            for descriptor, _ in saved:
                 os.dup2(log.fileno(), descriptor)
             yield
         finally:
-            for descriptor, before in kept:
+            for descriptor, before in saved:
                 os.dup2(before, descriptor)
                 os.close(before)
 

@@ -1,4 +1,4 @@
-"""One attempt: what was raised becomes a state and a line, what was printed goes to the log."""
+"""A worker: an exception becomes a state and a line, the output goes to the log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from retinabench.core.errors import DivergedError, InputError, WorkError
-from retinabench.experiments.engines.scheduler import Task
-from retinabench.experiments.engines.worker import attempt, classify, order, output_to
+from retinabench.experiments.engines.scheduler import ScheduledJob
+from retinabench.experiments.engines.worker import classify, output_to, request_for, run_request
 from support.helpers import make_prepared
 from support.sweeps import small
 
@@ -36,14 +36,14 @@ def test_every_error_has_a_state_and_one_line(error, state, message):
 
 def test_other_versions_and_other_data_are_refused(tmp_path):
     run = small(make_prepared(tmp_path / "data", size=8))
-    given = order(Task(run, tmp_path / "out" / "map-mlp-seed-0-of-other-data"), 1, "cpu", 1)
-    ended = attempt(given)
+    given = request_for(ScheduledJob(run, tmp_path / "out" / "map-mlp-seed-0-of-other-data"), 1, "cpu", 1)
+    ended = run_request(given)
     assert ended.state == "failed"
     assert "holds other data" in ended.message
-    ended = attempt(replace(given, versions={"retinabench": "0.0.1", "torch": "1.0"}, number=2))
+    ended = run_request(replace(given, versions={"retinabench": "0.0.1", "torch": "1.0"}, number=2))
     assert "the command was given with retinabench 0.0.1, torch 1.0. Install the same" in ended.message
     log = given.log.read_text()
-    assert log.index("--- attempt 1,") < log.index("holds other data") < log.index("--- attempt 2,")
+    assert log.index("--- start 1,") < log.index("holds other data") < log.index("--- start 2,")
 
 
 def test_paths_are_in_full_since_workers_start_elsewhere(tmp_path, monkeypatch):
@@ -51,7 +51,7 @@ def test_paths_are_in_full_since_workers_start_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     relative = run.model_copy(update={"data": "data"})
     folder = (tmp_path / "out" / "x").relative_to(tmp_path)
-    given = order(Task(relative, folder), 1, "cpu", 1)
+    given = request_for(ScheduledJob(relative, folder), 1, "cpu", 1)
     assert given.run["data"] == str(tmp_path / "data")
     assert given.folder == tmp_path / "out" / "x"
 

@@ -12,7 +12,7 @@ from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.experiments.engines.jobs import Job
-from retinabench.experiments.engines.scheduler import LOSSES, Attempt, compute
+from retinabench.experiments.engines.scheduler import LOSSES, JobResult, compute
 from support.helpers import make_prepared
 from support.sweeps import small, sweep
 
@@ -23,9 +23,9 @@ def prepared(tmp_path_factory):
 
 
 class Pretenders:
-    """`places` workers whose attempts end as `fate(task, number)` says; they keep the books against which we check."""
+    """`places` workers whose jobs end as `fate(job, number)` says; they record what the tests check."""
 
-    def __init__(self, places, fate=lambda task, number: Attempt("done"), random=None):
+    def __init__(self, places, fate=lambda job, number: JobResult("done"), random=None):
         self.places, self.fate, self.random = places, fate, random
         self.given, self.started, self.most, self.opened = [], [], 0, 0
 
@@ -36,19 +36,19 @@ class Pretenders:
     def room(self):
         return self.places - len(self.given)
 
-    def start(self, task, number):
-        assert all((need / "done").is_file() for need in task.needs), "a composition before its members"
-        self.given.append((task, number))
-        self.started.append(task.folder.name)
+    def start(self, job, number):
+        assert all((need / "done").is_file() for need in job.needs), "a composition before its members"
+        self.given.append((job, number))
+        self.started.append(job.folder.name)
         self.most = max(self.most, len(self.given))
 
     def ended(self):
         place = 0 if self.random is None else self.random.integers(len(self.given))
-        task, number = self.given.pop(place)
-        attempt = self.fate(task, number)
+        job, number = self.given.pop(place)
+        attempt = self.fate(job, number)
         if attempt.state == "done":
-            write_bytes(task.folder / "done", b"")
-        return [(task, attempt)]
+            write_bytes(job.folder / "done", b"")
+        return [(job, attempt)]
 
 
 def test_members_come_first_and_are_shared(prepared, tmp_path):
@@ -89,15 +89,15 @@ def test_one_run_asked_for_twice_is_computed_once_and_told_twice(prepared, tmp_p
 @pytest.mark.parametrize(
     ("attempt", "times"),
     [
-        (Attempt("failed", message="broke"), 3),
-        (Attempt("out_of_memory", message="broke"), 3),
-        (Attempt("diverged", message="broke"), 1),
-        (Attempt("failed", message="broke", lost=True), LOSSES),
+        (JobResult("failed", message="broke"), 3),
+        (JobResult("out_of_memory", message="broke"), 3),
+        (JobResult("diverged", message="broke"), 1),
+        (JobResult("failed", message="broke", lost=True), LOSSES),
     ],
 )
-def test_how_often_a_task_is_tried(prepared, tmp_path, attempt, times):
+def test_how_often_a_job_is_tried(prepared, tmp_path, attempt, times):
     runs = [small(prepared, "seed=5"), small(prepared, 'method={name="ensemble",members=2}'), small(prepared)]
-    workers = Pretenders(1, lambda task, number: attempt if task.run.seed == 0 else Attempt("done"))
+    workers = Pretenders(1, lambda job, number: attempt if job.run.seed == 0 else JobResult("done"))
     outcomes = {
         runs.index(o.job.run): o for o in compute([Job(run, tmp_path) for run in runs], workers, 3, QUIET)
     }
@@ -111,29 +111,29 @@ def test_how_often_a_task_is_tried(prepared, tmp_path, attempt, times):
 
 def test_a_divergence_is_remembered(prepared, tmp_path):
     job = Job(small(prepared), tmp_path)
-    list(compute([job], Pretenders(1, lambda task, number: Attempt("diverged", message="why")), 2, QUIET))
+    list(compute([job], Pretenders(1, lambda job, number: JobResult("diverged", message="why")), 2, QUIET))
     workers = Pretenders(1)
     (outcome,) = compute([job], workers, 2, QUIET)
     assert (outcome.state, outcome.message, outcome.attempts, workers.opened) == ("diverged", "why", 0, 0)
 
 
 def test_a_run_ended_by_force_after_its_last_write_is_done(prepared, tmp_path):
-    def killed(task, number):
-        write_bytes(task.folder / "done", b"")
-        return Attempt("failed", message="killed")
+    def killed(job, number):
+        write_bytes(job.folder / "done", b"")
+        return JobResult("failed", message="killed")
 
     (outcome,) = compute([Job(small(prepared), tmp_path)], Pretenders(1, killed), 2, QUIET)
     assert (outcome.state, outcome.attempts, outcome.message) == ("done", 1, "")
 
 
 def test_a_long_sweep_with_losses_and_failures_in_any_order(prepared, tmp_path):
-    """600 tasks on 40 places, a third of the attempts unlucky: seed 0 draws fates and orders."""
+    """600 jobs on 40 places; a third of the starts fail: seed 0 draws which."""
     random = np.random.default_rng(0)
-    unlucky = [Attempt("failed", message="x"), Attempt("out_of_memory", message="x"),
-               Attempt("failed", message="x", lost=True)]  # fmt: skip
+    unlucky = [JobResult("failed", message="x"), JobResult("out_of_memory", message="x"),
+               JobResult("failed", message="x", lost=True)]  # fmt: skip
 
-    def fate(task, number):
-        return unlucky[random.integers(3)] if random.random() < 1 / 3 else Attempt("done")
+    def fate(job, number):
+        return unlucky[random.integers(3)] if random.random() < 1 / 3 else JobResult("done")
 
     seeds = [small(prepared, f"seed={seed}") for seed in range(400)]
     ensembles = [small(prepared, 'method={name="ensemble",members=3}', f"seed={seed}") for seed in range(200)]

@@ -36,7 +36,7 @@ COMMAND = """
 import sys
 from pathlib import Path
 from retinabench.core.errors import WorkError
-from retinabench.tune import cluster
+from retinabench.experiments.engines import ray_cluster as cluster
 from retinabench.experiments.engines.jobs import Job
 from support.sweeps import SLOW, small
 
