@@ -11,6 +11,8 @@ import typer
 from retinabench.cli.options import Device, Out, Readers, Seed, Silent, Workers
 from retinabench.cli.output import progress_of
 from retinabench.core.errors import WorkError
+from retinabench.data.registry import TASKS
+from retinabench.methods.registry import METHODS
 
 
 def demo(
@@ -37,16 +39,14 @@ def train(
         str | None,
         typer.Option(
             "--task",
-            help="country_shift, in_domain, severity_shift, severity_shift_mild, hold_out_2019; as released: "
-            "severity_shift_published, severity_shift_mild_published.",
+            help=f"One of: {', '.join(TASKS)}.",
         ),
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
             "--method",
-            help="map, dropout, mfvi, radial, rank1, fsvi, laplace, swag, ivon, vogn, gaussian_vi, sgld, sghmc, csghmc, "
-            "multiswag, anchored, sequential_anchored, temperature or ensemble.",
+            help=f"One of: {', '.join(METHODS)}.",
         ),
     ] = None,
     seed: Annotated[

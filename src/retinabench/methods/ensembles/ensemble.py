@@ -1,7 +1,26 @@
 """Ensemble: K members of any method, trained apart; their samples are pooled (Lakshminarayanan et al. 2017).
 
-p(y | x) = 1/K Σ_k p_k(y | x). With MAP members this is the deep ensemble. A member is a run of its own, with its own
-folder: members are shared with single runs of the same seed, resume on their own, and can be computed anywhere.
+**Idea.** K members, trained apart from other initial weights and another order of images; their samples are
+pooled.
+
+    p(y | x) = 1/K Σ_k 1/S Σ_s p_{k,s}(y | x)
+
+The members may be of any method: MAP gives the deep ensemble, SWAG gives MultiSWAG, IVON a mixture of
+Gaussians, `temperature` an ensemble of calibrated members.
+
+    retinabench train --config demo/map method.name=ensemble method.members=3 method.member.name=swag
+
+**Settings.** `members` (K), `member` (a method with its own settings). Seeds are K·seed … K·seed + K - 1: two
+ensembles of different seeds share no member, so that their standard error is right.
+
+**Cost.** K trainings, K times a member's prediction. Members are runs of their own: shared with single runs of
+the same seed, resumed alone, computed anywhere.
+
+**When it fails.** When the members agree for a reason that all of them share: the same data, the same shortcut.
+K = 3 shows little disagreement.
+
+**Source.** Lakshminarayanan et al. 2017; Wilson & Izmailov 2020 (MultiSWAG); Shen et al. 2024 (mixtures of
+IVON).
 """
 
 from __future__ import annotations

@@ -1,16 +1,32 @@
 """SWAG along the iterates of SGD or of SGLD, with Gaussians of several shapes and mixtures of them.
 
-From the share `start` of the training on, the learning rate is constant and iterates are collected. They are cut into
-`components` stretches of the path, each with the mean θ̄, variance and K deviations D of its own (`swag.py`). A draw chooses a
-stretch, and then
+**Idea.** SWAG (`swag`) along the iterates of SGD or of SGLD, as a mixture of Gaussians of several shapes. An
+`ensemble` of K of them is MultiSWAG, and with `path = "sgld"` the mixture that came second in the competition
+of 2021.
 
-    diagonal     N(θ̄, diag(variance))
-    low_rank     N(θ̄, ½ diag(variance) + ½ D Dᵀ / (K - 1)): SWAG
-    per_layer    the same in each layer, independently of the others: stretch, diagonal and factors
-    all          the three in turn, draw by draw: an ensemble over families from one training
+    diagonal    N(θ̄, scale · diag(variance))
+    low_rank    N(θ̄, scale · ½ (diag(variance) + D Dᵀ / (K - 1)))
+    per_layer   the same in each layer, independently of the others
+    all         the three in turn, draw by draw: an ensemble over families from one training
 
-A layer is a module with parameters of its own. Wilson & Izmailov's MultiSWAG, and the mixtures that came second in the
-competition of 2021 (their moments along SGLD), are `ensemble` with K members of this method.
+**Target.** Along SGD none: the width is that of the gradient's noise; with full batches it is 0 (tested), and
+it depends on learning rate and batch size (`swag`). Along SGLD the iterates are at temperature 1 under the
+prior N(0, 1 / (2 N l2)), and `diagonal` has the posterior's marginal variances (tested on a linear-Gaussian
+model); correlations are lost but for those that D keeps.
+
+**Settings.** `path` (`sgd`: the run's optimiser; `sgld`: its learning rate, no momentum), `start`, `lr_factor`,
+`per_epoch`, `rank` as in `swag`, `covariance`, `components` (M stretches of the path with moments of their own;
+a draw chooses one, `per_layer` one for each layer), `scale` (1: the covariance of the iterates), `samples`.
+
+**Cost.** Training as MAP, M (K + 2) P numbers, one pass over the training images for the batch norms at the
+mean of all components. A prediction as SWAG's.
+
+**When it fails.** As SWAG. Stretches of one path overlap; components that differ need restarts, that is
+members. Layers that choose their components on their own are not a network that was ever trained: with
+components far apart its predictions are poor.
+
+**Source.** Wilson & Izmailov 2020, Bayesian Deep Learning and a Probabilistic Perspective of Generalization;
+Maddox et al. 2019; Wilson et al. 2022 (the competition's report; its authors' code is not public).
 """
 
 from __future__ import annotations

@@ -1,7 +1,26 @@
 """SGHMC: stochastic-gradient Hamiltonian Monte Carlo (Chen et al. 2014): SGLD with momentum.
 
-v ← b v - √h ∇U(w) + √(2 (1 - b) T) ξ, w ← w + √h v, h = lr / N, b = `optimizer.momentum`: heavy-ball SGD of the same `lr` and b, with
-noise. The step falls along a cosine during the burn-in and stays; samples are then collected at equal distances.
+**Idea.** SGLD with momentum: noise keeps the velocities at the temperature, and they carry the weights along.
+
+    v ← b v - √h ∇U(w) + √(2 (1 - b) T) C^½ ξ,   w ← w + √h C⁻¹ v,   h = lr / N,   b = `optimizer.momentum`
+
+The steps are those of heavy-ball SGD of the same `lr` and b. Schedule, samples and their storage are those of
+SGLD (`sgld`).
+
+**Target.** Temperature 1 and the prior N(0, 1 / (2 N l2)) on the parameters of `optimizer.l2_on`. Exact as h →
+0: on U = a (w - μ)² / 2 the variance is 1 / (a (1 - h a / (2 (1 + b)))) with full batches, tested.
+
+**Settings.** `samples`, `burn_in`, `lr_factor`, `temperature`, `preconditioner` as in `sgld`; b and `lr` are
+the optimiser's, whose `name`, `schedule`, `final_lr` and `select` do not apply.
+
+**Cost.** As SGLD, and one number more per weight.
+
+**When it fails.** As SGLD, though at equal stationary error it moves 1 / (1 - b) times as far per step. The
+noise of mini-batches heats it: it has no estimate of that noise to subtract, as Chen et al. propose, and at a
+large step samples above its temperature.
+
+**Source.** Chen et al. 2014, Stochastic Gradient Hamiltonian Monte Carlo; Wenzel et al. 2020 (this form of the
+step); Izmailov et al. 2021.
 """
 
 from __future__ import annotations

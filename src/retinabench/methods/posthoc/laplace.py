@@ -1,15 +1,33 @@
 """Laplace's approximation (MacKay 1992; Daxberger et al. 2021): a Gaussian around MAP, as wide as the likelihood allows.
 
-    q(θ) = N(θ*, (H + δ I)⁻¹),  H the Gauss-Newton curvature of the likelihood at θ*, δ the prior's precision
+**Idea.** Train MAP. Then put a Gaussian around it whose precision is the curvature of the likelihood plus that
+of the prior.
 
-`last_layer`: the last layer's weights with their full covariance. `diagonal`: all weights, the diagonal of H alone
-(derivatives of the whole network are taken in float32, whatever `optimizer.precision` says).
-Training is MAP's; then one pass over the training pictures, without augmentation. Where the likelihood was reweighted
-by class (`optimizer.reweight`), H is that of the reweighted likelihood, with the classes' shares in the whole training
-set: the Gaussian then belongs to the function that θ* maximises.
+    q(θ) = N(θ*, (H + δ I)⁻¹),   H = Σ_n w_n J_nᵀ Λ_n J_n,   Λ = p (1 - p), or diag(p) - p pᵀ
 
-Predictions are samples of the network that is linear in θ - θ*, f(x) + J(x) (θ - θ*), the model of which H is the exact
-curvature (Immer et al. 2021). For the last layer that is the network itself.
+Of a regression Λ is the Fisher information of mean and raw standard deviation r, diag(1, 2 (dσ/dr)²) / σ².
+
+H is the generalised Gauss-Newton matrix, which for these likelihoods is the Fisher information. Samples are
+those of the network linearised at θ*, f + J (θ - θ*): the model whose exact curvature H is.
+
+**Settings.** `weights`: `last_layer` (full covariance over the D + 1 weights of each output) or `diagonal` (all
+weights, the diagonal of H alone). `prior_precision` δ: a number, `evidence` (MacKay's γ = δ |θ*|², the one
+maximum of the marginal likelihood), or `validation` (least NLL on the validation split). `samples`.
+
+Reweighted training maximises a reweighted likelihood; H is then that of the same likelihood, with the classes'
+shares in the whole training set.
+
+**Cost.** MAP's training; then one pass over the training images (`last_layer`), or one with a backward pass per
+image and output (`diagonal`); `validation` adds about a dozen predictions of the validation split. Predictions:
+`last_layer` one pass in all; `diagonal` a pass and its derivative for each sample, measured as four passes
+each. Memory: (C (D + 1))² numbers, or P.
+
+**When it fails.** `last_layer` has the uncertainty of the last layer alone. `diagonal` drops the correlations
+that determine most directions of a network with more weights than images: its variances are far too large, and
+the evidence, computed from them, chooses too small a δ: hence `validation` by default there. The evidence
+counts every image as an independent one; both eyes of a patient are not.
+
+**Source.** MacKay 1992; Daxberger et al. 2021, Laplace Redux; Immer et al. 2021 (linearised predictions).
 """
 
 from __future__ import annotations

@@ -1,8 +1,26 @@
 """Temperature scaling (Guo et al. 2017) of any method: its logits divided by T, chosen on the validation split.
 
-p_s(y = 1 | x) = sigmoid(logit_s(x) / T) for every posterior sample s, and T > 0 minimises the NLL of their mean on the
-in-domain validation images. The member is a run of its own, shared with whoever else needs it; nothing is trained.
-`temperature` of an `ensemble` has one T for the pool, an `ensemble` of `temperature` one for each member.
+**Idea.** A network's logits are too large after long training. Divide them by one number, chosen where it can
+be judged: on the in-domain validation images.
+
+    p_s(y = 1 | x) = sigmoid(logit_s(x) / T),   T = argmin NLL(validation; mean_s p_s)
+
+The member is any other method, an ensemble included; nothing is trained, and the member's run is shared.
+`temperature` of an `ensemble` has one T for the pool, an `ensemble` of `temperature` one T for each member: the
+second is the usual choice where members differ in how overconfident they are, the first where their average is
+what must be calibrated.
+
+**Settings.** `member`. T is found by Brent's method on log T in [0.05, 20].
+
+**Cost.** None beside the member's.
+
+**When it fails.** T is that of the validation images. Under shift it stays what it was, and a T below 1 there
+makes bad predictions worse. The order of the images within one sample does not change, so for MAP AUROC and
+accuracy stay as they were; only with several samples can the predictive mean change its order. A
+class-reweighted training shifts the logits by a constant, which no T undoes (`rb.score` offers prior
+correction). With few validation images T is noisy.
+
+**Source.** Guo et al. 2017, On Calibration of Modern Neural Networks.
 """
 
 from __future__ import annotations

@@ -1,10 +1,32 @@
 """IVON: a Gaussian over all weights, learnt by natural gradients (Shen et al. 2024; Lin, Schmidt & Khan 2020).
 
-q(θ) = N(m, 1 / (λ (h + δ))), with h the diagonal of the mean loss's Hessian, λ = N / temperature, and λ δ the precision
-of the Gaussian prior. Each step draws θ = m + ε / √(λ (h + δ)), takes the gradient g there, and estimates the curvature from
-the same g by Price's theorem, E[∂²ℓ] = E[λ (h + δ) (θ - m) g]: second order at the cost of one backward pass.
+**Idea.** Variational inference with a Gaussian over all weights at the cost of Adam. Each step draws the
+weights, takes one gradient there, and estimates the curvature from the same gradient (Price's theorem).
 
-Written from the papers' equations.
+    q(θ) = N(m, 1 / (λ (h + δ))),   λ = N / temperature,   prior precision λ δ,   δ = 2 l2
+    θ = m + ε / √(λ (h + δ)),  g = ∇ℓ(θ),  f = λ (h + δ) (θ - m) g
+    ḡ ← β₁ ḡ + (1 - β₁) g
+    h ← β₂ h + (1 - β₂) f + ½ (1 - β₂)² (h - f)² / (h + δ)
+    m ← m - α (h₀ + δ) (ḡ / (1 - β₁ᵗ) + δ m) / (h + δ)
+
+**Settings.** `std` of a weight at the start, which sets h₀; `beta2`; `temperature` below 1 for a cold posterior
+(the authors' settings for the 2021 competition have λ = 3 N to 12 N); `clip`; `train_samples`, `samples`. β₁ is
+`optimizer.momentum`, and α = `lr` / (1 - β₁), so that a step is as long as SGD's in the same run.
+
+Which posterior that is, in numbers: `run.target_posterior(points)`, and the table in `docs/beliefs.md`. A
+mixture of K Gaussians, with which IVON won in 2021, is `ensemble` with K members `ivon`.
+
+**Cost.** A step: one pass and one random number per weight. Three numbers per weight. A prediction: S passes,
+the draws serving all its batches.
+
+**When it fails.** h needs 1 / (1 - β₂) steps to converge: in a short training q stays as wide as `std` made it.
+Too wide a start (0.01 and more with a thousand images) drowns the gradient. A mean-field Gaussian at
+temperature 1 with few images has the right width for every weight by itself and underfits the network as a
+whole. The last epoch is used: `optimizer.select` does not apply, and `metrics.jsonl` shows the scores of the
+mean.
+
+**Source.** Shen et al. 2024, Variational Learning is Effective for Large Deep Networks; Lin, Schmidt & Khan
+2020. Written from the papers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,34 @@
 """VOGN: variational online Gauss-Newton (Khan et al. 2018; Osawa et al. 2019), the predecessor of IVON.
 
-q(θ) = N(m, 1 / (λ (h + δ))), as in `ivon.py`, but h is a moving average of the squared gradients of single examples,
-mean_n c_n g_n² at weights drawn from q, c_n their weights in the likelihood. It is always positive, and the Hessian
-only where the model is true (the empirical Fisher information). The step is m ← m - α (ḡ + δ m) / (h + δ).
+**Idea.** The predecessor of IVON: a Gaussian over all weights, whose width follows the squared gradients of
+single images. Each step draws the weights, takes the gradient of every image there, and averages their squares.
+
+    q(θ) = N(m, 1 / (λ (h + δ))),   λ = N / temperature,   prior precision λ δ,   δ = 2 l2
+    θ = m + ε / √(λ (h + δ)),  g_n = ∇ℓ_n(θ),  g = mean c_n g_n
+    ḡ ← β₁ ḡ + (1 - β₁) g
+    h ← β₂ h + (1 - β₂) mean c_n g_n²
+    m ← m - α (h₀ + δ) (ḡ / (1 - β₁ᵗ) + δ m) / (h + δ)
+
+c_n is 1, or the weight of the image's class where the likelihood is reweighted (`optimizer.reweight`): as in
+Laplace's curvature, it counts once.
+
+**Settings.** `std` of a weight at the start, which sets h₀; `beta2`; `temperature` below 1 for a cold
+posterior; `samples`. β₁ is `optimizer.momentum`, and α = `lr` / (1 - β₁), so that a step is as long as SGD's in
+the same run.
+
+**Cost.** The gradient of every image, in float32, at most 1 GiB of them at once. Their mean is the gradient, so
+that one pass gives both; with batch norm, whose statistics tie the images of a batch together, the gradient has
+a second pass, and the squares are taken with the running statistics. Three numbers per weight. A prediction: S
+passes.
+
+**When it fails.** The mean of g_n² is the Hessian only where the labels are drawn from the model: images that
+are fitted too well make q too wide, outliers too narrow. On linear regression with residuals smaller than the
+noise that is wrong however long it trains (`tests/methods/test_known_posteriors.py` has its fixed point). h
+needs 1 / (1 - β₂) steps to converge, as IVON's. With batch norm the first fifty steps take their squares with
+statistics that have not converged yet. The last epoch is used.
+
+**Source.** Khan et al. 2018, Fast and Scalable Bayesian Deep Learning by Weight-Perturbation in Adam; Osawa et
+al. 2019, Practical Deep Learning with Bayesian Principles. Written from the papers.
 """
 
 from __future__ import annotations
