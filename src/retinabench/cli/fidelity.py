@@ -28,7 +28,7 @@ def tasks(
     from rich.console import Console
     from rich.table import Table
 
-    from retinabench.fidelity.submissions.entries import WITHOUT_TRAINING, entries
+    from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, entries
     from retinabench.fidelity.targets.registry import TARGETS
 
     if json:
@@ -44,7 +44,7 @@ def tasks(
             name, one.title, one.network, f"{one.parameters:,}", f"{one.prior_variance:.4g}", f"{one.train:,}"
         )
     Console().print(table)
-    print(f"\nmethods: {', '.join([*entries(), *WITHOUT_TRAINING])}")
+    print(f"\nmethods: {', '.join([*entries(), *UNTRAINED_TITLES])}")
 
 
 def run(

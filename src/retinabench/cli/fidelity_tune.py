@@ -1,14 +1,17 @@
-"""`retinabench fidelity tune`: an entry's settings, searched on a development target."""
+"""`retinabench fidelity tune`: search an entry's settings on a development target."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from retinabench.cli.options import Seed, Silent
 from retinabench.cli.output import progress_of
+
+if TYPE_CHECKING:
+    from retinabench.fidelity.submissions.tuning import Trial
 
 
 def tune(
@@ -17,7 +20,8 @@ def tune(
         str, typer.Option("--task", help="A development target: fundus-small or energy-gap-wall.")
     ] = "fundus-small",
     data: Annotated[
-        Path | None, typer.Option("--data", help="The task's data, where they do not come with the package.")
+        Path | None,
+        typer.Option("--data", help="The target's data, where they do not come with the package."),
     ] = None,
     reference: Annotated[
         Path | None, typer.Option("--reference", help="Its reference; default: the shipped one.")
@@ -42,12 +46,13 @@ def tune(
         method, TARGETS.find(task), data, reference, trials=trials, budget=budget, seed=seed, out=out,
         resources=Resources(CPU.device, 0, progress_of(quiet)),
     )  # fmt: skip
-    for number, trial in enumerate(found["trials"]):
-        distance = trial["distance"]
-        print(f"{number:3}  {'failed' if distance is None else f'{distance:.4f}'}  {_words(trial)}")
-    print(f"best: {found['best']['distance']:.4f}  {_words(found['best'])}")
+    for number, trial in enumerate(found.trials):
+        print(
+            f"{number:3}  {'failed' if trial.distance is None else f'{trial.distance:.4f}'}  {_settings(trial)}"
+        )
+    print(f"best: {found.best.distance:.4f}  {_settings(found.best)}")
     print(out / f"{method}-{task}.json")
 
 
-def _words(trial: dict[str, dict[str, object]]) -> str:
-    return " ".join(f"{key}={value}" for key, value in trial["settings"].items())
+def _settings(trial: Trial) -> str:
+    return " ".join(f"{key}={value}" for key, value in trial.settings.items())

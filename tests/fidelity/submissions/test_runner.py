@@ -6,7 +6,7 @@ import torch
 
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
-from retinabench.fidelity.submissions import gp_baseline, infinite_width, runner
+from retinabench.fidelity.submissions import infinite_width, runner, untrained
 from retinabench.fidelity.submissions.entries import entry, entry_run
 from retinabench.fidelity.submissions.runner import run_entry, y_draws
 from retinabench.fidelity.submissions.submission import read_submission
@@ -140,11 +140,11 @@ def test_the_infinite_width_limit_sits_the_exam_without_a_training(monkeypatch, 
     # The line of the tiny target, noise 0.1 of a deviation of 1, is learnt.
     truth = standardised_truth(target)
     assert np.abs(submission.draws.mean(axis=1) - truth).mean() < 0.5 * np.abs(truth).mean()
-    monkeypatch.setitem(gp_baseline.DIRECT, "nngp", None)  # nothing is computed twice
+    monkeypatch.setitem(untrained.UNTRAINED, "nngp", None)  # nothing is computed twice
     assert run_entry("nngp", target, budget=5, out=tmp_path) == file
     with pytest.raises(InputError, match="has no settings"):
         run_entry("nngp", target, budget=5, out=tmp_path, overrides=["optimizer.lr=1"])
-    monkeypatch.setitem(gp_baseline.DIRECT, "nngp", infinite_width.sample)
+    monkeypatch.setitem(untrained.UNTRAINED, "nngp", infinite_width.sample)
     pictures = classification_target()
     with pytest.raises(InputError, match="no regression"):
         run_entry("nngp", pictures, budget=5, out=tmp_path)

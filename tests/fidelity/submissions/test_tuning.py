@@ -23,12 +23,14 @@ def test_the_least_distance_wins_and_everything_is_recorded(monkeypatch, tmp_pat
     chosen = classification_target()
     reference = classified(24, 5)
     record = search(monkeypatch, tmp_path, reference, chosen)
-    assert json.loads((tmp_path / f"map-{chosen.name}.json").read_text()) == record
-    rates = [trial["settings"]["optimizer.lr"] for trial in record["trials"]]
+    written = json.loads((tmp_path / f"map-{chosen.name}.json").read_text())
+    assert written | record.to_dict() == written
+    assert (written["entry"], written["task"], written["budget"]) == ("map", chosen.name, 30)
+    rates = [trial.settings["optimizer.lr"] for trial in record.trials]
     assert len(set(rates)) == 3
-    assert record["best"]["distance"] == min(trial["distance"] for trial in record["trials"])
-    assert all(trial["gradients"] == 3 for trial in record["trials"])  # the tenth of 30 that MAP takes
-    assert record["seconds"] >= 0
+    assert record.best.distance == min(trial.distance for trial in record.trials)
+    assert all(trial.gradients == 3 for trial in record.trials)  # the tenth of 30 that MAP takes
+    assert written["seconds"] >= 0
 
 
 def test_a_longer_search_goes_on_where_the_shorter_ended(monkeypatch, tmp_path):
@@ -37,7 +39,7 @@ def test_a_longer_search_goes_on_where_the_shorter_ended(monkeypatch, tmp_path):
     shorter = search(monkeypatch, tmp_path, reference, chosen, trials=2)
     monkeypatch.setattr(tuning, "run_entry", _only_known(tuning.run_entry, tmp_path, known=2))
     longer = search(monkeypatch, tmp_path, reference, chosen, trials=3)
-    assert longer["trials"][:2] == shorter["trials"]
+    assert longer.trials[:2] == shorter.trials
 
 
 def _only_known(run_entry, tmp_path, known):
@@ -58,10 +60,10 @@ def test_a_trial_that_breaks_is_recorded_and_cannot_win(monkeypatch, tmp_path):
     record = search(
         monkeypatch, tmp_path, regressed(24), chosen, trials=4, **{"optimizer.lr": {"choices": [1e-3, 1e30]}}
     )
-    broken = [trial for trial in record["trials"] if trial["distance"] is None]
+    broken = [trial for trial in record.trials if trial.distance is None]
     assert broken
-    assert all(trial["settings"]["optimizer.lr"] == 1e30 and trial["why"] for trial in broken)
-    assert record["best"]["settings"]["optimizer.lr"] == 1e-3
+    assert all(trial.settings["optimizer.lr"] == 1e30 and trial.why for trial in broken)
+    assert record.best.settings["optimizer.lr"] == 1e-3
 
 
 def test_a_search_without_any_answers_says_so(monkeypatch, tmp_path):

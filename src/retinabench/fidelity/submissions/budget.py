@@ -1,8 +1,8 @@
 """The counted budget: gradient evaluations per training example, Monte Carlo samples included.
 
-A run is planned before it starts and counted while it runs. Counted is every example that passes the network while
-gradients are recorded; a Jacobian counts as its one forward pass. Not counted are predictions, statistics taken
-without gradients, and whatever a method computes beside its network.
+The evaluations of a run are planned before it starts and counted while it runs. Every example that passes the network
+while gradients are recorded counts; a Jacobian counts as its one forward pass. Predictions, statistics computed without
+gradients, and what a method computes outside its network do not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ EXAMPLES, SECONDS = "gradient_examples", "gradient_seconds"  # the names in a ch
 def planned(run: Run) -> float:
     """Return the gradient evaluations per training example that a run will take, all its members together.
 
-    Raises `InputError` for a method that needs more than training points.
+    Raises:
+        InputError: The method needs validation labels.
     """
     method = METHODS[run.method.name]
     if run.method.needs_validation_labels:
@@ -43,7 +44,7 @@ def with_epochs(run: Run, epochs: int) -> Run:
 
 
 def within(run: Run, limit: float) -> Run:
-    """Return the run with as many epochs as `limit` gradient evaluations per example allow, by bisection; at least 1."""
+    """Return the run with as many epochs, at least 1, as `limit` gradient evaluations per example allow, by bisection."""
     least, most = 1, max(1, int(limit))
     while least < most:
         middle = (least + most + 1) // 2
@@ -55,7 +56,11 @@ def within(run: Run, limit: float) -> Run:
 
 
 def check_plan(run: Run, limit: float) -> None:
-    """Raise `InputError` that says what to lower where the plan exceeds the limit."""
+    """Check a plan against the budget.
+
+    Raises:
+        InputError: The plan exceeds the limit; the message says what to lower.
+    """
     plan = planned(run)
     if plan <= limit:
         return
@@ -75,8 +80,10 @@ def check_plan(run: Run, limit: float) -> None:
 class Meter:
     """Counts the examples that pass a network while gradients are recorded.
 
-    examples: of one epoch. limit: gradient evaluations per example after which it raises `WorkError`, or None. counts:
-    where it writes; a checkpoint's own, so that they are saved with each checkpoint and a resumed run goes on counting.
+    Args:
+        examples: Of one epoch.
+        limit: Gradient evaluations per example above which it raises `WorkError`, or None.
+        counts: Where it counts; shared with the checkpoint, so that a resumed run continues to count.
     """
 
     examples: int
@@ -90,7 +97,7 @@ class Meter:
         return self.counts.get(EXAMPLES, 0) / self.examples
 
     def watch(self, network: nn.Module) -> nn.Module:
-        """Count what passes `network` from now on, by whatever wrapper it is called; return it."""
+        """Count what passes `network` from now on, also through wrappers; return it."""
         network.register_forward_hook(self._count)
         return network
 

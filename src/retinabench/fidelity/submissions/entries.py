@@ -10,12 +10,13 @@ from typing import Any
 from retinabench.core.errors import InputError, nearest
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.config_sources import override
+from retinabench.fidelity.submissions.budget import within
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.base import FidelitySettings
 from retinabench.methods.registry import METHODS
 
-WITHOUT_TRAINING = {"nngp": "infinite width (NNGP)"}
-"""Entries that train no network (`direct.py`), by name, with their titles."""
+UNTRAINED_TITLES = {"nngp": "infinite width (NNGP)"}
+"""Titles of the entries that train no network (`untrained.py`), by name."""
 
 
 @cache
@@ -45,13 +46,19 @@ def entry_run(
     seed: int,
     overrides: Sequence[str] = (),
 ) -> Run:
-    """Return the run that approximates the posterior of `target`, given its number of training points N.
+    """Return the run of an entry on a target.
 
-    The loss is the mean negative log-likelihood + l2 Σ w², l2 = 1 / (2 N s²), over all weights: the negative log
-    posterior over N. Overrides are `key=value` words; they may change the method, not the target.
+    The loss is the mean negative log-likelihood + l2 Σ w² with l2 = 1 / (2 N s²) over all weights, which is the negative
+    log posterior divided by N.
+
+    Args:
+        entry: The settings of the method.
+        target: The target.
+        points: Number of its training points, N.
+        budget: Gradient evaluations per training example, which decide the number of epochs.
+        seed: Of all random streams.
+        overrides: Settings such as ``optimizer.lr=0.01``.
     """
-    from retinabench.fidelity.submissions.budget import within
-
     changes = entry.categorical if target.likelihood == "categorical" else entry.gaussian
     posterior = {
         "l2": 1 / (2 * points * target.prior_variance), "l2_on": "everything", "reweight": "none", "augment": "none",
@@ -69,13 +76,13 @@ def entry_run(
 
 
 def _merged(table: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the table with the changes, those of a member's table in their place."""
+    """Return the table with the changes, also in nested tables such as that of a member."""
     inner = {k: _merged(table[k], v) for k, v in changes.items() if isinstance(v, dict) and k in table}
     return table | changes | inner
 
 
 def _of_target(value: Any, target: Target) -> Any:
-    """Put the target's numbers where their names stand, however deep."""
+    """Replace the names of the target's numbers by the numbers, in nested tables too."""
     if isinstance(value, dict):
         return {key: _of_target(inner, target) for key, inner in value.items()}
     numbers = {"prior_precision": 1 / target.prior_variance, "prior_std": sqrt(target.prior_variance)}

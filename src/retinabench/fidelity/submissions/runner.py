@@ -28,8 +28,8 @@ from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, Training, execute_run, is_composed
 from retinabench.fidelity.submissions.budget import SECONDS, Meter, check_plan, planned
 from retinabench.fidelity.submissions.entries import entry, entry_run
-from retinabench.fidelity.submissions.gp_baseline import DIRECT, run_direct
 from retinabench.fidelity.submissions.submission import DRAWS, Submission, submission_in, write_submission
+from retinabench.fidelity.submissions.untrained import UNTRAINED, run_untrained
 from retinabench.fidelity.targets.data import TargetData, load, standardised
 from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network, likelihood_of, point_batches
@@ -198,8 +198,8 @@ def run_entry(
         InputError: The plan exceeds the budget, or a folder was begun with other data.
     """
     data = load(target, source)
-    if name in DIRECT:
-        return run_direct(
+    if name in UNTRAINED:
+        return run_untrained(
             name, target, data, budget=budget, seed=seed, out=out, overrides=overrides,
             progress=resources.progress,
         )  # fmt: skip

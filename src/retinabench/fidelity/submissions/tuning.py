@@ -1,14 +1,16 @@
-"""Fair tuning: the settings of every entry are searched on development targets, under the same budget as the benchmark.
+"""The settings of all entries are searched alike, on development targets and under the budget of the benchmark.
 
-Trial i is point i of the entry's scrambled Sobol sequence (`tune/space.py`) in the space that the method states (`FidelitySettings.search`); a trial is
-run on the development target like any entry, resumable and idempotent. Least distance to that target's reference wins:
-total variation, or the Wasserstein distance. What wins is written into the method's `FIDELITY` by hand and stays there.
+Trial i is point i of a scrambled Sobol sequence (`experiments/search/space.py`) in the space that the method states
+(`FidelitySettings.search`); it is run on the development target like any entry. The trial closest to that target's
+reference, by total variation or Wasserstein distance, is the best; its settings are copied into the method by hand.
 
-`OUT/ENTRY-TASK.json` is the record: space, trials with their settings, distances and cost, and the best.
+`OUT/ENTRY-TARGET.json` records the space, the trials with their settings, distances and cost, and the best one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,59 @@ def search_space(name: str, target: Target) -> Space:
     return space_of(search[target.likelihood], name=name)
 
 
+@dataclass(frozen=True)
+class Trial:
+    """One point of a search space.
+
+    Args:
+        settings: Its values by dotted key.
+        distance: To the reference; None where the trial failed.
+        why: The reason of a failure.
+        gradients: Gradient evaluations per training example.
+        seconds: Of the training.
+    """
+
+    settings: Mapping[str, Any]
+    distance: float | None
+    why: str = ""
+    gradients: float = 0.0
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the trial as JSON holds it."""
+        if self.distance is None:
+            return {"settings": dict(self.settings), "distance": None, "why": self.why}
+        return {
+            "settings": dict(self.settings),
+            "distance": self.distance,
+            "gradients": self.gradients,
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The trials of an entry on a target, of which at least one succeeded."""
+
+    trials: tuple[Trial, ...]
+
+    @property
+    def best(self) -> Trial:
+        """The trial that comes closest to the reference."""
+        return min(
+            (trial for trial in self.trials if trial.distance is not None),
+            key=lambda trial: trial.distance or 0.0,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the trials, the best one and their time as JSON holds them."""
+        return {
+            "trials": [trial.to_dict() for trial in self.trials],
+            "best": self.best.to_dict(),
+            "seconds": round(sum(trial.seconds for trial in self.trials), 1),
+        }
+
+
 def tune(
     name: str,
     target: Target,
@@ -55,22 +110,29 @@ def tune(
     seed: int = 0,
     out: Path = Path("fidelity-tuning"),
     resources: Resources = CPU,
-) -> dict[str, Any]:
-    """Run the trials of one entry that are not yet done, write and return the record.
+) -> Tuning:
+    """Run those trials of an entry that are not yet done, and write the record.
 
-    A trial that breaks, or whose predictions are not finite, is recorded with the reason and cannot win. Raises `InputError`
-    where none is left.
+    Args:
+        name: The entry.
+        target: A development target.
+        source: Its data, where they do not come with the package.
+        reference: Its reference; None takes the shipped one.
+        trials: Points of the search space.
+        budget: Gradient evaluations per training example of each trial.
+        seed: Of the points and of all trials.
+        out: Folder of runs and records.
+        resources: Where to compute.
+
+    Raises:
+        InputError: All trials failed. A single one that fails is recorded with the reason.
     """
     space = search_space(name, target)
     data = load(target, source)
     given = read_reference(target, data.sha256, reference)
-    record: dict[str, Any] = {
-        "schema": SCHEMA, "entry": name, "task": target.name, "target": target.fingerprint(data.sha256),
-        "reference_passed": given.passed, "budget": budget, "seed": seed, "space": space.to_dict(), "trials": [],
-    }  # fmt: skip
+    done = []
     for number, settings in enumerate(points(space, 0, trials, seed)):
         resources.progress.say(f"{name}, trial {number + 1} of {trials}: {settings}")
-        words = [f"{key}={value}" for key, value in settings.items()]
         try:
             file = run_entry(
                 name,
@@ -79,22 +141,23 @@ def tune(
                 budget=budget,
                 seed=seed,
                 out=out / "runs",
-                overrides=words,
+                overrides=[f"{key}={value}" for key, value in settings.items()],
                 resources=resources,
             )
             submission = read_submission(file, target, len(data.test), data.sha256)
-            found: dict[str, Any] = {"distance": _distance(submission, given)}
-            found |= {"gradients": submission.meta["budget"]["used"], "seconds": submission.meta["seconds"]}
+            used, seconds = submission.meta["budget"]["used"], submission.meta["seconds"]
+            done.append(Trial(settings, _distance(submission, given), "", used, seconds))
         except (InputError, WorkError) as error:
-            found = {"distance": None, "why": str(error)}
-        record["trials"].append({"settings": settings, **found})
-    sound = [trial for trial in record["trials"] if trial["distance"] is not None]
-    if not sound:
-        raise InputError(f"no trial of '{name}' gave a submission: {record['trials'][0]['why']}")
-    record["best"] = min(sound, key=lambda trial: trial["distance"])
-    record["seconds"] = round(sum(trial["seconds"] for trial in sound), 1)
+            done.append(Trial(settings, None, str(error)))
+    if all(trial.distance is None for trial in done):
+        raise InputError(f"no trial of '{name}' gave a submission: {done[0].why}")
+    found = Tuning(tuple(done))
+    record = {
+        "schema": SCHEMA, "entry": name, "task": target.name, "target": target.fingerprint(data.sha256),
+        "reference_passed": given.passed, "budget": budget, "seed": seed, "space": space.to_dict(), **found.to_dict(),
+    }  # fmt: skip
     write_json(out / f"{name}-{target.name}.json", record)
-    return record
+    return found
 
 
 def _distance(submission: Submission, reference: Reference) -> float:
