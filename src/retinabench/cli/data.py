@@ -11,55 +11,63 @@ from retinabench.cli.options import Out, Seed, Silent, Workers
 from retinabench.cli.output import progress_of
 from retinabench.data.registry import DATASETS
 
+DatasetName = Annotated[
+    str,
+    typer.Argument(help=f"{', '.join(DATASETS)}; folder is for your own images."),
+]
+Source = Annotated[Path | None, typer.Option("--source", help="The data set as downloaded: folder or zip.")]
+Download = Annotated[
+    bool, typer.Option("--download", help="Fetch what needs no login into --source, or say what to do.")
+]
+Size = Annotated[int, typer.Option("--size", help="Side of the square images, in pixels.")]
+Images = Annotated[int | None, typer.Option("--images", help="synthetic only: training images to draw.")]
+DrawSeed = Annotated[int | None, typer.Option("--seed", min=0, help="synthetic only: seed of the drawing.")]
+Preprocess = Annotated[
+    Literal["crop", "graham", "none"],
+    typer.Option("--preprocess", help="graham: subtract the local average; none: the whole image."),
+]
+Blur = Annotated[
+    int,
+    typer.Option(
+        "--blur", help="graham only: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30."
+    ),
+]
+Published = Annotated[
+    bool, typer.Option("--published", help="graham only: the released code's pixels, faults included.")
+]
+OnBad = Annotated[
+    Literal["fail", "skip"],
+    typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
+]
+IntoSplit = Annotated[
+    str | None, typer.Option("--split", help="Put all images into this split, not the published ones.")
+]
+Labels = Annotated[
+    str | None, typer.Option("--labels", help="folder only: the CSV with the labels, below --source.")
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column", help="folder only: ROLE=NAME; image, grade, label, patient, eye, split, domain."
+    ),
+]
+
 
 def prepare(
-    dataset: Annotated[
-        str,
-        typer.Argument(help=f"{', '.join(DATASETS)}; folder is for your own images."),
-    ],
+    dataset: DatasetName,
     out: Out,
-    source: Annotated[
-        Path | None, typer.Option("--source", help="The data set as downloaded: folder or zip.")
-    ] = None,
-    download: Annotated[
-        bool, typer.Option("--download", help="Fetch what needs no login into --source, or say what to do.")
-    ] = False,
-    size: Annotated[int, typer.Option("--size", help="Side of the square images, in pixels.")] = 64,
-    images: Annotated[
-        int | None, typer.Option("--images", help="synthetic only: training images to draw.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="synthetic only: seed of the drawing.")
-    ] = None,
-    preprocess: Annotated[
-        Literal["crop", "graham", "none"],
-        typer.Option("--preprocess", help="graham: subtract the local average; none: the whole image."),
-    ] = "crop",
-    blur: Annotated[
-        int,
-        typer.Option(
-            "--blur", help="graham only: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30."
-        ),
-    ] = 30,
-    published: Annotated[
-        bool, typer.Option("--published", help="graham only: the released code's pixels, faults included.")
-    ] = False,
-    on_bad: Annotated[
-        Literal["fail", "skip"],
-        typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
-    ] = "fail",
-    split: Annotated[
-        str | None, typer.Option("--split", help="Put all images into this split, not the published ones.")
-    ] = None,
-    labels: Annotated[
-        str | None, typer.Option("--labels", help="folder only: the CSV with the labels, below --source.")
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column", help="folder only: ROLE=NAME; image, grade, label, patient, eye, split, domain."
-        ),
-    ] = None,
+    source: Source = None,
+    download: Download = False,
+    size: Size = 64,
+    images: Images = None,
+    seed: DrawSeed = None,
+    preprocess: Preprocess = "crop",
+    blur: Blur = 30,
+    published: Published = False,
+    on_bad: OnBad = "fail",
+    split: IntoSplit = None,
+    labels: Labels = None,
+    column: Columns = None,
     workers: Workers = None,
     quiet: Silent = False,
 ) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from retinabench.cli.fidelity_reference import reference as make_reference
-from retinabench.cli.fidelity_tune import tune
 from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent
 from retinabench.cli.output import progress_of
+
+if TYPE_CHECKING:
+    from retinabench.fidelity.submissions.tuning import Trial
 
 Task = Annotated[str, typer.Option("--task", help="A name of `retinabench fidelity tasks`.")]
 Source = Annotated[
@@ -79,6 +81,42 @@ def run(
     )  # fmt: skip
 
 
+def tune(
+    method: Annotated[str, typer.Argument(help="An entry for which settings are searched.")],
+    task: Annotated[
+        str, typer.Option("--task", help="A development target: fundus-small or energy-gap-wall.")
+    ] = "fundus-small",
+    data: Source = None,
+    reference: Annotated[
+        Path | None, typer.Option("--reference", help="Its reference; default: the shipped one.")
+    ] = None,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Points of the search space.")] = 8,
+    budget: Annotated[
+        float, typer.Option("--budget", min=1, help="Gradient evaluations per training example, each trial.")
+    ] = 1000,
+    out: Annotated[Path, typer.Option("--out", help="Folder for runs and records.")] = Path(
+        "fidelity-tuning"
+    ),
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Search the settings that come closest to a development target's reference; a killed search continues."""
+    from retinabench.experiments.execution import Resources
+    from retinabench.fidelity.submissions.runner import CPU
+    from retinabench.fidelity.submissions.tuning import tune as search
+    from retinabench.fidelity.targets.registry import TARGETS
+
+    found = search(
+        method, TARGETS.find(task), data, reference, trials=trials, budget=budget, seed=seed, out=out,
+        resources=Resources(CPU.device, 0, progress_of(quiet)),
+    )  # fmt: skip
+    for number, trial in enumerate(found.trials):
+        distance = "failed" if trial.distance is None else f"{trial.distance:.4f}"
+        print(f"{number:3}  {distance}  {_settings(trial)}")
+    print(f"best: {found.best.distance:.4f}  {_settings(found.best)}")
+    print(out / f"{method}-{task}.json")
+
+
 def score(
     files: Annotated[
         list[Path],
@@ -144,6 +182,10 @@ def board(
         if table is not None:
             screen.print(to_terminal(table))
     print(page)
+
+
+def _settings(trial: Trial) -> str:
+    return " ".join(f"{key}={value}" for key, value in trial.settings.items())
 
 
 VERBS: dict[Callable[..., None], str] = {

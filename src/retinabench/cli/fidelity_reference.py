@@ -5,13 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from retinabench.cli.options import Device, Seed, Silent
 from retinabench.cli.output import progress_of
 from retinabench.core.errors import InputError
+
+if TYPE_CHECKING:
+    from retinabench.fidelity.reference.reference_file import Reference
 
 
 def reference(
@@ -66,9 +69,13 @@ def reference(
         progress=progress_of(quiet),
     )
     write_reference(out, found)
+    _print_summary(found, out, f"{task}: {chains} chains of {keep} after {burn_in}")
+
+
+def _print_summary(found: Reference, out: Path, title: str) -> None:
     meta = found.meta
     rates = ", ".join(f"{rate:.0%}" for rate in meta["acceptance"])
-    print(f"{task}: {chains} chains of {keep} after {burn_in}, {meta['steps']} steps of {meta['step']:.3g}")
+    print(f"{title}, {meta['steps']} steps of {meta['step']:.3g}")
     print(f"acceptance {rates}; mean energy error {meta['energy_error']['mean']:.2f}")
     print(
         f"R-hat below 1.05 for {meta['rhat_below']['1.05']:.1%} of the predictions; effective draws {meta['ess_bulk']['median']:.0f} "

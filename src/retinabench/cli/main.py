@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import typer
 
-from retinabench.cli import benchmarking, data, examining, fidelity, scoring, tracking, training, tuning, uci
+from retinabench.cli import data, examining, fidelity, scoring, studies, tracking, training, tuning
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.subprocesses import sleeping_threads
 
@@ -34,7 +34,7 @@ VERBS: dict[Callable[..., None], str] = {
         "retinabench tune --data data/synthetic --config demo/dropout --space demo/dropout --trials 32 "
         "--criterion in_domain_auroc --out sweeps/dropout"
     ),
-    benchmarking.benchmark: "retinabench benchmark demo --plan",
+    studies.benchmark: "retinabench benchmark demo --plan",
     scoring.score: "retinabench score predictions.csv --json scores.json",
     scoring.compare: "retinabench compare ours.csv theirs.csv --json comparison.json",
     scoring.transfer: (
@@ -47,7 +47,7 @@ VERBS: dict[Callable[..., None], str] = {
         "--out examination"
     ),
     examining.lesions: "retinabench lesions idrid --source ~/idrid --out idrid-lesions",
-    uci.uci: "retinabench uci --source UCI_Datasets --sets boston,energy --out uci",
+    studies.uci: "retinabench uci --source UCI_Datasets --sets boston,energy --out uci",
 }
 
 app = typer.Typer(

@@ -50,15 +50,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
     @cached_property
     def _plugins(self) -> dict[str, EntryPoint]:
-        found: dict[str, EntryPoint] = {}
-        for point in entry_points(group=self.group):
-            if point.name in self._builtin:
-                raise InputError(
-                    f"the plug-in '{_distribution(point)}' adds the {self.kind} '{point.name}', which exists already",
-                    hint="Rename its entry point or uninstall it.",
-                )
-            found[point.name] = point
-        return found
+        return {point.name: point for point in entry_points(group=self.group)}
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._loaded:
@@ -67,7 +59,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
     def __iter__(self) -> Iterator[str]:
         yield from self._builtin
-        yield from (name for name in self._plugins)
+        yield from (name for name in self._plugins if name not in self._builtin)
         yield from (name for name in self._loaded if name not in self._builtin and name not in self._plugins)
 
     def __len__(self) -> int:
@@ -112,6 +104,12 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
     def _load(self, name: str) -> Any:
         if name in self._builtin:
+            if name in self._plugins:  # nobody can tell which of the two is meant
+                raise InputError(
+                    f"the plug-in '{_distribution(self._plugins[name])}' adds the {self.kind} '{name}', "
+                    "which exists already",
+                    hint="Rename its entry point or uninstall it.",
+                )
             entry = self._builtin[name]
             return _import(entry) if isinstance(entry, str) else entry
         point = self._plugins[name]

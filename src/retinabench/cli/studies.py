@@ -1,0 +1,188 @@
+"""Whole studies in one command: `benchmark`, and `uci`, the comparison of 2019."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retinabench.cli.options import (
+    Address,
+    Attempts,
+    Cpus,
+    Device,
+    Gpus,
+    Out,
+    Parallel,
+    RunEngine,
+    Seed,
+    Silent,
+    Storage,
+    Workers,
+)
+from retinabench.cli.output import progress_of
+from retinabench.core.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from retinabench.experiments.engines.jobs import JobEngine
+    from retinabench.experiments.study.definition import Study
+
+StudyName = Annotated[
+    str,
+    typer.Argument(
+        metavar="PRESET|FILE.toml",
+        help="demo, synthetic, severity, country, filos2019, or a study of your own.",
+    ),
+]
+StudyOverrides = Annotated[
+    list[str] | None, typer.Argument(help="key=value, such as seeds=3 or base.optimizer.epochs=10.")
+]
+StudyOut = Annotated[
+    Path | None, typer.Option("--out", help="Folder to write into; default: benchmark-NAME.")
+]
+Plan = Annotated[
+    bool, typer.Option("--plan", help="Only say what it will compute, in hours and disk, from a timed probe.")
+]
+Status = Annotated[
+    bool, typer.Option("--status", help="Only say where it stands, also while another process works.")
+]
+FirstSeed = Annotated[
+    int | None, typer.Option("--seed", min=0, help="First seed of the runs, and of all else that is random.")
+]
+UciSets = Annotated[
+    str | None,
+    typer.Option(
+        "--sets",
+        help="boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht, joined by commas; "
+        "default: those that are there.",
+    ),
+]
+
+
+def benchmark(
+    study: StudyName,
+    overrides: StudyOverrides = None,
+    out: StudyOut = None,
+    plan: Plan = False,
+    status: Status = False,
+    seed: FirstSeed = None,
+    engine: RunEngine = "local",
+    address: Address = None,
+    parallel: Parallel = None,
+    device: Device = "auto",
+    cpus: Cpus = 1.0,
+    gpus: Gpus = 0.0,
+    storage: Storage = None,
+    attempts: Attempts = 2,
+    quiet: Silent = False,
+) -> None:
+    """Tune, train with several seeds, ensemble, score and tabulate several methods; the same command continues."""
+    from retinabench.experiments.study.definition import read_study
+
+    words = [*(overrides or ()), *([] if seed is None else [f"seed={seed}"])]
+    definition = read_study(study, words)
+    folder = out or Path(f"benchmark-{Path(study).stem}")
+    if status:
+        _show_status(definition, folder)
+        return
+    from retinabench.experiments.engines.engine import make_engine
+
+    progress = progress_of(quiet)
+
+    def begin() -> JobEngine:
+        return make_engine(
+            engine, parallel=parallel, device=device, address=address, cpus=cpus, gpus=gpus, storage=storage,
+            attempts=attempts, progress=progress,
+        )  # fmt: skip
+
+    if plan:
+        local = begin if engine == "local" else None
+        _show_plan(definition, folder, local, parallel, device, max(1, int(cpus)), progress)
+    else:
+        _compute(definition, folder, begin(), progress)
+
+
+def _show_status(definition: Study, folder: Path) -> None:
+    from rich.console import Console
+
+    from retinabench.experiments.study import console
+    from retinabench.experiments.study.status import read_status
+    from retinabench.reports.toolkit.renderers import to_terminal
+
+    found = read_status(definition, folder)
+    Console().print(to_terminal(console.status_table(found)))
+    for line in console.status_lines(found):
+        print(line)
+
+
+def _show_plan(
+    definition: Study,
+    folder: Path,
+    local: Callable[[], JobEngine] | None,
+    parallel: int | None,
+    device: str,
+    threads: int,
+    progress: Progress,
+) -> None:
+    from rich.console import Console
+
+    from retinabench.experiments.engines.local import LocalEngine
+    from retinabench.experiments.execution import Resources
+    from retinabench.experiments.study import console
+    from retinabench.experiments.study.cost_plan import make_plan
+    from retinabench.reports.toolkit.renderers import to_terminal
+
+    engine = local() if local is not None else None
+    places = engine.places if isinstance(engine, LocalEngine) else parallel
+    planned = make_plan(definition, folder, Resources(device), places, threads, progress)
+    Console().print(to_terminal(console.plan_table(planned)))
+    for line in console.plan_lines(planned):
+        print(line)
+
+
+def _compute(definition: Study, folder: Path, engine: JobEngine, progress: Progress) -> None:
+    from rich.console import Console
+
+    from retinabench.experiments.study import console
+    from retinabench.experiments.study.benchmark import benchmark as run_benchmark
+    from retinabench.reports.toolkit.renderers import to_terminal
+
+    summary = run_benchmark(definition, folder, engine, progress)
+    for table in console.summary_tables(summary):
+        Console().print(to_terminal(table))
+    for note in summary.notes:
+        print(f"note: {note}", file=sys.stderr)
+    print(folder / "summary.md")
+
+
+def uci(
+    source: Annotated[Path, typer.Option("--source", help="Folder with the UCI sets, such as UCI_Datasets.")],
+    sets: UciSets = None,
+    out: Out = Path("uci"),
+    epochs: Annotated[
+        int, typer.Option("--epochs", min=1, help="40: the standard protocol; 400: to convergence.")
+    ] = 40,
+    workers: Workers = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Compare MC dropout, mean-field VI and deep ensembles on the UCI regression sets, beside the published table."""
+    from retinabench.experiments.uci.comparison import compare_methods
+
+    names = [name.strip() for name in sets.split(",")] if sets is not None else []
+    files = compare_methods(
+        source,
+        names,
+        out,
+        epochs=epochs,
+        seed=seed,
+        workers=workers or os.cpu_count() or 1,
+        progress=progress_of(quiet),
+    )
+    for file in files:
+        print(file)
