@@ -100,15 +100,7 @@ def prepare(
                 _make(shards, f"Preparing {name} at {recipe.size} px", workers, progress)
                 _finish(out, rows, shards, settings, on_bad)
             sweep_files(out)
-    data = open_prepared(out)
-    left_out = bad_rows(data.files).num_rows
-    if left_out and on_bad == "fail":
-        raise InputError(
-            f"was prepared without {left_out:,} files that could not be read (bad.csv)",
-            file=out,
-            hint="Accept that with --on-bad skip, or delete the folder and prepare it again.",
-        )
-    return data
+    return _open(out, on_bad)
 
 
 def dataset_options(
@@ -182,6 +174,19 @@ def _begin(workspace: Workspace, settings: dict[str, Any]) -> None:
             hint="Choose another --out, or delete the folder and prepare it again.",
         )
     workspace.begin(settings, empty=True, hint="Choose another --out, or delete the folder.")
+
+
+def _open(out: Path, on_bad: OnBad) -> Prepared:
+    """Open the complete folder; refuse one from which bad files were left out unless that is accepted."""
+    data = open_prepared(out)
+    left_out = bad_rows(data.files).num_rows
+    if left_out and on_bad == "fail":
+        raise InputError(
+            f"was prepared without {left_out:,} files that could not be read (bad.csv)",
+            file=out,
+            hint="Accept that with --on-bad skip, or delete the folder and prepare it again.",
+        )
+    return data
 
 
 def _make(shards: list[Shard], what: str, workers: int | None, progress: Progress) -> None:

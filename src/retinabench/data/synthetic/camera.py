@@ -83,7 +83,7 @@ def take_settings(
 
 
 def visible(points: NDArray[np.floating], camera: Mapping[str, float]) -> NDArray[np.bool_]:
-    """Tell which eye coordinates (..., 2) lie well within the visible field."""
+    """Return which eye coordinates (..., 2) are well within the visible field."""
     gaze = np.array([camera["gaze_x"], camera["gaze_y"]])
     place = np.abs(points - gaze) * (50 / camera["field_degrees"])
     half = 1 / camera["fill"] - EDGE_CLEARANCE
@@ -140,7 +140,7 @@ def expose(
     texture: np.random.Generator,
     noise: np.random.Generator,
 ) -> NDArray[np.uint8]:
-    """Photograph the retina, reflected light (3, side, side) in grey levels, as (size, size, 3) RGB."""
+    """Return the image (size, size, 3), RGB, of the light (3, side, side) that the retina reflects, in grey levels."""
     light = shading(raster, camera, texture)
     lens = optics(raster, camera["focus"])
     gains = np.array([camera["red"], camera["green"], camera["blue"]], np.float32)

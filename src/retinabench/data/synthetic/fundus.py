@@ -1,4 +1,4 @@
-"""From an index to a fundus image with its masks."""
+"""Draw the fundus image of an index, with the masks of its lesions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MASK_SHARE = 0.35
 
 @dataclass(frozen=True)
 class Fundus:
-    """A synthetic fundus image and what is known about it."""
+    """A synthetic fundus image with its masks and truth."""
 
     image: NDArray[np.uint8]
     """(size, size, 3) RGB."""
@@ -92,7 +92,7 @@ def _paint_vessels(raster: Raster, eye: Eye, beads: NDArray[np.floating], retina
 def _masks(
     raster: Raster, eye: Eye, facts: Truth, placed: Placed, layers: dict[str, Floats]
 ) -> dict[str, NDArray[np.bool_]]:
-    """Mark the pixels that a lesion takes up by at least `MASK_SHARE`, and the one that holds its centre."""
+    """Return the pixels that a lesion covers by at least `MASK_SHARE`, and the one that holds its centre."""
     field = field_of_view(raster, facts.camera) >= 0.5
     window = raster.window((eye.disc[0], eye.disc[1]), 1.5 * eye.disc_radius)
     disc = np.zeros((raster.side, raster.side), np.float32)

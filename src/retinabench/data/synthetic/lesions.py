@@ -1,4 +1,4 @@
-"""Lesions of diabetic retinopathy: where they lie, and how they look.
+"""Lesions of diabetic retinopathy: their appearance.
 
 Every kind is drawn on a layer of its own, whose values are the share of the pixel that the lesion covers, so
 its mask is known. Not modelled: intraretinal microvascular abnormalities, macular oedema without exudates,
@@ -169,7 +169,7 @@ def _new_vessels(scene: _Scene, layer: Floats, at: Array) -> None:
 
 
 def _preretinal(scene: _Scene, layer: Floats, at: Array) -> None:
-    """A boat: blood that has sunk below a level top between the retina and the vitreous."""
+    """Boat-shaped: blood that has settled below a level top between the retina and the vitreous."""
     raster, rng = scene.raster, scene.rng
     for x, y in at:
         width, depth = rng.uniform(0.16, 0.34), rng.uniform(0.10, 0.24)

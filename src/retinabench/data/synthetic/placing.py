@@ -1,4 +1,4 @@
-"""Where the lesions lie: as many as the truth counts, all within the visible field of the camera."""
+"""Positions of the lesions: as many as the truth counts, all within the visible field of the camera."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The canvas: from eye coordinates to pixels, with anti-aliasing by area.
 
 Eye coordinates have their origin at the fovea, x temporal, y superior, and the unit 25 degrees of visual
-angle, the field-of-view radius of the 50 degree camera that took IDRiD. Anatomy and lesions know nothing
-about pixels, which is why an image has the same content at every size.
+angle, the field-of-view radius of the 50 degree camera that took IDRiD. Anatomy and lesions do not depend
+on pixels, so that an image has the same content at every size.
 
 Images below 256 px are drawn on a canvas of twice their size and averaged down by the camera.
 """

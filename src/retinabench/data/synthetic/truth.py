@@ -1,4 +1,4 @@
-"""What is known about a synthetic image before a pixel of it is drawn: grade, labels, lesions, camera."""
+"""The truth of a synthetic image, which does not depend on its size: grade, labels, lesions, camera."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ LESIONS = (
 
 @dataclass(frozen=True)
 class Truth:
-    """Everything that is true of one image, whatever its size."""
+    """The truth of one image, at any size."""
 
     index: int
     patient: int
@@ -68,7 +68,7 @@ class Truth:
     true_grade: int
     """International severity scale, 0-4."""
     reported_grade: int
-    """What one reader wrote down: a draw from `CONFUSION[true_grade]`."""
+    """The grade that one reader reports: drawn from `CONFUSION[true_grade]`."""
     p_referable: float
     """P(reported grade >= 2 | image) = CONFUSION[true_grade, 2:].sum().
 
@@ -102,7 +102,7 @@ def irreducible(population: str = "in_domain") -> Irreducible:
 
 
 def truth(index: int, *, seed: int = 0, population: str = "in_domain") -> Truth:
-    """Return what is true of image `index`: patient index // 2, left eye where the index is even."""
+    """Return the truth of image `index`: patient index // 2, left eye if the index is even."""
     where = _population(population)
     for name, value in (("index", index), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
