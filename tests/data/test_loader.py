@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from retinabench.data.loader import Batches, ImageSource
+from retinabench.core.random_streams import numpy_generator
+from retinabench.data.loader import Batches, ImageSource, array_batches
 from retinabench.data.prepared import open_prepared
 from support.helpers import make_prepared
 
@@ -118,3 +119,22 @@ def test_no_batch_of_one_is_left_over(data, rows, sizes):
     loader = batches(data, rows=rows)
     assert [len(labels) for _, labels in loader.epoch(0)] == sizes
     assert loader.steps == len(sizes)
+
+
+def test_arrays_are_served_by_the_same_class_on_the_same_order(data):
+    """All rows train, none is held out, and the order is that of a prepared folder with the same seed."""
+    inputs = np.arange(130, dtype=np.float32).reshape(65, 2)
+    classes = np.arange(65) % 3
+    arrays = array_batches(inputs, classes, 16, 3, torch.device("cpu"))
+    assert arrays.steps == 4
+    assert list(arrays.held_out()) == []
+    seen = list(arrays.epoch(1))
+    assert [len(labels) for _, labels in seen] == [16, 16, 16, 17]
+    order = torch.cat([batch[:, 0] for batch, _ in seen]).numpy().astype(int) // 2
+    assert np.array_equal(order, numpy_generator(3, "order", 1).permutation(65))
+    assert torch.equal(torch.cat([labels for _, labels in seen]), torch.from_numpy(classes[order]))
+    shares = [list(arrays.epoch(1, rank, 2)) for rank in (0, 1)]
+    assert torch.equal(torch.cat([shares[0][0][0], shares[1][0][0]]), seen[0][0])
+    assert arrays.targets(np.array([4, 1])).tolist() == [1, 1]
+    (whole,) = arrays.rows(np.array([2, 0]))
+    assert whole[0].tolist() == [[4.0, 5.0], [0.0, 1.0]]

@@ -11,6 +11,7 @@ from retinabench.data.datasets import medmnist
 from retinabench.data.ingest.label_matching import Survey
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
+from support.array_files import write_medmnist
 
 COUNTS = {"train": 10, "val": 4, "test": 6}
 
@@ -104,3 +105,19 @@ def test_the_download_fits_the_size(size, name):
     assert remote.name == f"retinamnist{name}.npz"
     assert remote.url == f"https://zenodo.org/records/10519652/files/retinamnist{name}.npz?download=1"
     assert remote.md5 in medmnist.MD5.values()
+
+
+@pytest.mark.parametrize(("name", "classes"), [("dermamnist", 7), ("retinamnist", 5)])
+def test_arrays_of_28_px_with_their_published_splits(tmp_path, name, classes):
+    read = getattr(medmnist, f"read_{name}")
+    written = write_medmnist(tmp_path / f"{name}.npz", classes)
+    data = read(tmp_path)
+    assert {split: len(rows) for split, rows in data.splits.items()} == {"train": 20, "test": 10}
+    assert np.array_equal(data.part("train").targets, written["train_labels"].reshape(-1))
+    assert np.array_equal(data.part("test").inputs, written["test_images"])
+    assert set(data.part("test").groups) == {"clean"}
+    write_medmnist(tmp_path / f"{name}.npz", classes, side=64)
+    with pytest.raises(InputError, match=r"\(20, 64, 64, 3\), not uint8 \(N, 28, 28, 3\)"):
+        read(tmp_path)
+    with pytest.raises(InputError, match="do not come with the package"):
+        read(None)

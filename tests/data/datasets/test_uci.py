@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.datasets.uci import SETS, available, draw_splits, read
+from retinabench.data.datasets.uci import SETS, available, draw_splits, read, read_gap
 from support.uci_sets import write_set
 
 
@@ -92,3 +92,19 @@ def test_the_real_sets_have_their_known_sizes(shared, name, points, features):
     data = read(shared("data", "uci"), name)
     assert data.inputs.shape == (points, features)
     assert len(data.train) == SETS[name].splits == (5 if name == "protein" else 20)
+
+
+def test_a_gap_split_takes_the_rows_that_its_files_name(tmp_path):
+    table = np.random.default_rng(0).normal(size=(12, 10))
+    np.savetxt(tmp_path / "data.txt", table)
+    (tmp_path / "gap").mkdir()
+    for part, rows in (("train", [5, 0, 2]), ("test", [7, 11])):
+        np.savetxt(tmp_path / "gap" / f"index_{part}_2.txt", rows, fmt="%d")
+    data = read_gap(tmp_path, 2)
+    train, test = data.part("train"), data.part("test")
+    np.testing.assert_array_equal(train.inputs, table[[5, 0, 2], :8])
+    np.testing.assert_array_equal(train.targets, table[[5, 0, 2], 8])
+    np.testing.assert_array_equal(test.targets, table[[7, 11], 8])
+    assert set(test.groups) == {"gap"}
+    with pytest.raises(InputError, match=r"index_train_0\.txt: does not exist. Name the folder 'energy'"):
+        read_gap(tmp_path)

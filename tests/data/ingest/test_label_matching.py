@@ -12,7 +12,7 @@ import pytest
 from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import aptos, eyepacs, folder, messidor
-from retinabench.data.ingest.label_matching import Survey
+from retinabench.data.ingest.label_matching import Survey, make_records
 from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
@@ -265,3 +265,10 @@ def test_a_corrupt_picture_in_an_archive_is_named(tmp_path):
     (tmp_path / "images.zip").write_bytes(sink.getvalue())
     with pytest.raises(InputError, match=r"images\.zip: x\.jpg"):
         DATASETS.find("folder").read("x.jpg", tmp_path, Recipe(16))
+
+
+def test_one_value_stands_for_all_rows_of_a_column():
+    records = make_records(["a", "b"], [0, 4], split="test")
+    assert records.patient_id.tolist() == ["a", "b"]
+    assert records.split.tolist() == ["test", "test"]
+    assert records.domain.tolist() == ["in_domain", "in_domain"]

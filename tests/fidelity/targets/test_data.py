@@ -11,6 +11,7 @@ from retinabench.data.datasets import cifar10, imdb
 from retinabench.fidelity.targets.data import labels, load, standardised
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.registry import TARGETS
+from support.array_files import write_cifar, write_medmnist, write_reviews
 
 GENERATOR = np.random.default_rng(0)
 
@@ -75,15 +76,6 @@ def test_other_data_are_refused(tmp_path):
         load(TARGETS["energy-gap"], tmp_path)
 
 
-def write_medmnist(file, classes=7, train=20, test=10, side=28):
-    arrays = {}
-    for split, rows in (("train", train), ("val", 4), ("test", test)):
-        arrays[f"{split}_images"] = GENERATOR.integers(0, 256, (rows, side, side, 3), dtype=np.uint8)
-        arrays[f"{split}_labels"] = GENERATOR.integers(0, classes, (rows, 1), dtype=np.uint8)
-    np.savez(file, **arrays)
-    return arrays
-
-
 @pytest.mark.parametrize(("name", "classes"), [("dermamnist", 7), ("retinamnist", 5)])
 def test_medmnist_files_become_densities(tmp_path, name, classes):
     arrays = write_medmnist(tmp_path / f"{name}.npz", classes)
@@ -105,22 +97,6 @@ def test_medmnist_of_another_size_is_refused(tmp_path):
     write_medmnist(tmp_path / "dermamnist.npz")
     with pytest.raises(InputError, match="holds 20 training points; the target 'dermamnist' has 7007"):
         load(TARGETS["dermamnist"], tmp_path)
-
-
-def write_cifar(folder, per_file=6):
-    batches, corrupted = folder / "cifar-10-batches-bin", folder / "CIFAR-10-C"
-    batches.mkdir()
-    corrupted.mkdir()
-    for name in (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin"):
-        rows = GENERATOR.integers(0, 256, (per_file, 1 + cifar10.PIXELS), dtype=np.uint8)
-        rows[:, 0] %= 10
-        rows.tofile(batches / name)
-    for kind, _ in cifar10.CORRUPTED:
-        strengths = np.repeat(np.arange(1, 6, dtype=np.uint8), per_file)
-        np.save(
-            corrupted / f"{kind}.npy",
-            np.broadcast_to(strengths[:, None, None, None], (5 * per_file, 32, 32, 3)),
-        )
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar10-resnet20frn"])
@@ -155,18 +131,6 @@ def test_cifar_damaged_or_pickled_is_refused(tmp_path):
     (tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin").write_bytes(b"12345")
     with pytest.raises(InputError, match=r"data_batch_3.bin.*no multiple of 3073"):
         load(small("cifar10", train=30), tmp_path)
-
-
-def write_reviews(folder):
-    texts = {
-        "train/pos/0_9.txt": "Good, <br /><br />good film!",
-        "train/neg/0_2.txt": "A bad film. It's BAD",
-        "test/pos/1_8.txt": "unheard good " + "film " * 99,
-        "test/neg/1_1.txt": "bad",
-    }
-    for name, text in texts.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
 
 
 def test_reviews_become_the_numbers_of_frequent_words(tmp_path):
