@@ -41,7 +41,20 @@ WIDTH = 16
 
 
 def known_lesions(name: str, source: Path | None, images: int | None, seed: int) -> LesionImages:
-    """Return the images of a data set: `idrid` is read from `source`, of `synthetic` the first `images` are rendered."""
+    """Return the images of a data set.
+
+    Args:
+        name: ``idrid``, read from ``source``, or ``synthetic``.
+        source: Folder of the data set as downloaded; None for ``synthetic``.
+        images: Number of synthetic images; None for 400.
+        seed: Seed of the synthetic images.
+
+    Returns:
+        The collection.
+
+    Raises:
+        InputError: The name is unknown, or an option does not belong to it.
+    """
     if name not in SOURCES:
         raise InputError(f"no lesions are known of '{name}'", hint=nearest(name, SOURCES))
     if name == "synthetic":
@@ -180,7 +193,16 @@ def train_and_answer(
 def table(
     sample_id: NDArray[np.str_], concepts: tuple[str, ...], values: NDArray[np.bool_] | NDArray[np.float64]
 ) -> bytes:
-    """Return a CSV of image_id and one column per concept: 0 or 1, or probabilities with all their digits."""
+    """Return a CSV with image_id and one column per concept.
+
+    Args:
+        sample_id: (M,) text.
+        concepts: C names.
+        values: (M, C), truth (written as 0 or 1) or probabilities (with all their digits).
+
+    Returns:
+        The content of the file.
+    """
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(["image_id", *concepts])

@@ -54,7 +54,7 @@ class ConceptBatches(Batches):
         order = numpy_generator(self.seed, "order", number).permutation(len(self.train))
         noise = torch_generator("cpu", self.seed, "augment", number)
         for stored, labels in self.source.load(np.array_split(order, self.steps)):
-            images = _turn(flip(_tensor(stored.numpy()), noise), noise)
+            images = _quarter_turn(flip(_tensor(stored.numpy()), noise), noise)
             own = np.array_split(np.arange(len(labels)), ranks)[rank]
             yield images[own] if ranks > 1 else images, labels[own] if ranks > 1 else labels
 
@@ -163,7 +163,7 @@ def _tensor(images: NDArray[np.uint8]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).to(torch.float32).div_(255)
 
 
-def _turn(images: Tensor, generator: torch.Generator) -> Tensor:
+def _quarter_turn(images: Tensor, generator: torch.Generator) -> Tensor:
     """Turn each image (B, 3, H, H) by a quarter with probability 1/2."""
     chosen = torch.rand(len(images), generator=generator) < 0.5
     return torch.where(chosen[:, None, None, None], images.transpose(2, 3), images)

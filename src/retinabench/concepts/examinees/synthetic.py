@@ -44,8 +44,8 @@ def synthetic(
     return answer
 
 
-def _commonest(bank: Bank, on: float, elsewhere: float) -> NDArray[np.float64]:
-    accuracy = np.full(len(bank.concepts), elsewhere)
+def _commonest(bank: Bank, on: float, others: float) -> NDArray[np.float64]:
+    accuracy = np.full(len(bank.concepts), others)
     accuracy[bank.cells[:, 1].argmax()] = on
     return accuracy
 

@@ -43,10 +43,7 @@ def examine(
     random: np.random.Generator | None = None,
     progress: Progress = QUIET,
 ) -> Examination:
-    """Question an examinee about a bank.
-
-    The examination stops at the first of: ``questions`` asked; mean uncertainty at most ``tolerance``; ``patience``
-    questions in which it fell by less than 0.001; every claim decided; every question asked.
+    """Question an examinee about a bank: Algorithm 1 of Fountoukidou and Sznitman (2019), reconstructed.
 
     Args:
         bank: The questions with their truth.
@@ -54,14 +51,13 @@ def examine(
         strategy: Name in `strategies.STRATEGIES`.
         questions: Largest number of questions; None for all.
         tolerance: Mean uncertainty at which to stop; it starts at 2.
-        patience: Questions without progress after which to stop.
-        claim: Claims such as ``"sensitivity of haemorrhage >= 0.85"``, each decided at ``confidence`` for itself.
-        confidence: Confidence of each decision, in (0, 1).
+        patience: Stop after so many questions in which the mean uncertainty fell by less than 0.001.
+        claim: Claims such as ``"sensitivity of haemorrhage >= 0.85"``; stop once every one is decided.
+        confidence: Confidence of each decision by itself, in (0, 1).
         seed: Seed of the order of the questions.
         reading: Which uncertainty, see `Performance.uncertainty`.
         rules: ``corrected`` skips saturated cells, ``published`` does not, see `strategies`.
-        kernel: ``fitted`` reports curves with hyper-parameters of maximal evidence; questions are always chosen with the
-            published ones.
+        kernel: ``fitted``: hyper-parameters of maximal evidence for the reported curves, never for choosing questions.
         transcript: File to append to, or to continue from.
         random: Replaces the generator of ``seed``.
         progress: Where progress is shown.
@@ -71,11 +67,7 @@ def examine(
 
     Raises:
         InputError: Wrong options, or a transcript of another examination.
-        WorkError: The examinee raised or answered anything but a number in [0, 1]; the message names the question, and the
-            transcript holds all earlier answers.
-
-    References:
-        Fountoukidou and Sznitman (2019), Algorithm 1, reconstructed.
+        WorkError: The examinee raised or answered anything but a number in [0, 1]; the transcript holds earlier answers.
     """
     chosen = find_strategy(strategy)
     check_confidence(confidence)
@@ -85,15 +77,14 @@ def examine(
     rule.check()
     _check_claims(strategy, chosen, claims)
     state, models = _blank(bank, claims, rules, reading)
-    header = {
+    header: dict[str, Any] = {
         "bank": bank.hash,
         "examinee": getattr(examinee, "hash", None),
         "strategy": strategy,
         "seed": seed,
-        "reading": reading,
-        "rules": rules,
-        "claims": [f"{one.text} @ {confidence:g}" for one in claims] if strategy == "claims" else [],
     }
+    header |= {"reading": reading, "rules": rules}
+    header["claims"] = [f"{one.text} @ {confidence:g}" for one in claims] if strategy == "claims" else []
     generator = random or numpy_generator(seed, "examination", strategy)
     with Transcript(None if transcript is None else Path(transcript), header) as record:
         stopped, course = _ask(state, models, chosen, examinee, rule, record, reading, generator, progress)

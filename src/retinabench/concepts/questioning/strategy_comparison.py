@@ -123,22 +123,18 @@ def compare_strategies(
         raise InputError(f"{repetitions} repetitions give no interval", hint="At least 2; published were 10.")
     total = int(bank.cells.sum())
     questions = total if questions is None else min(questions, total)
+    seeds = [derive(seed, "repetition", repetition) for repetition in range(repetitions)]
     courses: dict[str, Floats] = {}
     with progress.track("Comparing strategies", len(strategies) * repetitions, unit="runs") as advance:
         for name in strategies:
             rows = []
-            for repetition in range(repetitions):
-                one = derive(seed, "repetition", repetition)
-                found = examine(
-                    bank,
-                    examinee_factory(one),
-                    strategy=name,
-                    questions=questions,
-                    seed=one,
-                    reading=reading,
-                    rules=rules,
-                )
-                rows.append(found.uncertainty)
+            for own in seeds:
+                rows.append(
+                    examine(
+                        bank, examinee_factory(own), strategy=name, questions=questions, seed=own, reading=reading,
+                        rules=rules,
+                    ).uncertainty
+                )  # fmt: skip
                 advance(1)
             courses[name] = np.stack(rows)
     start = next(iter(courses.values()))[0, 0]
