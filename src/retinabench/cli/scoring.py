@@ -41,9 +41,7 @@ def score(
         write_json(json, scores_json(found, names))
     if csv is not None:
         write_bytes(csv, scores_csv(found, names))
-    print_table(
-        scores_table([{**one.to_dict(), "entry": name} for one, name in zip(found, names, strict=True)])
-    )
+    print_table(scores_table(names, found))
     print_notes(note for one in found for note in one.notes)
 
 
@@ -69,7 +67,7 @@ def compare(
         advance(1)
     if json is not None:
         write_json(json, found.to_dict())
-    print_table(comparison_table(found.to_dict()))
+    print_table(comparison_table(found))
     print_notes(found.notes)
 
 
@@ -109,7 +107,7 @@ def transfer(
         advance(1)
     if json is not None:
         write_json(json, found.to_dict())
-    print_table(transfer_table(found.to_dict()))
+    print_table(transfer_table(found))
     print_notes(found.notes)
 
 

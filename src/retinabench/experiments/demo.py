@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -16,11 +15,11 @@ from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
+from retinabench.reports.evaluation.evaluation import MethodPredictions, evaluate_methods
 from retinabench.reports.evaluation.terminal import scores_table
-from retinabench.reports.evaluation.write import percent_steps, write_report
+from retinabench.reports.evaluation.write import percent_steps, write_evaluation
 
 IMAGES, SIZE, SEEDS = 3200, 64, 3
-TITLE = "Does the model know when it does not know?"
 
 
 def run_demo(
@@ -48,21 +47,23 @@ def run_demo(
             execute(run, out / "runs", Resources(progress=progress)) / "predictions.parquet"
         )
 
-    entries = {
+    files = {
         "MAP": [predictions("demo/map", SEEDS * seed + k) for k in range(SEEDS)],
         "MC dropout": [predictions("demo/dropout", seed)],
         f"deep ensemble of {SEEDS}": [predictions("demo/ensemble", seed)],
     }
     with progress.track("Scores, intervals and figures", 100, unit="%") as advance:
-        page = write_report(
-            entries,
-            out / "report",
-            title=TITLE,
-            images=data.image,
-            seed=seed,
-            progress=percent_steps(advance),
-        )
-    Console().print(scores_table(json.loads((out / "report" / "scores.json").read_text())))
+        tell = percent_steps(advance)
+        methods = [MethodPredictions.of(name, of_seeds) for name, of_seeds in files.items()]
+        found = evaluate_methods(
+            methods, rules="corrected", bootstrap=1000, seed=seed,
+            progress=lambda what, share: tell(what, 0.9 * share),
+        )  # fmt: skip
+        page = write_evaluation(found, out / "report", images=data.image)
+        tell("report written", 1.0)
+    names = [method.name for method in methods for _ in method.predictions]
+    scores = [one for of_seeds in found.files for one in of_seeds]
+    Console().print(scores_table(names, scores, {name: found.controls(name) for name in found.sets}))
     progress.say(f"done in {time.perf_counter() - began:.0f} s")
     print(page)
     return page

@@ -1,23 +1,70 @@
-"""Tables for the terminal."""
+"""Tables for the terminal: complete within 80 columns, and names are no markup."""
 
 from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
-from retinabench.reports.evaluation.terminal import scores_table
+import retinabench as rb
+from retinabench.reports.evaluation.terminal import comparison_table, scores_table, transfer_table
+from support.fake_predictions import METHODS, population, predictions
 
 
-def test_scores_table(written):
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(scores_table(written.records))
-    console.print(scores_table([{**written.records[0], "entry": "[red]x[/red]"}]))
-    text = console.export_text()
-    auroc = written.records[0]["sets"]["shifted"]["scores"]["auroc"]
-    assert f"{auroc['value']:.3f}" in text
-    assert f"{auroc['low']:.3f}–{auroc['high']:.3f}" in text
+def printed(table, width=80) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(table)
+    return console.export_text()
+
+
+@pytest.fixture(scope="module")
+def people():
+    return population(160, 100)
+
+
+def test_one_file_has_intervals_and_seeds_have_standard_errors(people):
+    one = rb.score(predictions("MAP", 0, people), bootstrap=20)
+    auroc = one["shifted"].auroc
+    text = printed(scores_table(["MAP"], [one]))
+    assert f"{auroc.value:.3f}" in text
+    assert f"{auroc.low:.3f}–{auroc.high:.3f}" in text
     assert "…" not in text
-    assert "±" in text
-    assert "oracle referral" in text
+    assert "±" not in text.partition("Below each value")[0]
+    two = rb.score(predictions("MAP", 1, people), bootstrap=0)
+    mean = (auroc.value + two["shifted"].auroc.value) / 2
+    error = abs(auroc.value - two["shifted"].auroc.value) / 2  # std (ddof 1) of two values over the root of 2
+    text = printed(scores_table(["MAP", "MAP"], [one, two]))
+    assert f"{mean:.3f}" in text
+    assert f"± {error:.3f}" in text
+
+
+def test_controls_follow_and_names_are_not_markup(people):
+    one = rb.score(predictions("MAP", 0, people), bootstrap=0)
+    controls = {"joint": {"oracle referral": {"referral_accuracy_area": 0.98765}}}
+    text = printed(scores_table(["[red]x[/red]"], [one], controls))
     assert "[red]x[/red]" in text
+    assert text.index("Joint") < text.index("oracle referral") < text.index("0.988")
+
+
+def test_comparison_shows_both_values_and_the_signed_difference(people):
+    a, b = (predictions(name, 0, people) for name in list(METHODS)[:2])
+    found = rb.compare(a, b, bootstrap=40, scores=["auroc", "nll"])
+    text = printed(comparison_table(found))
+    nll = found["joint"]["nll"]
+    assert f"{nll.a:.3f}" in text
+    assert f"{abs(nll.difference):.3f}" in text
+    assert ("+" if nll.difference > 0 else "−") + f"{abs(nll.difference):.3f}" in text
+    assert text.count("auroc") == len(found.sets)
+
+
+def test_transfer_names_the_threshold_or_why_there_is_none():
+    held = rb.Predictions(
+        ["a", "b", "c", "d"], [0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], split=["validation"] * 2 + ["test"] * 2
+    )
+    found = rb.transfer(held, "accuracy", 1.0, bootstrap=20)
+    text = " ".join(printed(transfer_table(found)).split())
+    assert f"refer above an uncertainty of {found.threshold:.4f}" in text
+    refused = rb.transfer(held, "selective_risk", 0.01, delta=0.05, bootstrap=20)
+    assert refused.threshold is None
+    assert "No threshold: " in " ".join(printed(transfer_table(refused)).split())

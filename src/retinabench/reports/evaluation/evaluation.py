@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.results import Scores, ScoreValue
 from retinabench.metrics.score import score as score_file
 from retinabench.metrics.selective import half_referred
 from retinabench.metrics.selective.referral_curves import area_of
@@ -81,7 +81,7 @@ class Evaluation:
         seed: Seed of the bootstrap.
         sets: Names of the sets, `joint` last where it exists.
         marks: The colour and line pattern of each method.
-        files: Per method and seed what `score` wrote (`Scores.to_dict()`).
+        files: Per method and seed the scores of the file.
         leader: Index of the method with the largest referral accuracy area on the last set.
         cases: (method, set) -> its files on that set.
         estimates: (method, set, score) -> the score.
@@ -96,7 +96,7 @@ class Evaluation:
     seed: int
     sets: list[str]
     marks: list[Mark]
-    files: list[list[dict[str, Any]]] = field(default_factory=list)
+    files: list[list[Scores]] = field(default_factory=list)
     leader: int = 0
     cases: dict[tuple[int, str], list[SetPredictions]] = field(default_factory=dict)
     estimates: dict[tuple[int, str, str], Quantity] = field(default_factory=dict)
@@ -226,7 +226,7 @@ def evaluate_methods(
     found = Evaluation(methods, rules, bootstrap, seed, sets, [mark(i) for i in range(len(methods))])
     for i, method in enumerate(methods):
         tell(f"scoring {method.name}", i / len(methods))
-        found.files.append([score_file(p, rules, bootstrap, seed).to_dict() for p in method.predictions])
+        found.files.append([score_file(p, rules, bootstrap, seed) for p in method.predictions])
         for k, name in enumerate(sets):
             tell(f"{method.name}, {SET_LABELS[name].lower()}", (i + (k + 1) / (len(sets) + 1)) / len(methods))
             cases = [case for p in method.predictions if (case := SetPredictions.of(p, name)) is not None]
@@ -265,18 +265,15 @@ def _add_estimates(found: Evaluation, i: int, name: str) -> None:
     if found.rules != "corrected":  # the scores of other rules come from `score` alone, without intervals
         own = {key: own[key] for key in half_referred.NAMES}
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
-    blocks = [file["sets"][name]["scores"] for file in found.files[i] if name in file["sets"]]
+    blocks = [file[name].scores for file in found.files[i] if name in file.sets]
     for score in {key for block in blocks for key in block}:
         found.estimates[i, name, score] = _of_files([block[score] for block in blocks], own.get(score))
 
 
-def _of_files(scores: list[dict[str, Any]], own: Quantity | None) -> Quantity:
+def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
     """Merge the scores of the seeds: their mean, its standard error, and the interval of the mean."""
 
-    def column(part: str) -> Floats:
-        return np.array([np.nan if one.get(part) is None else one[part] for one in scores], np.float64)
-
-    value, low, high = column("value"), column("low"), column("high")
+    value, low, high = np.array([(one.value, one.low, one.high) for one in scores], np.float64).T
     if len(scores) == 1:
         return Quantity(float(value[0]), float(low[0]), float(high[0]))
     error = float(value.std(ddof=1) / np.sqrt(len(scores)))

@@ -21,7 +21,7 @@ def score_records(evaluation: Evaluation) -> list[dict[str, Any]]:
     records = []
     for i, method in enumerate(evaluation.methods):
         for k, scores in enumerate(evaluation.files[i]):
-            record = {"entry": method.name, **scores, "report": _added(evaluation, i, k)}
+            record = {"entry": method.name, **scores.to_dict(), "report": _added(evaluation, i, k)}
             if i == evaluation.leader and k == 0:
                 sets = [name for name in evaluation.sets if (i, name) in evaluation.cases]
                 record["controls"] = {name: _controls(evaluation, name) for name in sets}

@@ -83,14 +83,14 @@ def _notes(evaluation: Evaluation) -> list[str]:
     """Return the notes of all files once each, led by the methods they are about where not all share them."""
     where: dict[str, list[str]] = {}
     for method, files in zip(evaluation.methods, evaluation.files, strict=True):
-        for note in dict.fromkeys(note for one in files for note in one.get("notes", [])):
-            where.setdefault(str(note), []).append(method.name)
+        for note in dict.fromkeys(note for one in files for note in one.notes):
+            where.setdefault(note, []).append(method.name)
     undefined: dict[str, list[str]] = {}
     for files in evaluation.files:
-        for name in evaluation.sets:
-            for score, one in files[0]["sets"].get(name, {}).get("scores", {}).items():
-                if one.get("why"):
-                    found = undefined.setdefault(f"{SET_LABELS[name].lower()}: {one['why']}", [])
+        for name in (name for name in evaluation.sets if name in files[0].sets):
+            for score, one in files[0][name].scores.items():
+                if one.why:
+                    found = undefined.setdefault(f"{SET_LABELS[name].lower()}: {one.why}", [])
                     found += [SCORES[score].label] if SCORES[score].label not in found else []
     everyone = len(evaluation.methods)
     notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in where.items()]

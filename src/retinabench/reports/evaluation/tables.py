@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any
 
 from retinabench.metrics.clinical.operating_points import GOALS
 from retinabench.metrics.registry import SCORES
@@ -109,13 +108,11 @@ def sets_table(evaluation: Evaluation) -> Table:
     columns = [Column("Images"), Column("Patients"), Column("Referable")]
     rows = []
     for name in evaluation.sets:
-        block: dict[str, Any] | None = next(
-            (files[0]["sets"][name] for files in evaluation.files if name in files[0]["sets"]), None
-        )
-        if block is not None:
-            patients = f"{block['patients']:,}" if block.get("patients") else "not given"
-            share = percent(block["positives"] / block["images"])
-            texts = [f"{block['images']:,}", patients, f"{block['positives']:,} ({share})"]
+        one = next((files[0][name] for files in evaluation.files if name in files[0].sets), None)
+        if one is not None:
+            patients = f"{one.patients:,}" if one.patients else "not given"
+            share = percent(one.positives / one.images)
+            texts = [f"{one.images:,}", patients, f"{one.positives:,} ({share})"]
             rows.append(Row(SET_LABELS[name], [Cell(text) for text in texts]))
     return Table.of("Test images", columns, rows, row_header="Set")
 

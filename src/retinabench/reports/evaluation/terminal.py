@@ -1,17 +1,18 @@
-"""Tables for the terminal, within 80 columns: scores, two models side by side, and a frozen threshold.
-
-They read what `score`, `compare` and `transfer` write as JSON, so that files written earlier can be shown as well.
-"""
+"""Tables for the terminal, within 80 columns: scores, two models side by side, and a frozen threshold."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from rich.console import Group
 
+from retinabench.metrics.clinical.threshold_transfer import Transfer
+from retinabench.metrics.comparison.compare import Comparison
+from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.results import Scores, SetScores
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.toolkit.number_format import COUNT, NumberFormat, plain
 from retinabench.reports.toolkit.renderers import to_terminal
@@ -22,37 +23,40 @@ SETS = ("in_domain", "shifted", "joint")
 SIGNED = NumberFormat(3, signed=True)
 
 
-def scores_table(scores: Sequence[Mapping[str, Any]]) -> Group:
-    """Return the table of score dictionaries, as `scores.json` of a report holds them.
+Controls = Mapping[str, Mapping[str, float]]
+"""Name of a control -> score -> value."""
+
+
+def scores_table(
+    names: Sequence[str], scores: Sequence[Scores], controls: Mapping[str, Controls] | None = None
+) -> Group:
+    """Return the scores of methods on every set.
 
     Args:
-        scores: `Scores.to_dict()` of each file, with the method's name under `entry` (else the file's metadata names
-            it). Files of one name are seeds of one method: their mean is shown with its standard error, a single file
-            with its 95 % interval. Where a dictionary has `controls`, random and oracle referral follow.
+        names: The method of each file. Files of one name are seeds of one method: their mean is shown with its standard
+            error, a single file with its 95 % interval.
+        scores: The scores of each file.
+        controls: Set -> controls, which follow the methods.
 
     Returns:
         A table for `rich.console.Console.print`.
     """
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for found in scores:
-        name = found.get("entry") or found.get("metadata", {}).get("method") or "model"
-        groups.setdefault(str(name), []).append(found)
+    groups: dict[str, list[Scores]] = {}
+    for name, one in zip(names, scores, strict=True):
+        groups.setdefault(name, []).append(one)
     # Long headers would take the width of the names.
     columns = [
         Column(SCORES[score].heading.replace(", ", ",\n").replace("Referral ", "Referral\n"))
         for score in COLUMNS
     ]
     blocks = []
-    for key in (key for key in SETS if any(key in found["sets"] for found in scores)):
+    for key in (key for key in SETS if any(key in one.sets for one in scores)):
         rows = []
         for name, files in groups.items():
-            found_scores = [found["sets"][key]["scores"] for found in files if key in found["sets"]]
-            if found_scores:
-                rows.append(Row(name, [_score_cell(found_scores, score) for score in COLUMNS]))
-        controls: Mapping[str, Mapping[str, float]] = next(
-            (found["controls"][key] for found in scores if key in found.get("controls", {})), {}
-        )
-        for control, values in controls.items():
+            found = [one[key] for one in files if key in one.sets]
+            if found:
+                rows.append(Row(name, [_score_cell(found, score) for score in COLUMNS]))
+        for control, values in (controls or {}).get(key, {}).items():
             cells = [Cell.number(values[score]) if score in values else Cell() for score in COLUMNS]
             rows.append(Row(control, cells, control=True))
         blocks.append(Block(columns, rows, SET_LABELS[key]))
@@ -60,65 +64,55 @@ def scores_table(scores: Sequence[Mapping[str, Any]]) -> Group:
     return to_terminal(Table("", blocks, note=note))
 
 
-def _score_cell(blocks: Sequence[Mapping[str, Any]], score: str) -> Cell:
-    found = [block[score] for block in blocks if score in block]
-    values = [one["value"] for one in found if one["value"] is not None]
+def _score_cell(sets: Sequence[SetScores], score: str) -> Cell:
+    found = [one[score] for one in sets if score in one.scores]
+    values = [one.value for one in found if math.isfinite(one.value)]
     if not values or len(values) < len(found):
         return UNDEFINED
     if len(values) > 1:
         error = float(np.std(values, ddof=1) / np.sqrt(len(values)))
         return Cell.number(float(np.mean(values)), error=error)
-    return Cell.number(values[0], found[0].get("low"), found[0].get("high"))
+    return _interval_cell(found[0])
 
 
-def comparison_table(found: Mapping[str, Any]) -> Group:
-    """Return the table of `Comparison.to_dict()`: every score of every set, a, b, and a - b with its interval."""
+def _interval_cell(one: Interval) -> Cell:
+    return Cell.number(one.value, one.low, one.high)
+
+
+def comparison_table(found: Comparison) -> Group:
+    """Return every score of every set: a, b, and a - b with its interval."""
     columns = [Column(title) for title in ("a", "b", "a - b", "p (Holm)", "better")]
     blocks = []
-    for key, one in found["sets"].items():
+    for key, one in found.sets.items():
         rows = []
-        for name, entry in one["scores"].items():
-            difference = (entry.get(part) for part in ("difference", "low", "high"))
-            numbers = [
-                Cell.number(entry.get("a")),
-                Cell.number(entry.get("b")),
-                Cell.number(*difference, form=SIGNED),
-            ]
-            rows.append(
-                Row(name, [*numbers, Cell.number(entry.get("p_holm")), Cell(entry.get("better") or "")])
-            )
+        for name, score in one.scores.items():
+            difference = Cell.number(score.difference, score.low, score.high, form=SIGNED)
+            numbers = [Cell.number(score.a), Cell.number(score.b), difference, Cell.number(score.p_holm)]
+            rows.append(Row(name, [*numbers, Cell(score.better or "")]))
         blocks.append(Block(columns, rows, SET_LABELS[key]))
-    note = f"a = {found['a']}\nb = {found['b']}\nbetter: after Holm's correction over the scores of a set"
+    note = f"a = {found.a}\nb = {found.b}\nbetter: after Holm's correction over the scores of a set"
     return to_terminal(Table("", blocks, note=note))
 
 
-def transfer_table(found: Mapping[str, Any]) -> Group:
-    """Return the table of `Transfer.to_dict()`: the frozen threshold, and its effect on each set."""
+def transfer_table(found: Transfer) -> Group:
+    """Return the frozen threshold and its effect on each set."""
     heads = ("images", "referred", "error of\nretained", "resembles\nvalidation", "guarantee")
     rows = []
-    for key, one in found["sets"].items():
-        rates = [
-            Cell.number(*(one[rate].get(part) for part in ("value", "low", "high")))
-            for rate in ("referral_rate", "selective_risk")
-        ]
-        alike = one.get("resemblance")
-        verdict = "" if alike is None else "no" if alike["void"] else "not refuted"
+    for key, one in found.sets.items():
+        alike = "" if one.resemblance is None else "no" if one.resemblance.void else "not refuted"
         label = "Validation" if key == "validation" else SET_LABELS[key]
         cells = [
-            Cell.number(one["images"], form=COUNT),
-            *rates,
-            Cell(verdict),
-            Cell(one.get("guarantee", "")),
-        ]
+            Cell.number(one.images, form=COUNT), _interval_cell(one.referral_rate), _interval_cell(one.selective_risk),
+            Cell(alike), Cell(one.guarantee or ""),
+        ]  # fmt: skip
         rows.append(Row(label, cells))
     return to_terminal(Table.of("", [Column(head) for head in heads], rows, note=_threshold(found)))
 
 
-def _threshold(found: Mapping[str, Any]) -> str:
+def _threshold(found: Transfer) -> str:
     """Return the sentence about the threshold that was frozen, or why there is none."""
-    threshold, certificate = found["threshold"], found["certificate"]
-    if threshold is None:
-        return f"No threshold: {(certificate or found['choice'])['why']}"
-    infinite = isinstance(threshold, str)  # JSON has no infinity
-    rule = "refer no image" if infinite else f"refer above an uncertainty of {plain(threshold, 4)}"
-    return f"Frozen on validation: {rule}" + (", certified" if certificate else "")
+    if found.threshold is None:
+        return f"No threshold: {(found.certificate or found.choice).why}"
+    infinite = math.isinf(found.threshold)
+    rule = "refer no image" if infinite else f"refer above an uncertainty of {plain(found.threshold, 4)}"
+    return f"Frozen on validation: {rule}" + (", certified" if found.certificate else "")

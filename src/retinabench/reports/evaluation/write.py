@@ -12,7 +12,12 @@ from retinabench.core.progress import Progress as Bars
 from retinabench.data.prepared import open_data
 from retinabench.predictions.io import find_files, method_names, read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import MethodPredictions, Progress, evaluate_methods
+from retinabench.reports.evaluation.evaluation import (
+    Evaluation,
+    MethodPredictions,
+    Progress,
+    evaluate_methods,
+)
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.export import score_records, table_csv
 from retinabench.reports.evaluation.page import render
@@ -65,13 +70,20 @@ def write_report(
         progress=lambda text, share: tell(text, SCORED * share),
     )
     tell("drawing figures", SCORED)
-    page = render(found, title=title, images=images)
-    folder = Path(out)
-    write_json(folder / "scores.json", score_records(found))
-    write_bytes(folder / "table.csv", table_csv(found))
-    write_bytes(folder / "index.html", page.encode())
+    page = write_evaluation(found, Path(out), title=title, images=images)
     tell("report written", 1.0)
-    return folder / "index.html"
+    return page
+
+
+def write_evaluation(
+    evaluation: Evaluation, out: Path, *, title: str = TITLE, images: ImageSource | None = None
+) -> Path:
+    """Write `index.html`, `scores.json` and `table.csv` of an evaluation into `out`; return the path of the page."""
+    page = render(evaluation, title=title, images=images)
+    write_json(out / "scores.json", score_records(evaluation))
+    write_bytes(out / "table.csv", table_csv(evaluation))
+    write_bytes(out / "index.html", page.encode())
+    return out / "index.html"
 
 
 def report_files(
