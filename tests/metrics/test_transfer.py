@@ -13,8 +13,8 @@ from scipy import stats
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.risk_control import certify_threshold, resemblance
-from retinabench.metrics.clinical.threshold import choose_threshold
-from retinabench.metrics.clinical.threshold_transfer import realised, transfer
+from retinabench.metrics.clinical.threshold import choose_threshold, realised
+from retinabench.metrics.clinical.threshold_transfer import transfer
 
 CASES = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 6)), min_size=1, max_size=30)
 

@@ -70,7 +70,20 @@ class Bins:
 
 
 def bins_of(w: Weighted, of: Of = "positive_class", spacing: Spacing = "width", bins: int = BINS) -> Bins:
-    """Reliability diagram of weighted images."""
+    """Return the reliability diagram of weighted images.
+
+    Args:
+        w: The weighted images.
+        of: `top_label` (confidence max(p, 1-p) against being right) or `positive_class` (p against y).
+        spacing: Bins of equal `width` or of equal `mass`.
+        bins: Number of bins M.
+
+    Returns:
+        The M bins.
+
+    Raises:
+        InputError: An argument is not known.
+    """
     if of not in ("top_label", "positive_class"):
         raise InputError(f"unknown calibration of '{of}'", hint=nearest(of, ("top_label", "positive_class")))
     if spacing not in ("width", "mass"):
@@ -98,7 +111,19 @@ def reliability(
     spacing: Spacing = "width",
     bins: int = BINS,
 ) -> Bins:
-    """Reliability diagram from arrays (N,)."""
+    """Return the reliability diagram of arrays.
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        weight: (N,) images that each row stands for; None: 1 each.
+        of: `top_label` (confidence max(p, 1-p) against being right) or `positive_class` (p against y).
+        spacing: Bins of equal `width` or of equal `mass`.
+        bins: Number of bins M.
+
+    Returns:
+        The M bins.
+    """
     return bins_of(Cases(label, prob).weighted(weight), of, spacing, bins)
 
 
@@ -159,9 +184,21 @@ def null_band_of(
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float, float]:
-    """ECE of a perfectly calibrated model with these forecasts: mean, and low and high end of `level`.
+    """Return the ECE that a perfectly calibrated model with these forecasts would show.
 
-    What happens is drawn from the forecasts themselves, `replicates` times; images are taken as independent.
+    What happens is drawn from the forecasts themselves; images are taken as independent.
+
+    Args:
+        w: The weighted images.
+        of: `top_label` (confidence max(p, 1-p) against being right) or `positive_class` (p against y).
+        spacing: Bins of equal `width` or of equal `mass`.
+        bins: Number of bins M.
+        replicates: Number of draws.
+        level: Level of the band.
+        seed: Seed of the draws.
+
+    Returns:
+        Mean, low and high end of the band.
     """
     forecast, _ = _judged(w, of)
     sums = _SPACINGS[spacing](forecast, w.weight, bins)
@@ -185,7 +222,20 @@ def null_band(
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float, float]:
-    """`null_band_of` from probabilities (N,)."""
+    """Return `null_band_of` from probabilities.
+
+    Args:
+        prob: (N,) P(label = 1).
+        of: `top_label` (confidence max(p, 1-p) against being right) or `positive_class` (p against y).
+        spacing: Bins of equal `width` or of equal `mass`.
+        bins: Number of bins M.
+        replicates: Number of draws.
+        level: Level of the band.
+        seed: Seed of the draws.
+
+    Returns:
+        Mean, low and high end of the band.
+    """
     p = np.asarray(prob, np.float64)
     return null_band_of(Cases(np.zeros(len(p)), p).weighted(), of, spacing, bins, replicates, level, seed)
 
@@ -209,7 +259,18 @@ class Murphy:
 def murphy(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None, bins: int = 10) -> Murphy:
     """Split the Brier score over bins of equal width; `skill` = 1 - Brier / uncertainty, NaN with one class.
 
-    Source: Murphy, J. Appl. Meteorol. 12:595 (1973); the within-bin term: Stephenson et al. 2008.
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        weight: (N,) images that each row stands for; None: 1 each.
+        bins: Number of bins.
+
+    Returns:
+        The parts of the Brier score.
+
+    References:
+        Murphy, J. Appl. Meteorol. 12:595 (1973); the within-bin term: Stephenson, Coelho and Jolliffe, Weather Forecast.
+        23:752 (2008).
     """
     return murphy_of(Cases(label, prob).weighted(weight), bins)
 

@@ -25,27 +25,72 @@ def _weighted(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None) -> We
 
 
 def accuracy(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Share of right answers, mean of [(p > 1/2) = y]."""
+    """Return the share of right answers, the mean of [(p > 1/2) = y].
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        weight: (N,) images that each row stands for; None: 1 each.
+
+    Returns:
+        The accuracy, in [0, 1].
+    """
     return accuracy_of(_weighted(label, prob, weight))
 
 
 def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """P(a positive image ranks above a negative one) + P(tie) / 2; NaN with one class."""
+    """Return P(a positive image ranks above a negative one) + P(tie) / 2.
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        weight: (N,) images that each row stands for; None: 1 each.
+
+    Returns:
+        The area under the ROC curve; NaN with one class.
+    """
     return auroc_of(_weighted(label, prob, weight))
 
 
 def average_precision(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Sum over distinct probabilities of (gain in recall) x precision there; NaN without positives."""
+    """Return the sum over distinct probabilities of (gain in recall) x precision there.
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        weight: (N,) images that each row stands for; None: 1 each.
+
+    Returns:
+        The average precision; NaN without positives.
+    """
     return auprc_of(_weighted(label, prob, weight))
 
 
 def nll(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Mean of -ln P(the right answer), nats; probabilities are clipped to [1e-15, 1 - 1e-15]."""
+    """Return the mean of -ln P(the right answer); probabilities are clipped to [1e-15, 1 - 1e-15].
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        weight: (N,) images that each row stands for; None: 1 each.
+
+    Returns:
+        The negative log-likelihood, nats per image.
+    """
     return nll_of(_weighted(label, prob, weight))
 
 
 def brier(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Mean of (p - y)^2, in [0, 1]."""
+    """Return the mean of (p - y)^2.
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        weight: (N,) images that each row stands for; None: 1 each.
+
+    Returns:
+        The Brier score, in [0, 1].
+    """
     return brier_of(_weighted(label, prob, weight))
 
 
@@ -91,7 +136,16 @@ def auprc_of(w: Weighted) -> float:
 
 
 def ranked_auroc(ranking: Ranking, positive: Floats, negative: Floats) -> float:
-    """AUROC of any score: positive and negative are (N,) masses; NaN where one of them is empty."""
+    """Return the AUROC of any score.
+
+    Args:
+        ranking: The N images, ranked by the score.
+        positive: (N,) mass of the positive images.
+        negative: (N,) mass of the negative images.
+
+    Returns:
+        The area; NaN where one class has no mass.
+    """
     hit, false = ranking.cumulate(positive), ranking.cumulate(negative)
     if hit[-1] <= 0 or false[-1] <= 0:
         return np.nan
@@ -100,7 +154,19 @@ def ranked_auroc(ranking: Ranking, positive: Floats, negative: Floats) -> float:
 
 
 def ranked_average_precision(ranking: Ranking, positive: Floats, negative: Floats) -> float:
-    """Average precision of any score (a step sum, not the trapezoid, which is too high between points)."""
+    """Return the average precision of any score: a step sum, because the trapezoid is too high between points.
+
+    Args:
+        ranking: The N images, ranked by the score.
+        positive: (N,) mass of the positive images.
+        negative: (N,) mass of the negative images.
+
+    Returns:
+        The average precision; NaN without positive mass.
+
+    References:
+        Davis and Goadrich, The relationship between precision-recall and ROC curves, ICML 2006.
+    """
     hit, false = ranking.cumulate(positive), ranking.cumulate(negative)
     if hit[-1] <= 0:
         return np.nan
@@ -122,9 +188,18 @@ class Roc:
 
 
 def roc_curve(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> Roc:
-    """Every exact point of the ROC curve, one per distinct probability, none dropped.
+    """Return every exact point of the ROC curve, one per distinct probability.
 
-    Raises `InputError` where one class is missing: the curve is not defined.
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        weight: (N,) images that each row stands for; None: 1 each.
+
+    Returns:
+        The curve, from (0, 0) to (1, 1).
+
+    Raises:
+        InputError: One class is missing, and the curve is not defined.
     """
     w = _weighted(label, prob, weight)
     if w.positives <= 0 or w.negatives <= 0:

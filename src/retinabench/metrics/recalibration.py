@@ -35,7 +35,16 @@ class CalibrationLine:
 
 
 def calibration_line(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> CalibrationLine:
-    """Fit the calibration line of (N,) probabilities by maximum likelihood; p is clipped to [1e-15, 1 - 1e-15]."""
+    """Fit the calibration line by maximum likelihood; p is clipped to [1e-15, 1 - 1e-15].
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        weight: (N,) images that each row stands for; None: 1 each.
+
+    Returns:
+        The line; NaN where the maximum likelihood does not exist.
+    """
     return calibration_line_of(Cases(label, prob).weighted(weight))
 
 

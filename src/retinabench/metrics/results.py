@@ -236,7 +236,16 @@ def scores_csv(found: Sequence[Scores], names: Sequence[str]) -> bytes:
 
 
 def check_known(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> None:
-    """Raise `InputError` for a name that is not among the known ones."""
+    """Check names.
+
+    Args:
+        kind: What is named, for the message.
+        names: The names; None is allowed.
+        known: What may be named.
+
+    Raises:
+        InputError: A name is not known.
+    """
     for name in names or ():
         if name not in known:
             raise InputError(f"unknown {kind} '{name}'", hint=nearest(name, known))

@@ -65,10 +65,21 @@ class GradeRow:
 
 
 def grade_table(predictions: Predictions, uncertainty: ArrayLike, threshold: float) -> list[GradeRow]:
-    """One row per grade present; images with uncertainty (N,) > threshold are referred.
+    """Return one row per grade: images called positive, referred and missed.
 
-    `missed` names the images with grade >= 2 that the model calls negative and keeps to itself: of grades 3 and 4
-    these are the severe cases that a screening programme must be able to look up.
+    `missed` names the images with grade >= 2 that the model calls negative and does not refer; those of grades 3 and 4 are
+    the severe cases that a screening programme must be able to look up.
+
+    Args:
+        predictions: N graded images.
+        uncertainty: (N,) finite.
+        threshold: Images with a larger uncertainty are referred.
+
+    Returns:
+        One row per grade present.
+
+    Raises:
+        InputError: There are no grades.
     """
     if predictions.grade is None:
         raise InputError(
@@ -128,7 +139,19 @@ class Histogram:
 def uncertainty_histograms(
     predictions: Predictions, uncertainty: ArrayLike, bins: int = 40
 ) -> list[Histogram]:
-    """Histograms of an uncertainty (N,) by grade, right and wrong answers apart, over one range for all grades."""
+    """Return histograms of an uncertainty by grade, right and wrong answers apart, over one range for all grades.
+
+    Args:
+        predictions: N graded images.
+        uncertainty: (N,) finite.
+        bins: Number of bins.
+
+    Returns:
+        One pair of densities per grade present.
+
+    Raises:
+        InputError: There are no grades.
+    """
     if predictions.grade is None:
         raise InputError(
             "is missing", file=predictions.source, column="grade", hint="The histograms are by grade."

@@ -65,15 +65,23 @@ DIGITS = 12
 def referral_uncertainty(
     predictions: Predictions, name: str = "auto", *, exact: bool = False
 ) -> tuple[Floats, str]:
-    """Return the (N,) values that order the referral, the largest first, and the name of what they are.
+    """Return the values that order the referral, the largest first, and the name of what they are.
 
-    name: one of `UNCERTAINTIES`; "own", the file's column `uncertainty`; or "auto": the file's own column where it
-    has one, else total. Raises `InputError` for an unknown name and for "own" without the column.
+    Computed values keep 12 significant digits (epistemic: of the total), unless `exact`: p = 0.3 and p = 0.7 are equally
+    uncertain, and equal samples have no epistemic uncertainty, but in floating point their values differ in the 16th digit, and
+    an order made of rounding errors would look like information. A user's own column is taken as it is.
 
-    Computed values are kept to 12 significant digits (epistemic: of the total), unless `exact`: p = 0.3 and p = 0.7
-    are equally uncertain, and equal samples have no epistemic uncertainty, but in floating point their values differ
-    in the 16th digit, and an order made of rounding errors would look like information. A user's own column is
-    taken as it is.
+    Args:
+        predictions: N images.
+        name: One of `UNCERTAINTIES`; `own`, the file's column `uncertainty`; or `auto`, the file's own column where it has
+            one, else total.
+        exact: Whether to keep all digits.
+
+    Returns:
+        The values (N,), and `own` or one of `UNCERTAINTIES`.
+
+    Raises:
+        InputError: The name is unknown, or the file has no column `uncertainty`.
     """
     if name == "auto":
         name = "total" if predictions.uncertainty is None else "own"

@@ -50,7 +50,16 @@ def check_columns(path: Path, names: list[str]) -> None:
 
 
 def check_size(path: Path, rows: int, samples: int) -> None:
-    """Refuse what would not fit an ordinary machine, before it is read."""
+    """Refuse what would not fit an ordinary machine, before it is read.
+
+    Args:
+        path: The file, for the message.
+        rows: Number of rows.
+        samples: Values per row.
+
+    Raises:
+        InputError: There are too many.
+    """
     if rows > MAX_ROWS or rows * samples > MAX_VALUES:
         raise InputError(
             f"holds {rows:,} rows of {samples} samples, more than are scored at once "

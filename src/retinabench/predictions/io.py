@@ -81,7 +81,15 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def method_names(files: Sequence[Path], predictions: Sequence[Predictions]) -> list[str]:
-    """Name each file: runs by their method, told apart where they differ in more than the seed; others by file."""
+    """Name each file: runs by their method, told apart where they differ in more than the seed; others by file.
+
+    Args:
+        files: The files.
+        predictions: Their content.
+
+    Returns:
+        One name per file; runs of one method and setting share theirs.
+    """
     titles = [str(one.metadata.get("title", "")) for one in predictions]
     settings = [str(one.metadata.get("setting", "")) for one in predictions]
     names = []

@@ -66,7 +66,20 @@ _HEADERS = {
 
 
 def read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> NDArray[Any]:
-    """Read one array; what its header declares is checked before memory is asked for, and no object is unpickled."""
+    """Read one array; what its header declares is checked before memory is asked for, and no object is unpickled.
+
+    Args:
+        path: The file, for messages.
+        archive: The open archive.
+        info: The member.
+        name: The column, for messages.
+
+    Returns:
+        The array.
+
+    Raises:
+        InputError: It is no plain array, or its header declares more than the file holds.
+    """
     with archive.open(info) as handle:
         try:
             shape, _, dtype = _HEADERS[np.lib.format.read_magic(handle)](handle)

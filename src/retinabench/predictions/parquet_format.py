@@ -48,7 +48,19 @@ def read_parquet(path: Path) -> Predictions:
 
 
 def from_table(path: Path, table: pa.Table, metadata: dict[str, Any]) -> Predictions:
-    """Predictions of an Arrow table with the columns of `predictions.py`."""
+    """Return the predictions in an Arrow table with the columns of `Predictions`.
+
+    Args:
+        path: The file, for messages.
+        table: The table.
+        metadata: The file metadata.
+
+    Returns:
+        The checked predictions.
+
+    Raises:
+        InputError: A cell is empty, of a wrong type or not valid.
+    """
     columns: dict[str, Any] = {}
     for name in table.column_names:
         column = table[name].combine_chunks()
@@ -93,7 +105,16 @@ def _flat(path: Path, name: str, column: pa.Array) -> NDArray[Any]:
 
 
 def not_a_number(path: Path, name: str, column: pa.Array) -> InputError:
-    """Find the first value of `column` that is no number."""
+    """Return the error for the first value of a column that is not a number.
+
+    Args:
+        path: The file.
+        name: The column.
+        column: Its values.
+
+    Returns:
+        The error, to be raised.
+    """
     for row, value in enumerate(column, start=1):
         try:
             value.cast(pa.float64())

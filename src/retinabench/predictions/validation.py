@@ -19,7 +19,17 @@ class Check:
     def fail(
         self, column: str, row: int | np.intp | None, problem: str, hint: str | None = None
     ) -> InputError:
-        """The error that names file, row and column."""
+        """Return the error that names file, row and column.
+
+        Args:
+            column: Name of the column.
+            row: Row from 0; None where no row is to blame.
+            problem: What is wrong.
+            hint: How to mend it.
+
+        Returns:
+            The error, to be raised.
+        """
         number = None if row is None else int(row) + 1
         return InputError(problem, file=self.source, row=number, column=column, hint=hint)
 
@@ -41,7 +51,16 @@ class Check:
             ) from None
 
     def length(self, column: str, values: ArrayLike, n: int) -> NDArray[Any]:
-        """`values` as an array of n rows."""
+        """Return values as an array of n rows.
+
+        Args:
+            column: Name of the column.
+            values: Its values.
+            n: Number of rows.
+
+        Returns:
+            The array, with n rows.
+        """
         array = self.array(column, values)
         if array.ndim == 0 or len(array) != n:
             found = "a single value" if array.ndim == 0 else f"{len(array)} rows"
@@ -71,7 +90,16 @@ class Check:
         return array
 
     def word(self, column: str, row: int, value: Any) -> str:
-        """One cell of an object array as text; a missing one must not become a patient named 'nan'."""
+        """Return one cell of an object array as text; a missing one must not become a patient named 'nan'.
+
+        Args:
+            column: Name of the column.
+            row: Row from 0.
+            value: The cell.
+
+        Returns:
+            The text.
+        """
         if value is None or value != value or str(value) == "<NA>":
             raise self.fail(column, row, "is missing", "Name it, or leave the column out.")
         return value.decode("utf-8") if isinstance(value, bytes) else str(value)
@@ -92,7 +120,16 @@ class Check:
     def finite(
         self, column: str, values: NDArray[Any], dimensions: tuple[int, ...] = (1,)
     ) -> NDArray[np.float64]:
-        """Finite float64 numbers of one of these numbers of dimensions."""
+        """Return values as finite float64 numbers.
+
+        Args:
+            column: Name of the column.
+            values: Its values.
+            dimensions: The allowed numbers of dimensions.
+
+        Returns:
+            The numbers.
+        """
         if values.ndim not in dimensions:
             raise self.fail(column, None, f"has shape {values.shape}", _SHAPES[dimensions])
         if values.dtype.kind not in "biufOUS":
@@ -168,7 +205,18 @@ class Check:
     def one_of(
         self, column: str, values: ArrayLike | None, allowed: tuple[str, ...], default: str, n: int
     ) -> NDArray[np.str_]:
-        """(N,) of `allowed`, or `default` throughout."""
+        """Return text out of a few allowed values.
+
+        Args:
+            column: Name of the column.
+            values: Its values; None for `default` throughout.
+            allowed: The allowed values.
+            default: The value of a missing column.
+            n: Number of rows.
+
+        Returns:
+            (N,) text.
+        """
         if values is None:
             return np.full(n, default)
         text = self.text(column, self.length(column, values, n))

@@ -62,11 +62,11 @@ def test_with_one_run_each_the_ranks_are_those_of_the_leaderboard(tmp_path):
     board = rank(models, 40, derive(definition.seed, "benchmark"))
     for row, numbers in zip(rows, found, strict=True):
         for name in ("in_domain", "shifted", "balanced"):
-            expected = board.sets[name]["scores"]["referral_accuracy_area"]["models"][row.name]
+            expected = board[name]["referral_accuracy_area"].models[row.name]
             ours = numbers[name, "referral_accuracy_area"]
-            assert ours.mean == pytest.approx(expected["value"])
+            assert ours.mean == pytest.approx(expected.value)
             for key in ("rank_low", "rank_high", "first"):
-                assert getattr(ours, key) == pytest.approx(expected[key])
+                assert getattr(ours, key) == pytest.approx(getattr(expected, key))
 
 
 def test_several_processes_give_the_same_numbers(tmp_path, monkeypatch):

@@ -21,9 +21,20 @@ THRESHOLDS = np.round(np.arange(0.05, 0.501, 0.01), 2)
 
 
 def predictive_values(sensitivity: float, specificity: float, prevalence: float) -> tuple[float, float]:
-    """(PPV, NPV) at a stated prevalence q, by Bayes: a study's own predictive values hold at its own mix only.
+    """Return the predictive values at a stated prevalence q, by Bayes: a study's own values hold at its own mix only.
 
-    PPV = sens q / (sens q + (1 - spec)(1 - q)), NPV = spec (1 - q) / (spec (1 - q) + (1 - sens) q). NaN for 0/0.
+    PPV = sens q / (sens q + (1 - spec)(1 - q)), NPV = spec (1 - q) / (spec (1 - q) + (1 - sens) q).
+
+    Args:
+        sensitivity: In [0, 1].
+        specificity: In [0, 1].
+        prevalence: In [0, 1].
+
+    Returns:
+        PPV and NPV; NaN for 0/0.
+
+    Raises:
+        InputError: The prevalence is not in [0, 1].
     """
     if not 0 <= prevalence <= 1:
         raise InputError(f"the prevalence is {prevalence}", hint="A prevalence lies between 0 and 1.")
@@ -37,14 +48,23 @@ def predictive_values(sensitivity: float, specificity: float, prevalence: float)
 def predictive_value_intervals(
     table: TwoByTwo, prevalence: float, level: float = 0.95
 ) -> dict[str, tuple[float, float, float]]:
-    """`predictive_values` of a 2x2 table of independent cases, as {"ppv" | "npv": (value, low, high)}.
+    """Return the predictive values of a 2x2 table of independent cases, with logit intervals.
 
-    Logit intervals: var logit PPV = (1 - sens)/(n1 sens) + spec/(n0 (1 - spec)), var logit NPV = sens/(n1 (1 - sens)) +
-    (1 - spec)/(n0 spec), with n1 positives and n0 negatives. Where a cell is empty sens and spec are taken as
-    (k + z^2/2) / (n + z^2) in the interval, which is then conservative. NaN for an absent class or a prevalence of 0 or 1.
+    var logit PPV = (1 - sens)/(n1 sens) + spec/(n0 (1 - spec)), var logit NPV = sens/(n1 (1 - sens)) + (1 - spec)/(n0 spec),
+    with n1 positives and n0 negatives. Where a cell is empty, sens and spec are taken as (k + z^2/2) / (n + z^2) in the
+    interval, which is then conservative.
 
-    Source: Mercaldo, Lau, Zhou, Confidence intervals for predictive values with an emphasis to case-control studies,
-    Stat. Med. 26:2170 (2007).
+    Args:
+        table: The 2x2 table.
+        prevalence: The stated prevalence.
+        level: Level of the intervals.
+
+    Returns:
+        `ppv` and `npv` -> (value, low, high); NaN for an absent class or a prevalence of 0 or 1.
+
+    References:
+        Mercaldo, Lau and Zhou, Confidence intervals for predictive values with an emphasis to case-control studies, Stat. Med.
+        26:2170 (2007).
     """
     z = float(stats.norm.ppf((1 + level) / 2))
     values = predictive_values(table.sensitivity, table.specificity, prevalence)
@@ -92,22 +112,32 @@ def net_benefit(
     referral_cost: float = 0.0,
     weight: ArrayLike | None = None,
 ) -> DecisionCurve:
-    """The decision curve: NB(t) = TP/n - FP/n * t / (1 - t), positive iff prob >= t.
+    """Return the decision curve: NB(t) = TP/n - FP/n * t / (1 - t), positive where prob >= t.
 
-    label, prob, referred, weight: (N,); thresholds: (T,) in [0, 1). Treating all: q - (1 - q) t / (1 - t) with q the
-    prevalence; none: 0; standardised: NB / q (NaN without positives).
+    Treating all has q - (1 - q) t / (1 - t) with q the prevalence, treating none 0; standardised is NB / q. With `referred` the
+    model's call counts for the retained only; a reader decides on the referred, and `referral_cost` true positives are paid
+    for each of them: NB(t) - referral_cost * referred / n.
 
-    With `referred` the model's call counts for the retained only; a reader of stated (sensitivity, specificity), by
-    default one who never errs, decides on the referred, and `referral_cost` true positives are paid for each of them:
-    NB(t) - referral_cost * referred / n.
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        thresholds: (T,) threshold probabilities in [0, 1).
+        referred: (N,) whether the image is referred; None: none is.
+        reader: Sensitivity and specificity of the reader.
+        referral_cost: In true positives per referred image.
+        weight: (N,) images that each row stands for; None: 1 each.
 
-    Source: Vickers and Elkin, Decision curve analysis, Med. Decis. Making 26:565 (2006).
+    Returns:
+        The curve; `standardised` is NaN without positives.
+
+    Raises:
+        InputError: A threshold is outside [0, 1), or the arrays do not fit each other.
+
+    References:
+        Vickers and Elkin, Decision curve analysis, Med. Decis. Making 26:565 (2006).
     """
-    y, p, t = (
-        binary(label, "label"),
-        np.asarray(prob, np.float64),
-        np.atleast_1d(np.asarray(thresholds, np.float64)),
-    )
+    y, p = binary(label, "label"), np.asarray(prob, np.float64)
+    t = np.atleast_1d(np.asarray(thresholds, np.float64))
     if ((t < 0) | (t >= 1)).any():
         raise InputError("a threshold probability lies outside [0, 1)")
     sent = np.zeros(len(y), bool) if referred is None else binary(referred, "referred")

@@ -140,17 +140,34 @@ def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats,
 
 
 def sensitivity_at_specificity(label: ArrayLike, prob: ArrayLike, specificity: float) -> OperatingPoint:
-    """The point of greatest sensitivity among those with at least `specificity`.
+    """Return the point of greatest sensitivity among those with at least this specificity.
 
-    Over the thresholds {infinity, every distinct value}; of several such points that of the highest threshold. Always
-    exists (nobody positive has specificity 1) unless a class is absent: NaN then.
+    The thresholds are infinity and every distinct value; of several such points that of the highest threshold. It exists
+    unless a class is absent, because calling no image positive has specificity 1.
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) finite.
+        specificity: The least specificity.
+
+    Returns:
+        The point; NaN where a class is absent.
     """
     threshold, sens, spec = operating_points(label, prob)
     return _best(threshold, sens, spec, spec >= specificity, sens)
 
 
 def specificity_at_sensitivity(label: ArrayLike, prob: ArrayLike, sensitivity: float) -> OperatingPoint:
-    """The point of greatest specificity among those with at least `sensitivity`; see `sensitivity_at_specificity`."""
+    """Return the point of greatest specificity among those with at least this sensitivity; see `sensitivity_at_specificity`.
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) finite.
+        sensitivity: The least sensitivity.
+
+    Returns:
+        The point; NaN where a class is absent.
+    """
     threshold, sens, spec = operating_points(label, prob)
     return _best(threshold, sens, spec, sens >= sensitivity, spec)
 
@@ -197,11 +214,20 @@ def judge_goals(
     *,
     goals: dict[str, Goal] | None = None,
 ) -> tuple[TwoByTwo, list[Verdict]]:
-    """The 2x2 table and, for each goal, two flags: estimates met, lower bounds met.
+    """Return the 2x2 table and, for each goal, whether the estimates meet it and whether the lower bounds do.
 
-    label, positive: (N,). The bound is the lower end of the 95 % Clopper-Pearson interval, one-sided 97.5 %; with
-    `cluster`, (N,) patients, at the effective sample size of clustered images (`clustered_proportion`). An absent class
-    meets nothing. The approved IDx-DR met 85 % sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
+    The bound is the lower end of the 95 % Clopper-Pearson interval, one-sided 97.5 %; with patients at the effective sample
+    size of clustered images (`clustered_proportion`). An absent class meets nothing. The approved IDx-DR met 85 %
+    sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
+
+    Args:
+        label: (N,) 0 or 1.
+        positive: (N,) the model's call.
+        cluster: (N,) patients; None: independent images.
+        goals: Name -> goal; None for `GOALS`.
+
+    Returns:
+        The table and a verdict per goal.
     """
     table = two_by_two(label, positive)
     y, said = binary(label, "label"), binary(positive, "positive")

@@ -77,20 +77,30 @@ def certify_threshold(
     planning: float = 0.2,
     seed: int = 0,
 ) -> Certificate:
-    """Certify the boldest threshold whose selective risk is at most `max_risk` with confidence 1 - delta.
+    """Certify the threshold that refers fewest, with selective risk at most `max_risk` at confidence 1 - delta.
 
-    Arguments
-    ---------
-    label, positive: (N,) truth and the model's call, 0/1, of *validation* images. uncertainty: (N,) finite, high ones
-    are referred. patient: (N,), or None where every image is a patient of its own. planning: share of the patients that
-    choose the sequence. seed: of the split and of the image drawn per patient: fix it before looking at results, trying
-    seeds until one certifies voids the guarantee.
+    Theorem and conditions are at the top of this file.
 
-    Theorem and conditions at the top of this file. Raises `InputError` for a risk or delta outside (0, 1).
+    Args:
+        label: (N,) 0 or 1, of validation images.
+        positive: (N,) the model's call.
+        uncertainty: (N,) finite, high ones are referred.
+        patient: (N,) patients; None where every image is a patient of its own.
+        max_risk: In (0, 1).
+        delta: In (0, 1).
+        planning: Share of the patients that choose the sequence of thresholds.
+        seed: Of the split and of the image drawn per patient; trying seeds until one certifies voids the guarantee.
+
+    Returns:
+        The certificate, with a threshold or the reason why there is none.
+
+    Raises:
+        InputError: A risk, delta or share is not in (0, 1).
+
+    References:
+        Angelopoulos, Bates, Candes, Jordan and Lei, Learn then Test, Ann. Appl. Stat. 19:1641 (2025), arXiv 2110.01052.
     """
-    for name, value in (("max_risk", max_risk), ("delta", delta), ("planning", planning)):
-        if not 0 < value < 1:
-            raise InputError(f"{name} is {value}", hint="It lies between 0 and 1.")
+    _check_share(max_risk=max_risk, delta=delta, planning=planning)
     wrong = binary(label, "label") != binary(positive, "positive")
     u = uncertainties(uncertainty, len(wrong))
     codes, patients = cluster_codes(np.arange(len(u)) if patient is None else patient)
@@ -110,11 +120,17 @@ def certify_threshold(
         tested.append(Tested(float(threshold), retained, errors, p))
         if p > delta:
             break
-    passed = [test for test in tested if test.p_value <= delta]
     parts = int(chosen.sum()), int((~chosen).sum())
+    passed = [test for test in tested if test.p_value <= delta]
     if passed:
         return Certificate(passed[-1].threshold, max_risk, delta, *parts, tuple(tested))
     return Certificate(None, max_risk, delta, *parts, tuple(tested), _refusal(tested[0], max_risk, delta))
+
+
+def _check_share(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 < value < 1:
+            raise InputError(f"{name} is {value}", hint="It lies between 0 and 1.")
 
 
 def _one_image_each(codes: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
@@ -188,11 +204,25 @@ def resemblance(
 ) -> Resemblance:
     """Test whether two sets of patients have the same distribution of uncertainty.
 
-    uncertainty_a (N_a,), patient_a (N_a,) or None; likewise b. Statistic: max_t |F_a(t) - F_b(t)| of the empirical
-    distributions of the images. Whole patients are exchanged between the sets, so that the p-value
-    (1 + #{permuted >= observed}) / (1 + permutations) is exact: exchangeable patients are called shifted with probability
-    at most `level`. It sees changes of the uncertainty, no others: "not refuted" is not "proven" (labels are not looked at,
-    so that it can be run on new patients before any expert has read them).
+    The statistic is max_t |F_a(t) - F_b(t)| of the empirical distributions of the images. Whole patients are exchanged between
+    the sets, so that the p-value (1 + #{permuted >= observed}) / (1 + permutations) is exact: exchangeable patients are
+    called shifted with probability at most `level`. It sees changes of the uncertainty and no others: "not refuted" is not
+    "proven". Labels are not used, so that it can be run on new patients before any expert has read them.
+
+    Args:
+        uncertainty_a: (N_a,) finite.
+        patient_a: (N_a,) patients; None: every image its own.
+        uncertainty_b: (N_b,) finite.
+        patient_b: (N_b,) patients; None: every image its own.
+        permutations: Number of permutations.
+        level: Level of the test.
+        seed: Seed of the permutations.
+
+    Returns:
+        Distance, p-value and verdict.
+
+    Raises:
+        InputError: A set is empty.
     """
     a, b = (uncertainties(values, len(np.asarray(values))) for values in (uncertainty_a, uncertainty_b))
     if not len(a) or not len(b):

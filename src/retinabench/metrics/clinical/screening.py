@@ -65,12 +65,9 @@ def referral_views(
     reader: tuple[float, float] = (0.9, 0.95),
     weight: ArrayLike | None = None,
 ) -> dict[str, Reading]:
-    """The four readings of "referred"; they differ by far more than methods do, so none is given alone.
+    """Return the rates under the four readings of "referred", which differ by far more than methods do.
 
-    label: (N,) 0/1. positive: (N,) the model's call. referred: (N,) sent to an expert whatever the call.
-    reader: sensitivity s and specificity p of a stated human reader. weight: (N,) multiplicities, or None.
-
-    With P and N the positives and negatives, `_ret` retained, `_ref` referred:
+    With P and N the positives and negatives, `_ret` retained, `_ref` referred, and a reader of sensitivity s, specificity p:
 
     | reading           | sensitivity             | specificity             |
     |-------------------|-------------------------|-------------------------|
@@ -80,11 +77,21 @@ def referral_views(
     | `reader`          | (TP_ret + s P_ref) / P  | (TN_ret + p N_ref) / N  |
 
     `expert` never errs: an upper bound. `retained_only` drops the referred, and prevalence changes with them.
+
+    Args:
+        label: (N,) 0 or 1.
+        positive: (N,) the model's call.
+        referred: (N,) whether the image goes to an expert whatever the call.
+        reader: Sensitivity and specificity of a human reader.
+        weight: (N,) images that each row stands for; None: 1 each.
+
+    Returns:
+        Reading -> expected counts.
+
+    Raises:
+        InputError: The reader's rates are not in [0, 1], or the arrays do not fit each other.
     """
-    y, said, sent = (
-        binary(values, name)
-        for values, name in ((label, "label"), (positive, "positive"), (referred, "referred"))
-    )
+    y, said, sent = binary(label, "label"), binary(positive, "positive"), binary(referred, "referred")
     if not all(0 <= rate <= 1 for rate in reader):
         raise InputError(f"the reader's sensitivity and specificity are {reader}", hint="Both lie in [0, 1].")
     if not len(y) == len(said) == len(sent):
@@ -123,9 +130,22 @@ def referral_view_intervals(
     seed: int = 0,
     level: float = 0.95,
 ) -> dict[str, dict[str, tuple[float, float, float]]]:
-    """`referral_views` with patient-clustered percentile intervals: {reading: {rate: (value, low, high)}}.
+    """Return `referral_views` with patient-clustered percentile intervals.
 
     The thresholds behind `positive` and `referred` are taken as frozen: choose them on other data.
+
+    Args:
+        label: (N,) 0 or 1.
+        positive: (N,) the model's call.
+        referred: (N,) whether the image is referred.
+        cluster: (N,) patients.
+        reader: Sensitivity and specificity of a human reader.
+        replicates: Number of replicates.
+        seed: Seed of the bootstrap.
+        level: Level of the intervals.
+
+    Returns:
+        Reading -> rate -> (value, low, high).
     """
 
     def statistic(weight: Floats | None) -> Floats:
@@ -162,13 +182,24 @@ def patient_level(
     threshold: float = 0.5,
     referred: ArrayLike | None = None,
 ) -> Patients:
-    """The any-eye reading: a patient is referable if one eye is, and is called so if one eye is called so.
+    """Return one row per patient by the any-eye reading: a patient is referable if one eye is, and called so if one eye is.
 
-    label, prob, referred: (N,) per image; patient: (N,). The patient's prob is the largest of the *retained* images (of
-    all images where none is retained). Positive: that a retained image has prob >= threshold. Referred: some image is
-    referred and no retained one is positive (a positive patient sees the specialist in any case).
+    The patient's prob is the largest of the retained images (of all images where none is retained). Referred means that some
+    image is referred and no retained one is positive: a positive patient sees the specialist in any case. The pivotal trial
+    of IDx-DR judged participants so: "in at least one eye".
 
-    The pivotal trial of IDx-DR judged participants so: "in at least one eye".
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        patient: (N,) patients.
+        threshold: An image is positive where prob >= threshold.
+        referred: (N,) whether the image is referred; None: none is.
+
+    Returns:
+        The G patients, in the order of the sorted ids.
+
+    Raises:
+        InputError: The arrays do not fit each other.
     """
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     sent = np.zeros(len(y), bool) if referred is None else binary(referred, "referred")

@@ -6,66 +6,24 @@ split, in domain and shifted, only says what it costs and what it yields. The gu
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.risk_control import Certificate, Resemblance, certify_threshold, resemblance
-from retinabench.metrics.clinical.screening import referral_view_intervals
-from retinabench.metrics.clinical.threshold import Choice, choose_threshold
-from retinabench.metrics.inference.bootstrap import check_draws, cluster_bootstrap, percentile_interval
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import binary
+from retinabench.metrics.clinical.threshold import Choice, Realised, choose_threshold, realised
+from retinabench.metrics.inference.bootstrap import check_draws
 from retinabench.metrics.tabular import Tabular
-from retinabench.metrics.uncertainty import referral_uncertainty, uncertainties
+from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 SCHEMA = "retinabench.transfer/1"
-
-
-@dataclass(frozen=True)
-class Realised:
-    """What a frozen threshold does to a set.
-
-    Args:
-        images: Number of images.
-        referred: Number of images referred.
-        referral_rate: Share of the images that is referred.
-        selective_risk: Share of wrong calls among the retained.
-        readings: Reading of "referred" -> rate -> value with its interval; see `referral_views`.
-        resemblance: Test of whether the uncertainty of the set resembles validation's; None on validation itself.
-        guarantee: `not refuted`, `void` or `none`; None on validation itself.
-    """
-
-    images: int
-    referred: int
-    referral_rate: Interval
-    selective_risk: Interval
-    readings: Mapping[str, Mapping[str, Interval]]
-    resemblance: Resemblance | None = None
-    guarantee: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the set's part of the JSON of `retinabench transfer`."""
-        content: dict[str, Any] = {
-            "images": self.images,
-            "referred": self.referred,
-            "referral_rate": self.referral_rate.to_dict(),
-            "selective_risk": self.selective_risk.to_dict(),
-            "readings": {
-                name: {rate: one.to_dict() for rate, one in rates.items()}
-                for name, rates in self.readings.items()
-            },
-        }
-        if self.resemblance is not None:
-            content |= {"resemblance": self.resemblance.to_dict(), "guarantee": self.guarantee}
-        return content
 
 
 @dataclass(frozen=True)
@@ -152,123 +110,50 @@ def transfer(
         predictions: Predictions with a validation and a test split.
         target: What the threshold must reach, see `choose_threshold`.
         goal: The value to reach.
-        delta: None for the plain choice; a number for the guaranteed mode, which needs the target `selective_risk` (or
-            `accuracy`, its complement) and certifies it with confidence 1 - delta, or refuses.
+        delta: None for the plain choice; else certify `selective_risk` (or `accuracy`) with confidence 1 - delta.
         uncertainty: What orders the referral, as in `score`.
-        threshold: The model calls an image referable at prob >= threshold; None: at prob > 1/2, as accuracy does.
+        threshold: The model calls an image referable at prob >= threshold; None: at prob > 1/2.
         reader: Sensitivity and specificity of the human who reads the referred images.
         bootstrap: Replicates of the intervals, which are at 95 %.
         seed: Seed of everything random.
-        resemblance_level: Level of the test, per set, that the uncertainty of a set resembles validation's; where that
-            is refuted the guarantee is void.
+        resemblance_level: Level of the test that a set resembles validation; where refuted the guarantee is void.
 
     Returns:
         The threshold and what it does on every set.
 
     Raises:
-        InputError: Validation or test images are missing, or a patient is in both: a guarantee is about new patients.
+        InputError: Validation or test images are missing, or a patient is in both.
 
     Example:
         >>> import retinabench as rb
-        >>> predictions = rb.Predictions(
-        ...     ["a", "b", "c", "d"], [0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], split=["validation"] * 2 + ["test"] * 2
-        ... )
+        >>> split = ["validation", "validation", "test", "test"]
+        >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], split=split)
         >>> round(rb.transfer(predictions, "accuracy", 1.0, bootstrap=20).threshold, 4)
         0.3251
     """
     check_draws(bootstrap, seed)
-    if delta is not None and target not in ("selective_risk", "accuracy"):
-        raise InputError(
-            f"'{target}' cannot be guaranteed", hint="Use the target selective_risk or accuracy."
-        )
     validation, tests = _parts(predictions)
     seen = {
         name: _Seen.of(part, uncertainty, threshold)
-        for name, part in (("validation", validation), *tests.items())
+        for name, part in {"validation": validation, **tests}.items()
     }
-    first = seen["validation"]
-    choice = choose_threshold(first.label, first.positive, first.uncertainty, target, goal)
-    certificate = None
-    if delta is not None:
-        risk = goal if target == "selective_risk" else 1 - goal
-        certificate = certify_threshold(
-            first.label, first.positive, first.uncertainty, first.patient, risk, delta, seed=seed
-        )
+    choice, certificate = _chosen(seen["validation"], target, goal, delta, seed)
     frozen = choice.threshold if certificate is None else certificate.threshold
-    table: dict[str, Realised] = {}
-    for name, one in seen.items() if frozen is not None else ():
-        assert frozen is not None
-        table[name] = realised(
-            one.label,
-            one.positive,
-            one.uncertainty,
-            frozen,
-            one.patient,
-            reader=reader,
-            bootstrap=bootstrap,
-            seed=seed,
-        )
-        if name != "validation":
-            alike = resemblance(
-                first.uncertainty,
-                first.patient,
-                one.uncertainty,
-                one.patient,
-                level=resemblance_level,
-                seed=seed,
+    table = {}
+    if frozen is not None:
+        table = {
+            name: realised(
+                one.label, one.positive, one.uncertainty, frozen, one.patient,
+                reader=reader, bootstrap=bootstrap, seed=seed,
             )
-            kind = "none" if certificate is None else "void" if alike.void else "not refuted"
-            table[name] = replace(table[name], resemblance=alike, guarantee=kind)
+            for name, one in seen.items()
+        }  # fmt: skip
+    for name in tests if table else ():
+        alike = _resemblance(seen["validation"], seen[name], resemblance_level, seed)
+        kind = "none" if certificate is None else "void" if alike.void else "not refuted"
+        table[name] = replace(table[name], resemblance=alike, guarantee=kind)
     notes = _notes(validation, choice, certificate)
     return Transfer(referral_uncertainty(validation, uncertainty)[1], choice, certificate, table, notes)
-
-
-def realised(
-    label: ArrayLike,
-    positive: ArrayLike,
-    uncertainty: ArrayLike,
-    threshold: float,
-    cluster: ArrayLike | Sequence[Hashable] | None = None,
-    *,
-    reader: tuple[float, float] = (0.9, 0.95),
-    bootstrap: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
-) -> Realised:
-    """Return what a frozen threshold does to a set, with intervals clustered by patient.
-
-    Args:
-        label: (N,) 0 or 1.
-        positive: (N,) the model's call.
-        uncertainty: (N,) finite.
-        threshold: Images with a larger uncertainty are referred.
-        cluster: (N,) patients; None: every image its own.
-        reader: Sensitivity and specificity of the human who reads the referred images.
-        bootstrap: Number of replicates.
-        seed: Seed of the bootstrap.
-        level: Level of the intervals.
-
-    Returns:
-        Referral rate, selective risk and the four readings.
-    """
-    y, said = binary(label, "label"), binary(positive, "positive")
-    sent = uncertainties(uncertainty, len(y)) > threshold
-    ids: Any = np.arange(len(y)) if cluster is None else cluster
-    wrong = (y != said) & ~sent
-
-    def statistic(weight: Floats) -> Floats:
-        retained = float(weight[~sent].sum())
-        risk = float(weight[wrong].sum()) / retained if retained else np.nan
-        return np.array([1 - retained / float(weight.sum()), risk])
-
-    values = statistic(np.ones(len(y)))
-    low, high = percentile_interval(cluster_bootstrap(statistic, ids, replicates=bootstrap, seed=seed), level)
-    rate, risk = (Interval(*map(float, ends)) for ends in zip(values, low, high, strict=True))
-    views = referral_view_intervals(
-        y, said, sent, ids, reader=reader, replicates=bootstrap, seed=seed, level=level
-    )
-    readings = {name: {key: Interval(*ends) for key, ends in rates.items()} for name, rates in views.items()}
-    return Realised(len(y), int(sent.sum()), rate, risk, readings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,6 +169,29 @@ class _Seen:
     def of(cls, part: Predictions, uncertainty: str, threshold: float | None) -> _Seen:
         said = part.prob > 0.5 if threshold is None else part.prob >= threshold
         return cls(part.label == 1, said, referral_uncertainty(part, uncertainty)[0], part.patient_id)
+
+
+def _chosen(
+    first: _Seen, target: str, goal: float, delta: float | None, seed: int
+) -> tuple[Choice, Certificate | None]:
+    """The plain choice on the validation images and, in guaranteed mode, the certificate."""
+    if delta is not None and target not in ("selective_risk", "accuracy"):
+        raise InputError(
+            f"'{target}' cannot be guaranteed", hint="Use the target selective_risk or accuracy."
+        )
+    choice = choose_threshold(first.label, first.positive, first.uncertainty, target, goal)
+    if delta is None:
+        return choice, None
+    risk = goal if target == "selective_risk" else 1 - goal
+    return choice, certify_threshold(
+        first.label, first.positive, first.uncertainty, first.patient, risk, delta, seed=seed
+    )
+
+
+def _resemblance(first: _Seen, other: _Seen, level: float, seed: int) -> Resemblance:
+    return resemblance(
+        first.uncertainty, first.patient, other.uncertainty, other.patient, level=level, seed=seed
+    )
 
 
 def _parts(predictions: Predictions) -> tuple[Predictions, dict[str, Predictions]]:

@@ -24,6 +24,7 @@ from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
+NO_INTERVALS = "the published protocol has no intervals"
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,8 @@ def compare(
 ) -> Comparison:
     """Return the paired, patient-clustered differences a - b of every score.
 
-    Both files must hold the same test images (in any order) with the same truth. Each replicate draws patients with
-    replacement and scores both models on the very same patients; the interval is the percentile interval of the
-    differences, the p-value inverts it (see `difference_p_value`). Models that never differ have p = 1.
+    Both files must hold the same test images, in any order, with the same truth. Each replicate scores both models on the
+    same patients; the p-value inverts the percentile interval of the differences (see `difference_p_value`).
 
     Args:
         a: Predictions of the first model.
@@ -189,8 +189,7 @@ def compare(
     notes = notes_on([first, second], names, uncertainty)
     if rules == "published":
         table = _published(first, second, scores, sets, uncertainty, seed)
-        notes = (*notes, "the published protocol has no intervals")
-        return Comparison(*names, rules, 0, seed, level, table, notes)
+        return Comparison(*names, rules, 0, seed, level, table, (*notes, NO_INTERVALS))
     paired = paired_sets(
         [first, second], scores=scores, sets=sets, uncertainty=uncertainty, bootstrap=bootstrap, seed=seed
     )

@@ -49,21 +49,26 @@ class AurocError:
 def auroc_error(
     label: ArrayLike, score: ArrayLike, cluster: ArrayLike | Sequence[Hashable] | None = None
 ) -> AurocError:
-    """AUROC with its closed-form standard error.
+    """Return the AUROC with its closed-form standard error.
 
-    label: (N,) 0 or 1. score: (N,), higher means positive; ties count half. cluster: (N,) patients, or None.
-
-    With m positives X and n negatives Y, V10_i = mean_j psi(X_i, Y_j), V01_j = mean_i psi(X_i, Y_j) and
-    psi = 1, 1/2, 0 for above, equal, below. None: DeLong, var = S10/m + S01/n with S10, S01 the variances (one ddof)
-    of V10 and V01. Clusters: Obuchowski, with sums V10_i., V01_i. over the m_i positives and n_i negatives of patient
-    i, I patients, I10 of them with a positive, I01 with a negative, and A the AUROC:
+    With m positives X and n negatives Y, V10_i = mean_j psi(X_i, Y_j), V01_j = mean_i psi(X_i, Y_j) and psi = 1, 1/2, 0 for
+    above, equal, below. Without clusters (DeLong) var = S10/m + S01/n with S10, S01 the variances (one ddof) of V10 and V01.
+    With clusters (Obuchowski), sums V10_i., V01_i. over the m_i positives and n_i negatives of patient i, I patients, I10 of
+    them with a positive, I01 with a negative, and A the AUROC:
 
         S10 = I10 / ((I10 - 1) m) sum (V10_i. - m_i A)^2     S01 = I01 / ((I01 - 1) n) sum (V01_i. - n_i A)^2
         S11 = I / (I - 1) sum (V10_i. - m_i A)(V01_i. - n_i A)     var = S10/m + S01/n + 2 S11/(m n)
 
-    NaN where one class is absent; the standard error also where a class comes from one patient only.
+    Args:
+        label: (N,) 0 or 1.
+        score: (N,), higher means positive; ties count half.
+        cluster: (N,) patients; None: independent images.
 
-    Sources: DeLong, DeLong, Clarke-Pearson, Biometrics 44:837 (1988); Obuchowski, Biometrics 53:567 (1997).
+    Returns:
+        AUROC and standard error; NaN where one class is absent, the error also where a class comes from one patient only.
+
+    References:
+        DeLong, DeLong and Clarke-Pearson, Biometrics 44:837 (1988); Obuchowski, Biometrics 53:567 (1997).
     """
     y = _labels(label)
     return _error(y, _placements(y, _scores(score, len(y))), cluster, difference=False)
@@ -75,9 +80,18 @@ def auroc_difference(
     score_b: ArrayLike,
     cluster: ArrayLike | Sequence[Hashable] | None = None,
 ) -> AurocError:
-    """AUROC of `score_a` minus AUROC of `score_b` on the same images, with the standard error of the paired difference.
+    """Return the difference of two AUROCs on the same images, with the standard error of the paired difference.
 
     Placement values are linear in the AUROC, hence `auroc_error` of their differences: the covariance is in them.
+
+    Args:
+        label: (N,) 0 or 1.
+        score_a: (N,) scores of the first model.
+        score_b: (N,) scores of the second model.
+        cluster: (N,) patients; None: independent images.
+
+    Returns:
+        AUROC of the first minus that of the second, and its standard error.
     """
     y = _labels(label)
     a, b = (_placements(y, _scores(score, len(y))) for score in (score_a, score_b))

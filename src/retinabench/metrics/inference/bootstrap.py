@@ -53,9 +53,16 @@ def cluster_codes(cluster: ArrayLike | Sequence[Hashable]) -> tuple[NDArray[np.i
 
 
 def replicate_weight(codes: NDArray[np.intp], clusters: int, seed: int, replicate: int) -> Floats:
-    """(N,) multiplicities of the images in one bootstrap replicate; a function of (seed, replicate) alone.
+    """Return how often each image is in one bootstrap replicate; a function of seed and replicate alone.
 
-    `clusters` draws with replacement from `clusters` patients; an image counts as often as its patient was drawn.
+    Args:
+        codes: (N,) number of the patient of each image.
+        clusters: Number of patients, which is also the number of draws with replacement.
+        seed: Seed of the bootstrap.
+        replicate: Number of the replicate.
+
+    Returns:
+        (N,) multiplicities: an image counts as often as its patient was drawn.
     """
     rng = np.random.default_rng([seed, replicate])
     drawn = np.bincount(rng.integers(clusters, size=clusters), minlength=clusters)
@@ -69,20 +76,25 @@ def cluster_bootstrap(
     replicates: int = 1000,
     seed: int = 0,
 ) -> Floats:
-    """Draws of a statistic over patients resampled with replacement (the nonparametric cluster bootstrap).
+    """Return a statistic on replicates of patients drawn with replacement: the nonparametric cluster bootstrap.
 
-    Arguments
-    ---------
-    statistic: weight (N,) float64 -> (K,) float64, NaN where undefined. Weights are whole numbers >= 0.
-    cluster: (N,) patient of every image, of any type that can be compared.
-    replicates: R. seed: a whole number >= 0; replicate r depends on (seed, r) only: more replicates leave the first
-    ones as they are, and two models are compared on the same patients.
+    Replicate r depends on (seed, r) only: more replicates leave the first ones as they are, and two models are compared on the
+    same patients. One weight vector is in memory at a time.
 
-    Returns (R, K) float64, NaN throughout for a single patient: every draw of him is he, which would look like certainty.
-    One weight vector is alive at a time.
+    Args:
+        statistic: Weight (N,) float64, whole numbers >= 0 -> (K,) float64, NaN where undefined.
+        cluster: (N,) patient of every image, of any type that can be compared.
+        replicates: R, at least 1.
+        seed: A whole number >= 0.
 
-    Source: Field and Welsh, Bootstrapping clustered data, J. R. Stat. Soc. B 69:369 (2007), the randomised cluster
-    bootstrap. Raises `InputError` for fewer than 1 replicate or a negative seed.
+    Returns:
+        (R, K); NaN throughout for a single patient, whose replicates are all alike and would look like certainty.
+
+    Raises:
+        InputError: There are fewer than 1 replicate, or the seed is negative.
+
+    References:
+        Field and Welsh, Bootstrapping clustered data, J. R. Stat. Soc. B 69:369 (2007), the randomised cluster bootstrap.
     """
     check_draws(replicates, seed)
     codes, clusters = cluster_codes(cluster)
@@ -100,11 +112,23 @@ def cluster_bootstrap(
 def cluster_jackknife(
     statistic: Statistic, cluster: ArrayLike | Sequence[Hashable], *, blocks: int = 200, seed: int = 0
 ) -> Floats:
-    """Values of a statistic with one block of patients left out at a time: (B, K), B = min(blocks, patients).
+    """Return a statistic with one block of patients left out at a time.
 
-    With up to `blocks` patients every block is one patient (the ordinary jackknife); with more, patients are dealt
-    to blocks of equal size at random, which keeps the acceleration of `bca_interval` consistent (the skewness of a
-    block sum falls as its size to the power -1/2, and so does the number of blocks it is divided by).
+    With up to `blocks` patients every block is one patient (the ordinary jackknife). With more, patients are dealt to blocks of
+    equal size at random, which keeps the acceleration of `bca_interval` consistent: the skewness of a block sum falls as its
+    size to the power -1/2, and so does the number of blocks that it is divided by.
+
+    Args:
+        statistic: Weight (N,) -> (K,), as in `cluster_bootstrap`.
+        cluster: (N,) patient of every image.
+        blocks: Greatest number of blocks.
+        seed: Seed of the dealing.
+
+    Returns:
+        (B, K), B = min(blocks, patients).
+
+    Raises:
+        InputError: There are fewer than two patients.
     """
     codes, clusters = cluster_codes(cluster)
     if clusters < 2:
@@ -144,16 +168,22 @@ def _stacked(one: Callable[[int], Floats], count: int) -> Floats:
 
 
 def percentile_interval(draws: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
-    """Percentile interval per column: the (1-level)/2 and (1+level)/2 quantiles of the draws.
+    """Return the percentile interval per column: the (1-level)/2 and (1+level)/2 quantiles of the replicates.
 
-    The q-quantile of R draws is the q (R + 1)-th of them in order (between two of them linearly): the usual q (R - 1)
-    rule would lose 0.6 % of the coverage at 300 draws.
+    The q-quantile of R values is the q (R + 1)-th of them in order (between two of them linearly): the usual q (R - 1) rule
+    would lose 0.6 % of the coverage at 300 replicates. Values that are not finite are undefined (an AUROC of a replicate with one
+    class): up to 5 % of them are left out, beyond that both ends are NaN.
 
-    draws: (R, K) or (R,). Returns (low, high), each (K,) (or 0-dimensional for (R,)). Draws that are not finite are
-    undefined (an AUROC of a replicate with one class): up to 5 % of them are left out, beyond that both ends are NaN.
+    Args:
+        draws: (R, K) or (R,).
+        level: Level of the interval.
 
-    Sources: Efron, Bootstrap methods: another look at the jackknife, Ann. Stat. 7:1 (1979); Davison and Hinkley,
-    Bootstrap methods and their application (1997), section 5.2.
+    Returns:
+        (low, high), each (K,), or 0-dimensional for (R,).
+
+    References:
+        Efron, Bootstrap methods: another look at the jackknife, Ann. Stat. 7:1 (1979); Davison and Hinkley, Bootstrap methods
+        and their application (1997), section 5.2.
     """
     values = np.asarray(draws, np.float64)
     columns = values.reshape(len(values), -1)
@@ -165,17 +195,23 @@ def percentile_interval(draws: ArrayLike, level: float = 0.95) -> tuple[Floats, 
 def bca_interval(
     draws: ArrayLike, estimate: ArrayLike, jackknife: ArrayLike, level: float = 0.95
 ) -> tuple[Floats, Floats]:
-    """Bias-corrected and accelerated interval per column.
+    """Return the bias-corrected and accelerated interval per column.
 
-    With b = Phi^-1(share of draws below the estimate, ties counted half), jackknife values t_i and d_i = mean(t) - t_i,
+    With b = Phi^-1(share of replicates below the estimate, ties counted half), jackknife values t_i and d_i = mean(t) - t_i,
     a = sum d_i^3 / (6 (sum d_i^2)^(3/2)); the ends are the quantiles at Phi(b + (b + z) / (1 - a (b + z))) for
     z = Phi^-1((1 -+ level)/2). Second-order correct where the percentile interval is first-order correct.
 
-    draws: (R, K) or (R,); estimate: (K,) on the sample itself; jackknife: (B, K) of `cluster_jackknife`.
-    Returns (low, high) as `percentile_interval`. NaN as there, and where every draw lies on one side of the estimate
-    (the correction is then infinite).
+    Args:
+        draws: (R, K) or (R,) of `cluster_bootstrap`.
+        estimate: (K,) on the sample itself.
+        jackknife: (B, K) of `cluster_jackknife`.
+        level: Level of the interval.
 
-    Source: Efron, Better bootstrap confidence intervals, J. Am. Stat. Assoc. 82:171 (1987).
+    Returns:
+        (low, high) as `percentile_interval`; NaN also where every replicate lies on one side of the estimate.
+
+    References:
+        Efron, Better bootstrap confidence intervals, J. Am. Stat. Assoc. 82:171 (1987).
     """
     values = np.asarray(draws, np.float64)
     columns = values.reshape(len(values), -1)

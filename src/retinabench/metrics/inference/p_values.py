@@ -15,10 +15,18 @@ Floats = NDArray[np.float64]
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """Holm's step-down adjusted p-values (family-wise error over all of them, under any dependence); NaN stays NaN.
+    """Return Holm's step-down adjusted p-values, which control the family-wise error under any dependence.
 
     Sorted p_(1) <= … <= p_(m): adjusted p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)).
-    Source: Holm, A simple sequentially rejective multiple test procedure, Scand. J. Stat. 6:65 (1979).
+
+    Args:
+        p_values: (m,); NaN stays NaN and does not count.
+
+    Returns:
+        (m,) adjusted p-values.
+
+    References:
+        Holm, A simple sequentially rejective multiple test procedure, Scand. J. Stat. 6:65 (1979).
     """
     p = np.asarray(p_values, np.float64)
     out = np.full(p.shape, np.nan)
@@ -30,7 +38,14 @@ def holm(p_values: ArrayLike) -> Floats:
 
 
 def difference_p_value(draws: ArrayLike) -> float:
-    """Two-sided p-value of "no difference" from (R,) draws of a difference; NaN if over 5 % of them are undefined."""
+    """Return the two-sided p-value of "no difference": p = 2 min(#{d <= 0} + 1, #{d >= 0} + 1) / (R + 1), at most 1.
+
+    Args:
+        draws: (R,) replicates of a difference.
+
+    Returns:
+        The p-value, at least 2 / (R + 1); NaN if over 5 % of the replicates are undefined.
+    """
     values = np.asarray(draws, np.float64)
     known = values[np.isfinite(values)]
     if not len(known) or len(known) < (1 - MAX_UNDEFINED) * len(values):

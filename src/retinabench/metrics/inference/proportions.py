@@ -16,10 +16,21 @@ Floats = NDArray[np.float64]
 
 
 def wilson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
-    """Wilson score interval of a proportion, for independent trials: (low, high), NaN where there are no trials.
+    """Return the Wilson score interval of a proportion, for independent trials.
 
-    With p = k/n and z = Phi^-1((1+level)/2): (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
-    Source: Wilson, J. Am. Stat. Assoc. 22:209 (1927). Close to nominal on average, may fall below it for some p.
+    With p = k/n and z = Phi^-1((1+level)/2): (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n). Close to nominal on
+    average, may fall below it for some p.
+
+    Args:
+        successes: k, of any shape.
+        trials: n, of the same shape.
+        level: Level of the interval.
+
+    Returns:
+        (low, high); NaN where there are no trials.
+
+    References:
+        Wilson, Probable inference, the law of succession, and statistical inference, J. Am. Stat. Assoc. 22:209 (1927).
     """
     k, n = _counts(successes, trials)
     z = stats.norm.ppf((1 + level) / 2)
@@ -32,10 +43,22 @@ def wilson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tupl
 
 
 def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
-    """Clopper-Pearson interval of a proportion: (low, high), covers at least `level` for independent trials.
+    """Return the Clopper-Pearson interval of a proportion, which covers at least `level` for independent trials.
 
-    low = Beta^-1((1-level)/2; k, n-k+1), high = Beta^-1((1+level)/2; k+1, n-k); NaN where there are no trials.
-    Source: Clopper and Pearson, Biometrika 26:404 (1934). The regulatory habit; wider than needed on average.
+    low = Beta^-1((1-level)/2; k, n-k+1), high = Beta^-1((1+level)/2; k+1, n-k). Usual in regulation; wider than needed on
+    average.
+
+    Args:
+        successes: k, of any shape.
+        trials: n, of the same shape.
+        level: Level of the interval.
+
+    Returns:
+        (low, high); NaN where there are no trials.
+
+    References:
+        Clopper and Pearson, The use of confidence or fiducial limits illustrated in the case of the binomial, Biometrika
+        26:404 (1934).
     """
     k, n = _counts(successes, trials)
     tail = (1 - level) / 2
@@ -50,15 +73,25 @@ def clustered_proportion(
     cluster: ArrayLike | Sequence[Hashable],
     level: float = 0.95,
 ) -> tuple[float, float, float]:
-    """Proportion of successes among eligible images, with an exact-type interval that heeds patients: (value, low, high).
+    """Return the proportion of successes among eligible images, with an exact-type interval for clustered images.
 
-    success, eligible: (N,) bool; cluster: (N,) patients. The Clopper-Pearson limits at the effective sample size
-    n / max(1, design effect), with the linearised variance of the ratio p = sum y_i / sum m_i over G patients,
-    G/(G-1) sum (y_i - p m_i)^2 / (sum m_i)^2, and t in place of z degrees of freedom (G - 1). Where p is 0 or 1 the
-    data hold no variance: the effective size is then the number of patients, as if their images were copies.
+    The Clopper-Pearson limits at the effective sample size n / max(1, design effect), with the linearised variance of the
+    ratio p = sum y_i / sum m_i over G patients, G/(G-1) sum (y_i - p m_i)^2 / (sum m_i)^2, and t in place of z degrees of
+    freedom (G - 1). Where p is 0 or 1 the data hold no variance: the effective size is then the number of patients, as if
+    their images were copies.
 
-    Source: Korn and Graubard, Confidence intervals for proportions with small expected number of positive counts
-    estimated from survey data, Survey Methodology 24:193 (1998).
+    Args:
+        success: (N,) bool.
+        eligible: (N,) bool.
+        cluster: (N,) patients.
+        level: Level of the interval.
+
+    Returns:
+        (value, low, high); NaN where no image is eligible.
+
+    References:
+        Korn and Graubard, Confidence intervals for proportions with small expected number of positive counts estimated from
+        survey data, Survey Methodology 24:193 (1998).
     """
     codes, _ = cluster_codes(cluster)
     hit, of = binary(success, "success"), binary(eligible, "eligible")

@@ -18,10 +18,17 @@ def aggregate(values: ArrayLike) -> tuple[float, float, float]:
 
 
 def drawn_line(curves: ArrayLike, metric: str, no_oracle: bool = True) -> tuple[Floats, Floats]:
-    """x and y of the line the released plot draws from (seeds, M) curves.
+    """Return the line that the released plot draws.
 
-    no_oracle (the default there) takes the oracle's share off once more, although the arrays hold none. Long curves
-    are thinned to about 500 points; accuracy loses its last 100 drawn points, NLL its last 5 %.
+    Long curves are thinned to about 500 points; accuracy loses its last 100 drawn points, NLL its last 5 %.
+
+    Args:
+        curves: (seeds, M) values over the share referred.
+        metric: `accuracy`, `nll`, `auroc` or `auprc`.
+        no_oracle: Whether to take the oracle's share off once more, although the arrays hold none; the default there.
+
+    Returns:
+        x and y of the line.
     """
     arrays = np.asarray(curves, np.float64)
     if no_oracle:

@@ -42,10 +42,23 @@ def referral_curve(
     oracle: bool = False,
     order: ArrayLike | None = None,
 ) -> Curve:
-    """Curve of a metric over the referred fraction, by the released code.
+    """Return the curve of a metric over the referred fraction, by the released code.
 
-    accuracy and nll have N+1 points, auroc and auprc (trapezoid) 101, at int(k/100 N) retained. oracle: as the 2021
-    code stored it, the referred count as answered rightly. order: (N,) rows, the certain first, to settle ties.
+    accuracy and nll have N+1 points, auroc and auprc (trapezoid) 101, at int(k/100 N) retained.
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        uncertainty: (N,), the largest is referred first.
+        metric: One of `METRICS`.
+        oracle: Whether to count the referred as answered rightly, as the 2021 code stored the curves.
+        order: (N,) rows, the certain first, to settle ties; None for `order_of`.
+
+    Returns:
+        The curve.
+
+    Raises:
+        InputError: The metric is not known.
     """
     y, p = np.asarray(label), np.asarray(prob)
     rows = order_of(uncertainty) if order is None else np.asarray(order)
@@ -88,7 +101,16 @@ def _log_loss(y: NDArray[np.generic], p: NDArray[np.floating], eps: float) -> Fl
 
 
 def accuracy_curve(right: ArrayLike, order: Index, oracle: bool = False) -> Floats:
-    """(N+1,) accuracy of the retained; with the oracle (right retained + referred) / N."""
+    """Return the accuracy of the retained at every count.
+
+    Args:
+        right: (N,) whether the answer is right.
+        order: (N,) rows, the certain first.
+        oracle: Whether the value is (right retained + referred) / N.
+
+    Returns:
+        (N+1,), nothing referred first.
+    """
     sums = np.concatenate(([0.0], np.cumsum(np.asarray(right)[order])))[::-1]
     n = len(sums) - 1
     if oracle:
@@ -97,7 +119,16 @@ def accuracy_curve(right: ArrayLike, order: Index, oracle: bool = False) -> Floa
 
 
 def loss_curve(loss: ArrayLike, order: Index, oracle: bool = False) -> Floats:
-    """(N+1,) mean loss of the retained, 0 where all are referred; with the oracle the sum over N."""
+    """Return the mean loss of the retained at every count, 0 where all are referred.
+
+    Args:
+        loss: (N,) nats.
+        order: (N,) rows, the certain first.
+        oracle: Whether the sum is divided by N.
+
+    Returns:
+        (N+1,), nothing referred first.
+    """
     sums = np.append(np.cumsum(np.asarray(loss)[order])[::-1], 0.0)
     n = len(sums) - 1
     return np.asarray(sums / (n if oracle else np.append(np.arange(n, 0, -1), 1)))
@@ -110,10 +141,20 @@ def _buckets(n: int) -> Index:
 def ranking_curve(
     label: ArrayLike, prob: ArrayLike, order: Index, metric: str, oracle: bool = False
 ) -> Floats:
-    """(101,) AUROC or trapezoid AUPRC of the retained.
+    """Return the AUROC or trapezoid AUPRC of the retained at 101 counts.
 
-    From the most certain end: while one class is left and all answers are right, the value is 1. The first set that
-    is not so ends this for good; from there an AUROC of one class counts 0, as does a set without images.
+    From the most certain end: while one class is left and all answers are right, the value is 1. The first set that is not so
+    ends this for good; from there an AUROC of one class counts 0, as does a set without images.
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        order: (N,) rows, the certain first.
+        metric: `auroc` or `auprc`.
+        oracle: Whether to count the referred as answered rightly.
+
+    Returns:
+        (101,), nothing referred first.
     """
     y, p = np.asarray(label)[order], np.asarray(prob)[order]
     n = len(y)
@@ -167,10 +208,18 @@ def _trapezoid(x: Floats, y: Floats) -> float:
 
 
 def ece(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> float:
-    """Top-label calibration error in single precision, bins [low, high) of equal width over [0, 1].
+    """Return the top-label calibration error in single precision, bins [low, high) of equal width over [0, 1].
 
-    The model says 0 where the two classes tie. Sums run over the images in their order, as does the original's; its
-    last sum runs in packets of four, which decides the last bit.
+    The model says 0 where the two classes tie. Sums run over the images in their order, as does the original's; its last sum
+    runs in packets of four, which decides the last bit.
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        bins: Number of bins.
+
+    Returns:
+        The calibration error.
     """
     count, right, sure = ece_bins(label, prob, bins)
     held = count > 0
@@ -179,7 +228,16 @@ def ece(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> float:
 
 
 def ece_bins(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> NDArray[np.float32]:
-    """(3, bins): images, right answers and summed confidence of every bin."""
+    """Return the sums of every bin of `ece`.
+
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1).
+        bins: Number of bins.
+
+    Returns:
+        (3, bins): images, right answers and summed confidence.
+    """
     one = np.float32(1)
     p = np.asarray(prob).astype(np.float32)
     answer = p > one - p
@@ -222,9 +280,17 @@ EYEPACS_GRADES = {0: 0.7359503164, 1: 0.07129130537, 2: 0.1472228732, 3: 0.02289
 
 
 def rebalanced_rows(grade: ArrayLike, seed: int | np.random.RandomState, size: int = 10_000) -> Index:
-    """Rows drawn with replacement so that the grades are as frequent as in the EyePACS test set (paper B.5).
+    """Return rows drawn with replacement so that grades are as frequent as in the EyePACS test set (paper B.5).
 
     Grades are drawn in the order in which they first appear, int(proportion x size) of each: 9,997 of 10,000.
+
+    Args:
+        grade: (N,) 0 to 4.
+        seed: Seed or state of NumPy's old generator.
+        size: Number of rows asked for.
+
+    Returns:
+        The rows.
     """
     rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
     grades = np.asarray(grade)

@@ -63,7 +63,16 @@ def coarse_area(w: Weighted, least: float) -> float:
 
 
 def at(w: Weighted, block: Index, fraction: Floats) -> Floats:
-    """Average precision with all blocks before `block` retained and `fraction` of that one; (K,), blocks ascending."""
+    """Return the average precision at several points.
+
+    Args:
+        w: The weighted images.
+        block: (K,) ascending: all blocks before it are retained.
+        fraction: (K,) fraction of that block that is retained.
+
+    Returns:
+        (K,), NaN without positives.
+    """
     state = _State(w)
     out = np.empty(len(block))
     starts = [0, *(w.cases.ends + 1).tolist()]

@@ -89,7 +89,16 @@ def area_of(w: Weighted, metric: str) -> float:
 
 
 def value_at(w: Weighted, metric: str, referred: float) -> float:
-    """Return the value of `curve_of` where at least this fraction is referred; see `Curve.at`."""
+    """Return one value of `curve_of`.
+
+    Args:
+        w: The weighted images.
+        metric: One of `METRICS`.
+        referred: At least this fraction is referred; see `Curve.at`.
+
+    Returns:
+        The value, NaN where undefined.
+    """
     return curve_of(w, metric).at(referred)
 
 

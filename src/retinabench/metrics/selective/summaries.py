@@ -106,13 +106,22 @@ def prr_of(w: Weighted, loss: Floats | None = None) -> float:
 
 
 def rc_index_of(w: Weighted, step: float = RC_STEP, x_max: float = RC_MAX) -> float:
-    """Rejection Classification Index on the grid 0, step, … x_max: RC-Index@0.9 with step 0.1 if not said.
+    """Return the Rejection Classification Index on the grid 0, step, … x_max: RC-Index@0.9 with step 0.1 if not said.
 
-    Area under the gain in accuracy y(x) - y(0) over the removed fraction x, trapezoid. Positive: removing uncertain
-    images helps; 0 in expectation for a random order; negative: harmful. Its true range over all models is
-    [-1/e, 1/e]; at accuracy a it lies in [(1-a) ln(1-a), -a ln a], so models of different accuracy are not comparable.
-    Its value depends on the grid. Source: Brown, Talbert and Talbert (poster); their sample is averaged vertically
-    over folds, see `average_rc_index`.
+    Area under the gain in accuracy y(x) - y(0) over the removed fraction x, trapezoid. Positive: removing uncertain images
+    helps; 0 in expectation for a random order; negative: harmful. Its true range over all models is [-1/e, 1/e]; at accuracy a
+    it lies in [(1-a) ln(1-a), -a ln a], so models of different accuracy are not comparable. Its value depends on the grid.
+
+    Args:
+        w: The weighted images.
+        step: Step of the grid.
+        x_max: Largest removed fraction, below 1.
+
+    Returns:
+        The index.
+
+    References:
+        Brown, Talbert and Talbert (poster); their sample is averaged vertically over folds, see `average_rc_index`.
     """
     x = rc_grid(step, x_max)
     return rc_area(x, accuracy_at(w, 1 - x))
@@ -203,9 +212,17 @@ class Selective:
 
 
 def selective(loss: ArrayLike, uncertainty: ArrayLike, weight: ArrayLike | None = None) -> Selective:
-    """AURC, AUGRC and PRR of any loss (N,) >= 0 under any uncertainty (N,).
+    """Return AURC, AUGRC and PRR of any loss under any uncertainty.
 
     For losses of 0 and 1 `best_aurc` is the limit of many images, err + (1 - err) ln(1 - err), as in `e_aurc`.
+
+    Args:
+        loss: (N,) >= 0.
+        uncertainty: (N,), the largest is referred first.
+        weight: (N,) images that each row stands for; None: 1 each.
+
+    Returns:
+        The summaries.
     """
     values = np.asarray(loss, np.float64)
     blank = np.zeros(len(values))
