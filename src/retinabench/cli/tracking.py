@@ -1,4 +1,4 @@
-"""Runs shown in other tools: `track`."""
+"""The command `track`: export of runs to other tools."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def track(
         str, typer.Option("--to", help="tensorboard, or wandb (WANDB_MODE=offline: without network).")
     ] = "tensorboard",
     out: Out = Path("tracking"),
-    project: Annotated[str, typer.Option("--project", help="Of Weights & Biases.")] = "retinabench",
+    project: Annotated[str, typer.Option("--project", help="Project of Weights & Biases.")] = "retinabench",
     rules: Rules = "corrected",
     quiet: Silent = False,
 ) -> None:
-    """Show settings, curves and scores of runs in TensorBoard or Weights & Biases; repeat it to add what is new."""
+    """Export settings, curves and scores of runs to TensorBoard or Weights & Biases; repeat it to add new epochs."""
     from retinabench.integrations.export import track_runs
 
     for line in track_runs(folders, to, out, project=project, rules=rules, progress=progress_of(quiet)):

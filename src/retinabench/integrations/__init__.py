@@ -1,1 +1,1 @@
-"""Run folders shown in TensorBoard or Weights & Biases."""
+"""Export of run folders to TensorBoard and Weights & Biases."""

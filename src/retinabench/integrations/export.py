@@ -1,4 +1,4 @@
-"""`retinabench track`: run folders in, one tracker's runs out."""
+"""Export of run folders to a tracker, for `retinabench track`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from types import ModuleType
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import QUIET, Progress
 from retinabench.integrations import tensorboard, wandb
-from retinabench.integrations.record import read_record
+from retinabench.integrations.tracked_run import read_run
 
-# A tracker is a module with `export(records, out, project) -> lines`.
 TRACKERS: dict[str, ModuleType] = {"tensorboard": tensorboard, "wandb": wandb}
+"""Modules with a function `export(runs, out, project)` that returns lines about what it wrote."""
 
 
 def track_runs(
@@ -24,20 +24,34 @@ def track_runs(
     rules: str = "corrected",
     progress: Progress = QUIET,
 ) -> list[str]:
-    """Export run folders, finished or still in training; return what was written, a line each.
+    """Export run folders, finished or still in training.
 
-    Raises `InputError` where the tracker is unknown or not installed, a folder is no run, or two share a name.
+    Args:
+        folders: The run folders.
+        to: Name of the tracker.
+        out: Folder for its files.
+        project: Project on the server, where the tracker has projects.
+        rules: Rules of the scores.
+        progress: Reports the progress.
+
+    Returns:
+        A line for each run that was written.
+
+    Raises:
+        InputError: Where the tracker is unknown or not installed, a folder is not a run, or two share a name.
     """
     if to not in TRACKERS:
         raise InputError(f"unknown tracker '{to}'", hint=nearest(to, TRACKERS))
-    records = []
+    runs = []
     with progress.track("Reading runs", len(folders), unit="runs") as advance:
         for folder in folders:
-            records.append(read_record(folder, rules))
+            runs.append(read_run(folder, rules))
             advance(1)
-    names = [record.name for record in records]
+    names = [run.name for run in runs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f"two folders are called '{twice}'", hint="Export them to different --out folders.")
-    lines: list[str] = TRACKERS[to].export(records, out, project)
+        raise InputError(
+            f"two folders have the name '{twice}'", hint="Export them to different --out folders."
+        )
+    lines: list[str] = TRACKERS[to].export(runs, out, project)
     return lines

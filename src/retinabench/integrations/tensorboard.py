@@ -1,8 +1,8 @@
 """TensorBoard: one event file per run, `OUT/RUN/events.out.tfevents.retinabench`.
 
-The whole file is made anew at every export, so that no point is ever doubled. Where what lies there is its beginning, as
-of a run still in training, only the rest is appended: a TensorBoard that is open follows a file by its end. Records
-are framed and summaries are made by TensorBoard's own modules; TensorFlow and PyTorch are not needed.
+Every export makes the content of the whole file, so that no point is written twice. Where the present file is the beginning
+of the new content, as for a run in training, only the rest is appended, because an open TensorBoard reads on from the end
+of a file. TensorBoard's own modules write events and summaries; TensorFlow and PyTorch are not needed.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import Any
 
 from retinabench.core.atomic_files import explain, write_bytes
 from retinabench.core.errors import InputError
-from retinabench.integrations.record import Record
+from retinabench.integrations.tracked_run import TrackedRun
 
 FILE = "events.out.tfevents.retinabench"
 
 
-def export(records: Sequence[Record], out: Path, project: str) -> list[str]:
-    """Write the event files; return their paths. TensorBoard has no projects.
+def export(runs: Sequence[TrackedRun], out: Path, project: str) -> list[str]:
+    """Write the event files and return their paths; `project` is not used.
 
-    Raises `InputError` where TensorBoard is not installed.
+    Raises:
+        InputError: Where TensorBoard is not installed.
     """
     try:
         from tensorboard.summary.writer.record_writer import RecordWriter
@@ -30,7 +31,7 @@ def export(records: Sequence[Record], out: Path, project: str) -> list[str]:
         hint = "Install it with: pip install 'retinabench[track]'"
         raise InputError("--to tensorboard needs TensorBoard", hint=hint) from None
     written = []
-    for record in records:
+    for record in runs:
         path, sink = out / record.name / FILE, io.BytesIO()
         writer = RecordWriter(sink)
         for event in _events(record):
@@ -41,7 +42,7 @@ def export(records: Sequence[Record], out: Path, project: str) -> list[str]:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """Append what is new, or write the file whole; an append that is killed is completed by the next export."""
+    """Append new content, or write the whole file; the next export completes an interrupted append."""
     before = path.read_bytes() if path.is_file() else b""
     if not before or not content.startswith(before):
         write_bytes(path, content)
@@ -53,8 +54,8 @@ def _put(path: Path, content: bytes) -> None:
         raise explain(error, path) from error
 
 
-def _events(record: Record) -> Iterator[Any]:
-    """Yield version, settings, the curves, and the scores at the last epoch; the clock is that of the training."""
+def _events(record: TrackedRun) -> Iterator[Any]:
+    """Yield version, settings, curves, and the scores at the last epoch, with the times of the training."""
     from tensorboard.compat.proto.event_pb2 import Event
 
     now = record.began
@@ -74,8 +75,8 @@ def _scalars(values: Any) -> Any:
     return Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
 
 
-def _settings(record: Record) -> Any:
-    """Return what TensorBoard's page of hyper-parameters shows: one session, named after its group, the run."""
+def _settings(record: TrackedRun) -> Any:
+    """Return the summary for TensorBoard's page of hyper-parameters: one session in a group named after the run."""
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.plugins.hparams import metadata, plugin_data_pb2
 

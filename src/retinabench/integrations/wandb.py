@@ -1,8 +1,8 @@
-"""Weights & Biases: one W&B run per run folder, under an id that depends on the folder's name alone.
+"""Weights & Biases: one W&B run per run folder, with an id that depends on the name of the folder alone.
 
-A server takes no point back, so `OUT/exported.json` remembers the last epoch sent of every run: exporting again sends
-what is new and nothing else. `WANDB_MODE=offline` writes below OUT without network, for `wandb sync` later. There the
-whole run is written each time and its earlier folder deleted, since a sync replaces what an earlier one brought.
+Points on a server cannot be withdrawn. `OUT/exported.json` therefore lists the last epoch sent of every run, and another
+export sends later epochs only. `WANDB_MODE=offline` writes below OUT without network, for a later `wandb sync`; there the
+whole run is written each time and its earlier folder deleted, because a sync replaces the result of an earlier one.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ from typing import Any
 
 from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError, WorkError
-from retinabench.integrations.record import Record
+from retinabench.integrations.tracked_run import TrackedRun
 
-LEDGER = "exported.json"
+EXPORTED = "exported.json"
 
 
-def export(records: Sequence[Record], out: Path, project: str) -> list[str]:
-    """Send what is new of every run to `project`; return a line per run that had something new.
+def export(runs: Sequence[TrackedRun], out: Path, project: str) -> list[str]:
+    """Send new epochs and scores of every run to `project`; return a line per run with new content.
 
-    Raises `InputError` where wandb is not installed or knows no account, `WorkError` where a server fails.
+    Raises:
+        InputError: Where wandb is not installed or has no account.
+        WorkError: Where the server fails.
     """
     try:
         import wandb
     except ImportError:
         hint = "Install it with: pip install 'retinabench[track]'"
         raise InputError("--to wandb needs Weights & Biases", hint=hint) from None
-    ledger, said = _read(out / LEDGER), []
+    exported, lines = _read(out / EXPORTED), []
     out.mkdir(parents=True, exist_ok=True)
-    for record in records:
+    for record in runs:
         key = f"{os.environ.get('WANDB_MODE', 'online')}/{project}/{run_id(record)}"
-        before = ledger.get(key, {"epoch": -1, "scores": ""})
+        before = exported.get(key, {"epoch": -1, "scores": ""})
         after = {
             "epoch": max((epoch for epoch, _ in record.rows), default=0),
             "scores": _digest(record.scores),
@@ -49,21 +51,21 @@ def export(records: Sequence[Record], out: Path, project: str) -> list[str]:
             hint = "Run `wandb login`, or set WANDB_MODE=offline and `wandb sync` later."
             raise InputError(f"Weights & Biases refuses: {error}", hint=hint) from None
         except wandb.errors.Error as error:
-            raise WorkError(f"Weights & Biases: {error}. The same command sends what is missing.") from None
-        ledger[key] = after
-        write_json(out / LEDGER, ledger)  # after every run: a stopped export continues
-        said.append(f"{record.name}: epochs {max(before['epoch'], 0)} to {after['epoch']}")
-    return said
+            raise WorkError(f"Weights & Biases: {error}. The same command sends the rest.") from None
+        exported[key] = after
+        write_json(out / EXPORTED, exported)  # after every run, so that an interrupted export continues
+        lines.append(f"{record.name}: epochs {max(before['epoch'], 0)} to {after['epoch']}")
+    return lines
 
 
-def run_id(record: Record) -> str:
-    """Return the run's id: 16 digits of the hash of its folder's name, which itself ends in the hash of the run."""
+def run_id(record: TrackedRun) -> str:
+    """Return the id of a run: 16 digits of the hash of its folder's name, which ends in the hash of the run."""
     return hashlib.sha256(record.name.encode()).hexdigest()[:16]
 
 
-def _send(wandb: Any, record: Record, project: str, out: Path, sent: int) -> None:
+def _send(wandb: Any, record: TrackedRun, project: str, out: Path, sent: int) -> None:
     """Log the scores and the epochs after `sent`; offline, all epochs."""
-    # The machine that exports is not the one that trained: its code, console and load are none of the run's business.
+    # The machine that exports may not be the one that trained: its code, console and load are left out.
     settings = wandb.Settings(
         console="off",
         silent=True,

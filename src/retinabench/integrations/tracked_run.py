@@ -1,7 +1,7 @@
-"""What a run folder says, in the words of trackers: settings, one row of numbers per epoch, final scores.
+"""A run folder as trackers show it: settings, one row of numbers per epoch, and final scores.
 
-It reads `run.json`, `metrics.jsonl` (written whole after every epoch) and `predictions.parquet`, the last two where they
-are there: a run still in training has no scores yet, an ensemble has no epochs.
+Reads `run.json`, `metrics.jsonl` (rewritten after every epoch) and `predictions.parquet`. The last two are optional: a run
+in training has no scores yet, and an ensemble has no epochs.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ Setting = str | float | bool
 
 
 @dataclass(frozen=True)
-class Record:
-    """One run as trackers see it.
+class TrackedRun:
+    """One run.
 
-    name: of its folder. settings: dotted key -> value, nested tables flattened. rows: per epoch its number and {tag:
-    value}; tags are `loss`, `lr`, `validation/auroc`, …. scores: `score/SET/NAME` -> value, undefined ones left out.
-    began: when the run was first started, in seconds since 1970.
+    Attributes:
+        name: Name of its folder.
+        settings: Value by dotted key.
+        rows: Per epoch its number and the values by tag, such as `loss`, `lr` and `validation/auroc`.
+        scores: Value by `score/SET/NAME`, undefined ones left out.
+        began: Time at which the run was first started, in seconds since 1970.
     """
 
     name: str
@@ -36,26 +39,27 @@ class Record:
     began: float
 
 
-def read_record(folder: Path, rules: str = "corrected") -> Record:
-    """Read a run folder.
+def read_run(folder: Path, rules: str = "corrected") -> TrackedRun:
+    """Read a run folder, scored by some rules.
 
-    Raises `InputError` where it is none, or where a file or line in it is damaged.
+    Raises:
+        InputError: Where it is not a run folder, or a file in it is damaged.
     """
     about = folder / "run.json"
     try:
         content = json.loads(about.read_text())
-        # Where the data lie is no setting, and tells a server about the machine.
+        # Paths of the data are not settings, and would tell a server about the machine.
         run = {key: value for key, value in content["run"].items() if key not in ("data", "shifted")}
         settings = dict(_flat(run)) | {"fingerprint": content["fingerprint"]}
         began = about.stat().st_mtime
     except (FileNotFoundError, NotADirectoryError):
         hint = "Name run folders, such as runs/*."
-        raise InputError("is no run folder (run.json is missing)", file=folder, hint=hint) from None
+        raise InputError("is not a run folder (run.json is missing)", file=folder, hint=hint) from None
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InputError("does not describe a run", file=about, hint="Train the run again.") from None
     predictions = folder / "predictions.parquet"
     scores = _scores(predictions, rules) if predictions.is_file() else {}
-    return Record(folder.resolve().name, settings, tuple(_rows(folder / "metrics.jsonl")), scores, began)
+    return TrackedRun(folder.resolve().name, settings, tuple(_rows(folder / "metrics.jsonl")), scores, began)
 
 
 def _rows(file: Path) -> Iterator[tuple[int, dict[str, float]]]:
@@ -67,12 +71,12 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, float]]]:
             epoch = int(row.pop("epoch"))
             values = {_tag(key): float(value) for key, value in row.items()}
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise InputError("is no epoch of a training", file=file, row=number) from None
+            raise InputError("is not an epoch of a training", file=file, row=number) from None
         yield epoch, values
 
 
 def _tag(key: str) -> str:
-    """`validation_auroc` -> `validation/auroc`: trackers group by what stands before the slash."""
+    """Return `validation/auroc` for `validation_auroc`: trackers group by the part before the slash."""
     group, _, name = key.partition("_")
     return f"{group}/{name}" if name and group in ("validation", "loss") else key
 
@@ -88,7 +92,7 @@ def _scores(file: Path, rules: str) -> dict[str, float]:
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Setting]]:
-    """Flatten nested tables into dotted keys; what is not set is left out, lists become their JSON."""
+    """Flatten nested tables into dotted keys; None is left out, lists become their JSON."""
     for key, value in tree.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
