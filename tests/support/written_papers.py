@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from retinabench.core.progress import QUIET
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
+from retinabench.reports.papers.collection import Collection, collect
 from support.fake_predictions import METHODS, population, predictions
 
 TITLES = {
@@ -44,6 +46,11 @@ def severity_people(n_in_domain: int, n_shifted: int) -> dict[str, np.ndarray]:
     people["grade"] = np.where(far, 3 + people["grade"] % 2, np.minimum(people["grade"], 2))
     people["label"] = (people["grade"] >= 2).astype(int)
     return people
+
+
+def gathered(folder: Path, runs: list[Predictions], rules: str = "corrected") -> Collection:
+    """Write runs and measure them, without bootstrap."""
+    return collect(write_runs(folder, runs), None, rules, 0, 0, 1, QUIET)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,9 @@ import retinabench as rb
 from retinabench.core.progress import QUIET
 from retinabench.metrics.published.figures import aggregate as published_aggregate
 from retinabench.metrics.score import referral_curve
-from retinabench.metrics.sorted_images import Cases
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.collection import collect
-from retinabench.reports.papers.curves import retained_weight
 from retinabench.reports.papers.write import table_files, tables_of
 from support.written_papers import Written, write_runs
 
@@ -49,7 +47,7 @@ def test_scores_are_means_of_score_over_runs(request, runs, rules):
                 ):
                     continue
                 values = [
-                    one.sets[row["set"]]["scores"].get(row["score"], {"value": None})["value"]
+                    one[row["set"]].to_dict()["scores"].get(row["score"], {"value": None})["value"]
                     for one in found
                 ]
                 if None in values:
@@ -86,10 +84,10 @@ def test_a_single_run_has_the_interval_of_score(corrected, runs):
     found = rb.score(one, bootstrap=60).sets
     for name, score in (("in_domain", "nll"), ("shifted", "auroc"), ("joint", "auprc")):
         cell = corrected.cells(f"table-04-prediction-{COUNTRY}")["MFVI", name, score]
-        entry = found[name]["scores"][score]
-        assert float(cell["value"]) == pytest.approx(entry["value"], abs=MEAN)
-        assert float(cell["low"]) == pytest.approx(entry["low"], abs=MEAN)
-        assert float(cell["high"]) == pytest.approx(entry["high"], abs=MEAN)
+        entry = found[name][score]
+        assert float(cell["value"]) == pytest.approx(entry.value, abs=MEAN)
+        assert float(cell["low"]) == pytest.approx(entry.low, abs=MEAN)
+        assert float(cell["high"]) == pytest.approx(entry.high, abs=MEAN)
         assert cell["standard_error"] == ""
 
 
@@ -151,10 +149,3 @@ def test_published_areas_equal_the_released_code(shared, tmp_path):
     for score in ("ood_auroc", "ood_auprc"):
         theirs = metrics[f"joint_test/{score.replace('ood', 'ood_detection')}"]
         assert float(detection["000", "joint", score]["value"]) == pytest.approx(theirs, abs=1e-12)
-
-
-def test_retained_images_share_ties():
-    w = Cases([0, 1, 0, 1], [0.1, 0.9, 0.4, 0.6], [0.1, 0.2, 0.3, 0.3]).weighted()
-    assert retained_weight(w, 0.75).tolist() == [1, 1, 0.5, 0.5]
-    assert retained_weight(w, 0.5).tolist() == [1, 1, 0, 0]
-    assert retained_weight(w, 1.0).tolist() == [1, 1, 1, 1]
