@@ -7,6 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from retinabench.data.registry import TASKS
+from retinabench.methods.registry import METHODS
+
 Out = Annotated[Path, typer.Option("--out", help="Folder to write into.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 Silent = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
@@ -28,6 +31,23 @@ Uncertainty = Annotated[
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Write everything as JSON.")]
 Bootstrap = Annotated[int, typer.Option("--bootstrap", min=0, help="Replicates for the intervals; 0: none.")]
+
+# Of the verbs that train.
+Data = Annotated[Path, typer.Option("--data", help="Prepared folder.")]
+Shifted = Annotated[
+    Path | None, typer.Option("--shifted", help="A second prepared folder, to test on as the shifted domain.")
+]
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config", help="TOML file, or a preset such as demo/map; settings left out have defaults."
+    ),
+]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2 or optimizer.epochs=20.")
+]
+Task = Annotated[str | None, typer.Option("--task", help=f"One of: {', '.join(TASKS)}.")]
+Method = Annotated[str | None, typer.Option("--method", help=f"One of: {', '.join(METHODS)}.")]
 
 # Of the verbs that compute many runs.
 RunEngine = Annotated[

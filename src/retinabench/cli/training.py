@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retinabench.cli.options import Device, Out, Readers, Seed, Silent, Workers
+from retinabench.cli.options import (
+    Config,
+    Data,
+    Device,
+    Method,
+    Out,
+    Overrides,
+    Readers,
+    Seed,
+    Shifted,
+    Silent,
+    Task,
+    Workers,
+)
 from retinabench.cli.output import progress_of
 from retinabench.core.errors import WorkError
-from retinabench.data.registry import TASKS
-from retinabench.methods.registry import METHODS
+
+if TYPE_CHECKING:
+    from retinabench.experiments.config import Run
 
 
 def demo(
@@ -25,30 +39,13 @@ def demo(
 
 
 def train(
-    data: Annotated[Path, typer.Option("--data", help="Prepared folder.")],
-    shifted: Annotated[
-        Path | None, typer.Option("--shifted", help="Another one, to test on as the shifted domain.")
-    ] = None,
+    data: Data,
+    shifted: Shifted = None,
     out: Out = Path("runs"),
-    config: Annotated[
-        str | None,
-        typer.Option("--config", help="TOML file, or a preset such as demo/map; holds differences."),
-    ] = None,
-    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2.")] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            "--task",
-            help=f"One of: {', '.join(TASKS)}.",
-        ),
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            "--method",
-            help=f"One of: {', '.join(METHODS)}.",
-        ),
-    ] = None,
+    config: Config = None,
+    overrides: Overrides = None,
+    task: Task = None,
+    method: Method = None,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Seed of weights, order and noise.")
     ] = None,
@@ -57,19 +54,13 @@ def train(
     quiet: Silent = False,
 ) -> None:
     """Train one run and write its predictions; the same command continues a killed one."""
-    from retinabench.experiments.config import load_run
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.run import execute
     from retinabench.methods.training.distributed import current
 
-    words = list(overrides or ())
-    if method is not None:
-        words.insert(0, f'method.name="{method}"')
-    run = load_run(
-        config, words, data=str(data), shifted=None if shifted is None else str(shifted), task=task, seed=seed
-    )
+    run = configured_run(config, overrides, data, shifted, task, method, seed)
     folder = execute(run, out, Resources(device, workers, progress_of(quiet)))
-    if current().leads:  # of several processes that train together, one speaks
+    if current().leads:  # of several processes that train together, one prints
         print(folder / "predictions.parquet")
 
 
@@ -83,9 +74,9 @@ def predict(
 ) -> None:
     """Test a trained run on another data set, without training again."""
     from retinabench.experiments.execution import Resources
-    from retinabench.experiments.predict import predict_elsewhere
+    from retinabench.experiments.predict import predict_on
 
-    print(predict_elsewhere(folder, data, out, Resources(device, workers, progress_of(quiet))))
+    print(predict_on(folder, data, out, Resources(device, workers, progress_of(quiet))))
 
 
 def check(
@@ -95,7 +86,7 @@ def check(
             help="A method's name, its Python file (my_method.py) or its module (my_package.mine)."
         ),
     ],
-    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2.")] = None,
+    overrides: Overrides = None,
     quiet: Silent = False,
 ) -> None:
     """Check in seconds that one method keeps its contract: seeds, saved state, shapes, continued trainings."""
@@ -111,3 +102,20 @@ def check(
                 print(f"ok      {one.check} ({one.seconds:.1f} s)", flush=True)
     if failed:
         raise WorkError(f"{failed} of {count} checks failed")
+
+
+def configured_run(
+    config: str | None,
+    overrides: list[str] | None,
+    data: Path,
+    shifted: Path | None,
+    task: str | None,
+    method: str | None,
+    seed: int | None,
+) -> Run:
+    """Return the run that the options of a verb describe; `method` counts before the overrides."""
+    from retinabench.experiments.config import load_run
+
+    words = [*([] if method is None else [f'method.name="{method}"']), *(overrides or ())]
+    second = None if shifted is None else str(shifted)
+    return load_run(config, words, data=str(data), shifted=second, task=task, seed=seed)

@@ -10,38 +10,39 @@ import typer
 from retinabench.cli.options import (
     Address,
     Attempts,
+    Config,
     Cpus,
+    Data,
     Device,
     Gpus,
+    Method,
     Out,
+    Overrides,
     Parallel,
     Rules,
     RunEngine,
     Seed,
+    Shifted,
     Silent,
     Storage,
+    Task,
 )
 from retinabench.cli.output import progress_of
+from retinabench.cli.training import configured_run
 
 
 def tune(
-    data: Annotated[Path, typer.Option("--data", help="Prepared folder.")],
+    data: Data,
     space: Annotated[
         str,
         typer.Option("--space", help="TOML file of ranges, or one that comes along, such as demo/dropout."),
     ],
-    shifted: Annotated[
-        Path | None, typer.Option("--shifted", help="Another one, whose images are the shifted domain.")
-    ] = None,
+    shifted: Shifted = None,
     out: Out = Path("sweep"),
-    config: Annotated[
-        str | None, typer.Option("--config", help="TOML file or preset of what the space does not vary.")
-    ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(help="key=value, such as optimizer.epochs=20.")
-    ] = None,
-    task: Annotated[str | None, typer.Option("--task", help="As of `train`; default: country_shift.")] = None,
-    method: Annotated[str | None, typer.Option("--method", help="As of `train`.")] = None,
+    config: Config = None,
+    overrides: Overrides = None,
+    task: Task = None,
+    method: Method = None,
     trials: Annotated[
         int, typer.Option("--trials", min=1, help="Points of the space; more later keep the first.")
     ] = 32,
@@ -75,7 +76,6 @@ def tune(
     """
     from rich.console import Console
 
-    from retinabench.experiments.config import load_run
     from retinabench.experiments.engines.engine import make_engine
     from retinabench.experiments.search.plots import write_figures
     from retinabench.experiments.search.ranking import ranking_table, write_ranking
@@ -83,12 +83,7 @@ def tune(
     from retinabench.experiments.search.space import read_space
     from retinabench.reports.toolkit.renderers import to_terminal
 
-    words = list(overrides or ())
-    if method is not None:
-        words.insert(0, f'method.name="{method}"')
-    base = load_run(
-        config, words, data=str(data), shifted=None if shifted is None else str(shifted), task=task, seed=seed
-    )
+    base = configured_run(config, overrides, data, shifted, task, method, seed)
     ranges = read_space(space)
     progress = progress_of(quiet)
     workers = make_engine(

@@ -28,7 +28,7 @@ from pydantic import BaseModel, ValidationError
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.experiments.config_sources import find, override
-from retinabench.experiments.preset_files import presets as package_presets
+from retinabench.experiments.config_sources import presets as package_presets
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import MethodConfig, Optimizer, TrainingRun
 from retinabench.models.settings import ModelConfig

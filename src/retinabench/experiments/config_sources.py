@@ -1,22 +1,32 @@
-"""Where a Run's settings come from: a TOML file or a preset, and `key=value` words that change it."""
+"""Where the settings of a run come from: a TOML file or a preset of the package, and `key=value` arguments.
+
+Presets are TOML files below `presets/`, and the rows of one table of published values, `presets/published.toml`.
+"""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.experiments.preset_files import canonical, presets
+
+HERE = Path(__file__).parent / "presets"
+TABLE = HERE / "published.toml"
 
 
 def find(source: str | Path, optimizer_keys: Collection[str]) -> tuple[Path, dict[str, Any]]:
-    """Return the file that holds a configuration, and its content, for the caller to change.
+    """Return the file that holds a configuration, and its content, which the caller may change.
 
-    `source` is a path ending in .toml, or the name of a preset, read with the optimiser's keys (`presets.presets`).
-    Raises `InputError` where there is none, or the file is not TOML.
+    Args:
+        source: A path ending in .toml, or the name of a preset.
+        optimizer_keys: The settings of the optimiser; see `presets`.
+
+    Raises:
+        InputError: There is none, or the file is not TOML.
     """
     if Path(source).suffix == ".toml":
         return Path(source), read_toml(Path(source))
@@ -60,3 +70,52 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise InputError(f"cannot be read: {error.strerror or error}", file=file) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"is not TOML: {error}", file=file) from None
+
+
+def presets(optimizer_keys: Collection[str]) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """Return every preset's file and its content, by name: `demo/map`, `published/mfvi/country/joint`.
+
+    `optimizer_keys` are the options that belong to the optimiser; the table's rows hold them beside the method's.
+    """
+    files = {
+        str(path.relative_to(HERE).with_suffix("")): (path, _read(path))
+        for path in sorted(HERE.glob("*/*.toml"))
+    }
+    table = dict(_read(TABLE))
+    shared = table.pop("shared")
+    rows = {
+        f"{kind}/{method}/{task}/{criterion}": (
+            TABLE,
+            {"task": name, **_run(method, {**block[behaviour], **values}, shared, optimizer_keys)},
+        )
+        for kind, behaviour in (("published", "released"), ("corrected", "corrected"))
+        for method, block in table.items()
+        for task, name in shared[f"{behaviour}_task"].items()
+        for criterion, values in block[task].items()
+    }
+    return files | rows
+
+
+def canonical(name: str) -> str:
+    """Return the name that `presets` knows for an earlier one: `published/map-country-joint` and its like."""
+    return name.replace("-", "/") if name.startswith("published/") else name
+
+
+def _run(
+    method: str, row: Mapping[str, Any], shared: Mapping[str, Any], optimizer_keys: Collection[str]
+) -> dict[str, Any]:
+    """Put one row of the table into the shape of a Run's tables."""
+    optimizer = dict(shared["optimizer"]) | {key: row[key] for key in row if key in optimizer_keys}
+    # Published as 1 - momentum; rounded to what was printed.
+    optimizer["momentum"] = round(1 - row["one_minus_momentum"], 10)
+    own = {key: row[key] for key in row if key not in optimizer_keys and key != "one_minus_momentum"}
+    return {
+        "model": dict(shared["model"]),
+        "method": {"name": method, **own},
+        "optimizer": optimizer,
+    }
+
+
+@cache
+def _read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))

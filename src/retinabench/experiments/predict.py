@@ -1,4 +1,4 @@
-"""A trained run on a data set that it was not trained with: any training set, any test set, trained once."""
+"""Prediction with a trained run on another data set than it was trained for."""
 
 from __future__ import annotations
 
@@ -19,12 +19,22 @@ from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 
 
-def predict_elsewhere(folder: Path, data: Path, out: Path, engine: Resources) -> Path:
-    """Write to `out` what the run in `folder` predicts with the prepared folder `data` as its shifted domain.
+def predict_on(folder: Path, data: Path, out: Path, resources: Resources) -> Path:
+    """Predict a prepared folder with a finished run, as if it had been trained with `--shifted DATA`.
 
-    As if it had been trained with `--shifted DATA`: its validation and test images in domain, the validation and test
-    images of `data` as shifted ones. Raises `InputError` where the run is unfinished, its training data are gone or have
-    changed, or the pictures do not fit.
+    The run's own validation and test images are in domain, those of `data` are shifted.
+
+    Args:
+        folder: Folder of the run.
+        data: Prepared folder.
+        out: Predictions file to write.
+        resources: Where to compute.
+
+    Returns:
+        `out`.
+
+    Raises:
+        InputError: The run is not finished, its training data are gone or have changed, or the images do not fit.
     """
     run = _read_run(folder)
     trained = load_task(run.data, run.task, run.shifted)
@@ -34,8 +44,8 @@ def predict_elsewhere(folder: Path, data: Path, out: Path, engine: Resources) ->
         )
     task = _with_shifted(run, trained, data)
     for note in task.notes:
-        engine.progress.say(f"note: {note}")
-    write_predictions(_predict(folder, run, trained, task, engine), out)
+        resources.progress.say(f"note: {note}")
+    write_predictions(_predict(folder, run, trained, task, resources), out)
     return out
 
 
@@ -62,16 +72,18 @@ def _with_shifted(run: Run, trained: Task, data: Path) -> Task:
     return Task(run.task, joined, splits, (note,) if unused else ())
 
 
-def _predict(folder: Path, run: Run, trained: Task, task: Task, engine: Resources) -> Predictions:
+def _predict(folder: Path, run: Run, trained: Task, task: Task, resources: Resources) -> Predictions:
     method = METHODS[run.method.name]
     if is_composed(method):
         combined: Predictions = method.combine(
             [
-                _predict(run_folder(member, folder.parent, trained), member, trained, task, engine)
+                _predict(run_folder(member, folder.parent, trained), member, trained, task, resources)
                 for member in method.member_runs(run)
             ]
         )
         return replace(combined, metadata=metadata(run, task, members=combined.metadata["members"]))
-    device = engine.torch_device()
+    device = resources.torch_device()
     _, posterior = load_posterior(folder, str(device))
-    return predict(run, task, posterior, make_batches(run, task, device, engine.workers), engine.progress)
+    return predict(
+        run, task, posterior, make_batches(run, task, device, resources.workers), resources.progress
+    )

@@ -158,10 +158,10 @@ def test_results_travel_through_a_storage(nodes, prepared, tmp_path):
     assert bits(tmp_path / "there") == bits(tmp_path / "here")
 
 
-def test_nodes_that_write_elsewhere_are_noticed(nodes, prepared, tmp_path, monkeypatch):
+def test_nodes_without_the_shared_folder_are_noticed(nodes, prepared, tmp_path, monkeypatch):
     monkeypatch.setattr(ray_cluster, "SETTLES", 0.1)
     monkeypatch.setattr(
-        "retinabench.experiments.engines.scheduler.Task.done", False
+        "retinabench.experiments.engines.scheduler.ScheduledJob.done", False
     )  # as where the nodes' /out is not ours
     with pytest.raises(InputError, match=r"is not here on .* that all nodes share, or add --storage"):
         list(RayEngine(nodes.address, device="cpu").compute([Job(small(prepared), tmp_path)]))

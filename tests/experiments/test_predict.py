@@ -8,7 +8,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.prepared import open_prepared
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.predict import predict_elsewhere
+from retinabench.experiments.predict import predict_on
 from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
@@ -28,7 +28,7 @@ def test_the_same_predictions_as_training_with_that_set(folders, tmp_path, metho
     ours, theirs = folders
     words = [*TINY, f"method.name={method}", "task=in_domain"]
     alone = execute(load_run(None, words, data=str(ours)), tmp_path / "runs", Resources("cpu"))
-    found = read_predictions(predict_elsewhere(alone, theirs, tmp_path / "x.parquet", Resources("cpu")))
+    found = read_predictions(predict_on(alone, theirs, tmp_path / "x.parquet", Resources("cpu")))
     words[-1] = "task=country_shift"
     both = load_run(None, words, data=str(ours), shifted=str(theirs))
     expected = read_predictions(execute(both, tmp_path / "runs", Resources("cpu")) / "predictions.parquet")
@@ -41,13 +41,13 @@ def test_it_refuses_what_it_cannot_do(folders, tmp_path):
     run = load_run(None, [*TINY, "task=in_domain"], data=str(ours))
     folder = execute(run, tmp_path / "runs", Resources("cpu"))
     with pytest.raises(InputError, match="the same data"):
-        predict_elsewhere(folder, ours, tmp_path / "x.csv", Resources("cpu"))
+        predict_on(folder, ours, tmp_path / "x.csv", Resources("cpu"))
     only_train = make_prepared(tmp_path / "train", parts=(("in_domain", "train", 20),), seed=2)
     with pytest.raises(InputError, match=r"has no split 'test'\. Prepare it with --split test"):
-        predict_elsewhere(folder, only_train, tmp_path / "x.csv", Resources("cpu"))
+        predict_on(folder, only_train, tmp_path / "x.csv", Resources("cpu"))
     (folder / "done").unlink()
     with pytest.raises(InputError, match="no finished run"):
-        predict_elsewhere(folder, theirs, tmp_path / "x.csv", Resources("cpu"))
+        predict_on(folder, theirs, tmp_path / "x.csv", Resources("cpu"))
     assert not (tmp_path / "x.csv").exists()
 
 
