@@ -14,7 +14,7 @@ from retinabench.models.lenet import lenet
 from retinabench.models.mlp import MLP, mlp
 from retinabench.models.registry import MODELS, special_inputs
 from retinabench.models.settings import ModelConfig
-from retinabench.models.stochastic import dropout_sites
+from retinabench.models.stochastic.dropout import dropout_sites
 from retinabench.models.vgg import vgg
 
 

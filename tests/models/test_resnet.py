@@ -5,7 +5,9 @@ from torch import nn
 
 from retinabench.models.build import initialise
 from retinabench.models.resnet import resnet18, resnet34, resnet50
-from retinabench.models.stochastic import Dropout, add_dropout, dropout, dropout_sites, use_generator
+from retinabench.models.stochastic import dropout
+from retinabench.models.stochastic.drawing import use_generator
+from retinabench.models.stochastic.dropout import Dropout, add_dropout, dropout_sites
 
 
 def parameters(model):

@@ -7,7 +7,6 @@ import pytest
 import torch
 from scipy import stats
 
-from retinabench.models.stochastic import Prior, Variational
 from retinabench.models.stochastic.affine import fan_in
 from retinabench.models.stochastic.families import (
     FAMILIES,
@@ -18,6 +17,7 @@ from retinabench.models.stochastic.families import (
     radial_kl,
     radial_noise,
 )
+from retinabench.models.stochastic.variational import Prior, Variational
 
 
 def generator(seed=0):

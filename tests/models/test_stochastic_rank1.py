@@ -9,7 +9,8 @@ from scipy import integrate, stats
 from torch import nn
 from torch.nn import functional
 
-from retinabench.models.stochastic import Draw, Rank1, use_draws, use_generator
+from retinabench.models.stochastic.drawing import Draw, use_draws, use_generator
+from retinabench.models.stochastic.rank1 import Rank1
 
 
 def generator(seed=0):

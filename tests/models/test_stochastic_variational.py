@@ -5,8 +5,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from retinabench.models.stochastic import Draw, Prior, Variational, use_draws, use_generator
+from retinabench.models.stochastic.drawing import Draw, use_draws, use_generator
 from retinabench.models.stochastic.families import FAMILIES
+from retinabench.models.stochastic.variational import Prior, Variational
 
 
 def generator(seed=0):

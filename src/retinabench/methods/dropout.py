@@ -38,7 +38,7 @@ from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterio
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
-from retinabench.models.stochastic import add_dropout
+from retinabench.models.stochastic.dropout import add_dropout
 
 
 class Config(MethodConfig):

@@ -10,8 +10,7 @@ from retinabench.methods.posteriors.sampled import predict_samples
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.models.build import build_model
-from retinabench.models.stochastic import use_generator
-from retinabench.models.stochastic.drawing import Drawing
+from retinabench.models.stochastic.drawing import Drawing, use_generator
 
 NOISY = ["dropout", "mfvi", "radial", "rank1"]
 

@@ -117,7 +117,7 @@ def test_a_loss_that_starts_broken_points_at_the_data(prepared):
     def broken(model, step):
         return ridge(model, step) * float("nan")
 
-    with pytest.raises(WorkError, match=r"at step 1 \(epoch 1\).*Nothing was learnt yet.*bfloat16"):
+    with pytest.raises(WorkError, match=r"at step 1 \(epoch 1\).*No step was taken yet.*bfloat16"):
         trained(prepared, "optimizer.precision=bfloat16", penalty=broken)
 
 
@@ -148,7 +148,7 @@ def test_predictions_that_are_no_numbers_end_the_training(prepared):
     run = load_run(None, LENET, data=prepared)
     batches = make_batches(run, load_task(run.data, run.task), CPU)
     posterior = map_method.build(Overflow(build_model(run.model, run.seed)), run, Bernoulli())
-    with pytest.raises(WorkError, match="after epoch 1 the network predicts values that are no numbers"):
+    with pytest.raises(WorkError, match="after epoch 1 the network predicts values that are not finite"):
         train(posterior, batches, run, Checkpoint())
 
 

@@ -17,8 +17,10 @@ from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.methods.variational import mfvi, radial, rank1
 from retinabench.methods.variational.elbo import elbo
 from retinabench.models.resnet import resnet18
-from retinabench.models.stochastic import Draw, Prior, Variational, kl, use_draws, use_generator
+from retinabench.models.stochastic.drawing import Draw, use_draws, use_generator
 from retinabench.models.stochastic.families import FAMILIES, Family
+from retinabench.models.stochastic.surgery import kl
+from retinabench.models.stochastic.variational import Prior, Variational
 
 
 def generator(seed=0):

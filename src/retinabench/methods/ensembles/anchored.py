@@ -58,7 +58,7 @@ __all__ = ["FIDELITY", "Config", "build", "fit"]
 
 class Config(MethodConfig):
     """anchors: drawn from the `prior`, or `matched` to the posterior: after half of the epochs, noise of the likelihood's
-    own covariance there joins them. That costs one more pass over the training pictures.
+    own covariance there joins them. That costs one more pass over the training images.
     """
 
     title = "anchored MAP"

@@ -82,7 +82,7 @@ class Anchors:
         likelihood: Likelihood,
         generator: torch.Generator,
     ) -> None:
-        """Draw z at the network as it predicts now: one pass over the training pictures, not augmented."""
+        """Draw z at the network as it predicts now: one pass over the training images, not augmented."""
         training, total = model.training, torch.zeros_like(self.score)
         model.eval()
         for images, _ in batches.rows(batches.train, run.optimizer.batch_size):

@@ -110,9 +110,11 @@ class SwagMixture:
                 yield named_weights(self.model, self.sample(family, start))
 
         sources = [*self.model.parameters(), self.means, self.variances, self.deviations]
-        kept = self.cache.samples(generator, samples, sources, drawn, cache=fits_cache(samples, self.model))
-        answers = [functional_call(self.model, weights, (images,)) for weights in kept]
-        return torch.stack([self.likelihood.predictive(outputs) for outputs in answers])
+        drawn_weights = self.cache.samples(
+            generator, samples, sources, drawn, cache=fits_cache(samples, self.model)
+        )
+        passes = [functional_call(self.model, weights, (images,)) for weights in drawn_weights]
+        return torch.stack([self.likelihood.predictive(outputs) for outputs in passes])
 
     def sample(self, family: str, generator: torch.Generator) -> Tensor:
         """Draw one vector (P,) of a family."""
@@ -169,7 +171,7 @@ class Stretches:
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SwagMixture:
-    """Return the network as the mean of one Gaussian without spread."""
+    """Return the network as the mean of one Gaussian of width 0."""
     method, mean = as_config(run, Config), flat_weights(model)[None]
     empty = mean.new_zeros(1, 0, mean.shape[1])
     return SwagMixture(

@@ -71,7 +71,7 @@ class Config(MethodConfig):
 
     lr_factor: the peak learning rate of the others over that of the first. walk: one move of the anchors, over the prior's
     std. anchors: drawn from the `prior`, or `matched` to the posterior, with noise of the likelihood's covariance at
-    the last member, drawn anew for each (`anchors.py`): one more pass over the training pictures per member.
+    the last member, drawn anew for each (`anchors.py`): one more pass over the training images per member.
     """
 
     title = "sequential anchored"

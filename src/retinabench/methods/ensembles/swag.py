@@ -164,9 +164,11 @@ class SwagPosterior:
                 yield named_weights(self.model, vector)
 
         sources = [*self.model.parameters(), self.variance, self.deviations]
-        kept = self.cache.samples(generator, samples, sources, drawn, cache=fits_cache(samples, self.model))
-        answers = [functional_call(self.model, weights, (images,)) for weights in kept]
-        return torch.stack([self.likelihood.predictive(outputs) for outputs in answers])
+        drawn_weights = self.cache.samples(
+            generator, samples, sources, drawn, cache=fits_cache(samples, self.model)
+        )
+        passes = [functional_call(self.model, weights, (images,)) for weights in drawn_weights]
+        return torch.stack([self.likelihood.predictive(outputs) for outputs in passes])
 
     def state(self) -> State:
         """The network's tensors, variance and deviations."""
@@ -179,7 +181,7 @@ class SwagPosterior:
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SwagPosterior:
-    """Return the network as the mean of a Gaussian without spread."""
+    """Return the network as the mean of a Gaussian of width 0."""
     mean = flat_weights(model)
     return SwagPosterior(
         model, likelihood, torch.zeros_like(mean), mean.new_zeros(0, len(mean)), as_config(run, Config).scale

@@ -27,7 +27,7 @@ One that has a method `gradient`, (K, P) -> (K, P), is asked for nothing else wi
 
 @dataclass(frozen=True)
 class State:
-    """Where the chains stand: weights (K, P), their log-likelihood (K,) and its gradient (K, P)."""
+    """The chains: weights (K, P), their log-likelihood (K,) and its gradient (K, P)."""
 
     weights: Tensor
     value: Tensor
@@ -36,7 +36,7 @@ class State:
 
 @dataclass(frozen=True)
 class Transition:
-    """What one transition did, each (K,): the acceptance probability, whether it moved, H' - H."""
+    """One transition, each (K,): the acceptance probability, whether it was accepted, H' - H."""
 
     acceptance: Tensor
     accepted: Tensor
@@ -106,7 +106,7 @@ def leapfrog(
     inner = getattr(log_likelihood, "gradient", lambda weights: log_likelihood(weights)[1])
     for _ in range(steps - 1):
         weights.add_(momentum, alpha=step)
-        # Two half steps of the momentum meet between positions.
+        # Two half steps of the momentum in one.
         momentum.add_(inner(weights), alpha=step).sub_(weights, alpha=step / prior_variance)
     weights.add_(momentum, alpha=step)
     value, gradient = log_likelihood(weights)

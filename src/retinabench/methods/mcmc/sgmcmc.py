@@ -1,4 +1,4 @@
-"""What the stochastic-gradient samplers share: one long training with noise, whose iterates are the samples.
+"""The stochastic-gradient samplers: one long training with noise, whose iterates are the samples.
 
 Its learning rate `lr` is that of SGD on the mean loss, whose noise has the variance that makes the iterates draws of the
 posterior (`langevin.py`). With `l2 = 1 / (2 N s²)` on everything, no reweighting and no augmentation this is the posterior
@@ -71,7 +71,7 @@ def sample_chain(
     lr: float,
     factor: Callable[[int, Sequence[int]], Schedule],
 ) -> CollectedPosterior:
-    """TrainingRun one chain and return its samples, evenly spaced after the burn-in.
+    """Run one chain and return its samples, evenly spaced after the burn-in.
 
     lr: before its `factor`, which is made of the number of steps of the burn-in and the steps at which samples are collected. A
     linear warm-up of `optimizer.warmup` epochs comes before both. The checkpoint's validation is that of the last iterate.

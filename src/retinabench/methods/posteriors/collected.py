@@ -42,15 +42,15 @@ class CollectedPosterior:
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """(B, 3, H, W) -> (S, B, C): the samples in the order of their collection, one network at a time.
 
-        Of more samples than are asked for evenly spaced ones answer, the last among them; never more than there are. An
-        untrained posterior answers with its network.
+        Of more samples than are asked for, evenly spaced ones are used, the last among them; never more than there are.
+        An untrained posterior predicts with its network.
         """
         self.model.eval()
-        answers = []
+        predictions = []
         for sample in evenly(self.samples or [dict(self.model.state_dict())], samples):
             weights = {name: tensor.to(images.device) for name, tensor in sample.items()}
-            answers.append(self.likelihood.predictive(functional_call(self.model, weights, (images,))))
-        return torch.stack(answers)
+            predictions.append(self.likelihood.predictive(functional_call(self.model, weights, (images,))))
+        return torch.stack(predictions)
 
     def state(self) -> State:
         """The tensors of every sample, not copied."""
@@ -107,8 +107,8 @@ class Collector:
 def before_steps(objective: Objective, steps: Sequence[int], action: Callable[[int], None]) -> Objective:
     """Return `objective`, before which `action(k)` is done when steps[k] steps are done; `steps` ascends.
 
-    A network that is collected there has its weights after so many steps. After the last step of a training nobody calls
-    an objective: what is due then is left to the caller.
+    A network that is collected there has its weights after so many steps. After the last step of a training no
+    objective is called: an action that is due then is the caller's.
     """
     numbers, done = {step: number for number, step in enumerate(steps)}, -1
 

@@ -37,8 +37,8 @@ class WeightPosterior:
 
         sources = [*self.model.parameters(), *self.stds.values()]
         drawn = self.cache.samples(generator, samples, sources, draw, cache=fits_cache(samples, self.model))
-        answers = [functional_call(self.model, weights, (images,)) for weights in drawn]
-        return torch.stack([self.likelihood.predictive(outputs) for outputs in answers])
+        passes = [functional_call(self.model, weights, (images,)) for weights in drawn]
+        return torch.stack([self.likelihood.predictive(outputs) for outputs in passes])
 
     def state(self) -> State:
         """The network's tensors and the stds."""

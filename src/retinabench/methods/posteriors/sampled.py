@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from retinabench.methods.base import State, network_state
 from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.models.stochastic import Draw, use_draws
+from retinabench.models.stochastic.drawing import Draw, use_draws
 
-# Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest pictures. A
-# GPU wants large passes: 40 pictures of 512 px, or 2,700 of 64 px. A larger batch fills one pass per sample.
+# Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest images. A
+# GPU wants large passes: 40 images of 512 px, or 2,700 of 64 px. A larger batch fills one pass per sample.
 PASS_VALUES = {"cpu": 2**18, "cuda": 2**25}
 
 

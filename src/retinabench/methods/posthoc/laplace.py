@@ -199,7 +199,7 @@ def _validation_precision(
 
 
 def _weighted(batches: Batches, run: TrainingRun) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the training pictures in batches, each with the weights (B,) of its images in the likelihood."""
+    """Yield the training images in batches, each with the weights (B,) of its images in the likelihood."""
     if run.optimizer.reweight == "minibatch":
         labels = batches.targets(batches.train)
         weights = class_weights(labels, labels.mean())

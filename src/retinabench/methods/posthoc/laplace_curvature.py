@@ -1,8 +1,8 @@
-"""What Laplace's approximation needs: the Gauss-Newton curvature of the likelihood, and the evidence's precision.
+"""The Gauss-Newton curvature of the likelihood, and the prior precision that maximises the evidence.
 
 The generalised Gauss-Newton matrix is H = Σ_n w_n J_nᵀ Λ_n J_n, J_n the Jacobian of the logits of image n, Λ_n the
 Fisher information of its label in the outputs: p (1 - p) for one logit, diag(p) - p pᵀ for a softmax, and for mean and
-raw deviation of a Gaussian diag(1, 2 (dσ/dr)²) / σ². Of logits it is the Hessian of the cross-entropy, and for weights
+raw standard deviation of a Gaussian diag(1, 2 (dσ/dr)²) / σ². Of logits it is the Hessian of the cross-entropy, and for weights
 that enter them linearly H is the Hessian itself.
 """
 

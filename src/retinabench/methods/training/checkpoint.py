@@ -86,7 +86,7 @@ class Checkpoint:
         return best
 
     def due(self) -> bool:
-        """Say whether the last checkpoint is `interval` seconds old."""
+        """Tell whether the last checkpoint is `interval` seconds old."""
         return time.monotonic() - self._saved >= self.interval
 
     def save(self, state: dict[str, Any]) -> None:

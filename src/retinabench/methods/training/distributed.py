@@ -35,12 +35,12 @@ class Ranks:
 
     @property
     def leads(self) -> bool:
-        """Say whether this process writes files and speaks."""
+        """Tell whether this process writes files and reports progress."""
         return self.rank == 0
 
 
 def expected() -> bool:
-    """Say whether `torchrun` started this process with others."""
+    """Tell whether `torchrun` started this process with others."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
@@ -50,7 +50,7 @@ def local_device() -> str:
 
 
 def join(device: torch.device) -> Ranks:
-    """Meet the processes that `torchrun` started, NCCL between GPUs and gloo between CPUs; a second call meets nobody."""
+    """Join the processes that `torchrun` started, by NCCL between GPUs and gloo between CPUs; a second call does nothing."""
     if expected() and not dist.is_initialized():
         if device.type == "cuda":
             torch.cuda.set_device(device)
@@ -80,7 +80,7 @@ def total(value: Tensor) -> Tensor:
 
 
 def leader_says(flag: bool, device: torch.device) -> bool:
-    """Return the first process's `flag` in every process, which come here together."""
+    """Return the first process's `flag` in every process, which call this together."""
     if current().count == 1:
         return flag
     return bool(total(torch.tensor(float(flag and current().leads), device=device)))
@@ -110,7 +110,7 @@ def sum_gradients(parameters: Iterable[Tensor]) -> None:
 
 
 def share_buffers(model: nn.Module) -> None:
-    """Give every process the first one's running statistics, which saw other pictures."""
+    """Give every process the first one's running statistics, which come from other images."""
     if current().count > 1:
         for buffer in model.buffers():
             dist.broadcast(buffer, src=0)

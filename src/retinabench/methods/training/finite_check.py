@@ -1,4 +1,4 @@
-"""A training whose loss is no longer a number ends at once, and says where, which term, and what to do."""
+"""A check that the loss is finite, which names the step, the term and what to do where it is not."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from retinabench.methods.training import distributed
 
 NEVER = 2**62
 LIKELIHOOD = "cross_entropy"
-EVERY = 50  # steps between two looks where looking is free, on a CPU; a GPU would have to be waited for
+EVERY = 50  # steps between two checks on a CPU; on a GPU a check would wait for the device
 
 
-class FiniteWatch:
-    """The first step at which each loss term was NaN or infinite, kept on the device until it is asked for."""
+class FiniteCheck:
+    """The first step at which each loss term was NaN or infinite, kept on the device until `check`."""
 
     def __init__(self, run: TrainingRun, steps_per_epoch: int, schedule: Callable[[int], float]) -> None:
         self._run = run
@@ -25,12 +25,12 @@ class FiniteWatch:
         self._schedule = schedule
         self._first: dict[str, Tensor] = {}
 
-    def see(self, terms: dict[str, Tensor], step: int) -> None:
-        """Take note of the terms of one 0-based step, or of a part of it."""
+    def record(self, terms: dict[str, Tensor], step: int) -> None:
+        """Record the terms of one 0-based step, or of a part of it."""
         for name, term in terms.items():
             at = torch.where(torch.isfinite(term.detach()), NEVER, step)
             self._first[name] = torch.minimum(self._first[name], at) if name in self._first else at
-        alone = distributed.current().count == 1  # the others would wait for a process that gave up
+        alone = distributed.current().count == 1  # other processes would wait for one that raised
         if alone and at.device.type == "cpu" and step % EVERY == EVERY - 1:
             self.check()
 
@@ -54,12 +54,12 @@ class FiniteWatch:
         rate = self._schedule(step)
         if step == 0:
             hint = (
-                "Nothing was learnt yet: look at the pictures and labels (retinabench inspect), "
+                "No step was taken yet: look at the images and labels (retinabench inspect), "
                 f"and at the starting values of the method '{method}'."
             )
         elif LIKELIHOOD in self._first and LIKELIHOOD not in terms:
             hint = (
-                f"The likelihood was still finite, so a penalty of the method '{method}' is to blame: "
+                f"The likelihood was still finite, so a penalty of the method '{method}' overflowed: "
                 "look at its scales (method.*), then lower optimizer.lr."
             )
         else:

@@ -18,21 +18,21 @@ from retinabench.methods.base import NetworkPosterior, Posterior, network_state,
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.finite_check import FiniteWatch
+from retinabench.methods.training.finite_check import FiniteCheck
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.methods.training.schedules import learning_rate
 from retinabench.metrics.classification import auroc, nll
 from retinabench.metrics.registry import SCORES
-from retinabench.models.stochastic import use_generator
+from retinabench.models.stochastic.drawing import use_generator
 
 Objective = Callable[[Tensor, Tensor, BatchInfo], dict[str, Tensor]]
 Trained = TypeVar("Trained", bound=NetworkPosterior)
 
 
 class Stateful(Protocol):
-    """What a method accumulates beside the network, such as SWAG's moments: saved and resumed with the epoch."""
+    """What a method accumulates beside the network, such as SWAG's moments: saved and restored with the checkpoint."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return tensors and numbers, nested in dicts and lists."""
@@ -53,69 +53,52 @@ def train(
     after_epoch: Callable[[int], None] | None = None,
     extra: Stateful | None = None,
 ) -> Trained:
-    """Train the network of `posterior` for the run's epochs; return the posterior of the chosen epoch.
+    """Train the network of `posterior` for the run's epochs; return the posterior of the selected epoch.
 
-    objective(images, labels, batch) gives the named terms of the loss of one step; their sum is minimised.
-    Default: the (reweighted) cross-entropy. It is called once per part of a batch (`optimizer.accumulate`, several
-    processes); each term is a mean over the images or does not depend on them, and parts weigh as their images do, so
-    that a penalty is not counted twice. `optimizer`: default as the run says (`make_optimizer`); its groups' `lr`
-    follows `schedule(step)`, default the run's, times the group's `lr_factor` where it has one. `after_epoch(epoch)`
-    runs before the validation. `extra` is saved and resumed with the network and the optimiser.
+    After each epoch the posterior predicts the validation split, and a checkpoint is written. A killed training continues
+    from there and ends with the same bits on a CPU, since the order of the images and all noise depend on seed and epoch
+    alone. Under `torchrun` all processes call this together (`distributed.py`); the first one validates.
 
-    After each epoch `posterior` predicts the validation split, and the epoch is checkpointed: a killed training
-    continues from there, and ends with the same bits on a CPU, since the order of the pictures and all noise depend
-    on seed and epoch alone.
+    Args:
+        posterior: Around the network, whose parameters are changed in place.
+        batches: Training and validation data.
+        run: Settings of the optimiser and the seed.
+        checkpoint: Where the state is kept.
+        objective: (inputs, labels, batch) -> the named terms of the loss, whose sum is minimised. It is called for every
+            part of a batch (`optimizer.accumulate`, several processes); each term is a mean over the images of the part or
+            does not depend on them. Default: `likelihood_only`.
+        optimizer: Default: `make_optimizer`. A group may have a factor `lr_factor` on the learning rate.
+        schedule: 0-based step -> learning rate. Default: that of the run.
+        after_epoch: Called with the 0-based epoch before its validation.
+        extra: Saved and restored with network and optimiser.
 
-    Under `torchrun` all processes come here together (`distributed.py`); the first one validates.
-
-    Raises `DivergedError` where the loss is no longer finite.
+    Raises:
+        DivergedError: The loss or a prediction is not finite.
+        InputError: The validation split cannot select an epoch.
     """
-    config, model, ranks = run.optimizer, posterior.model, distributed.current()
+    config, model = run.optimizer, posterior.model
     objective = objective or likelihood_only(model, batches, run, posterior.likelihood)
     optimizer = optimizer or make_optimizer(model, config)
     schedule = schedule or (lambda step: learning_rate(step, batches.steps, config))
-    start, best = 0, -math.inf
-    if saved := checkpoint.resume():
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        if extra is not None:
-            extra.load_state_dict(saved["extra"])
-        start, best = saved["epoch"], saved["best"]
+    start, best = _resume(checkpoint, model, optimizer, extra)
     with checkpoint.progress.track(checkpoint.title, config.epochs * batches.steps, unit="steps") as advance:
         advance(start * batches.steps)
         for epoch in range(start, config.epochs):
-            began = time.perf_counter()
-            own = (ranks.rank,) * (ranks.rank > 0)  # every process draws its own noise
-            use_generator(model, torch_generator(batches.device, run.seed, "noise", epoch, *own))
+            began, final = time.perf_counter(), epoch + 1 == config.epochs
+            use_generator(model, _noise(run, batches.device, epoch))
             losses = _epoch(model, batches, run, optimizer, schedule, objective, epoch, advance)
             distributed.share_buffers(model)
             distributed.check_equal(model)
             if after_epoch is not None:
                 after_epoch(epoch)
             scores = validation_scores(posterior, batches, run, epoch)
-            final = epoch + 1 == config.epochs
-            criterion = (
-                float(epoch)
-                if config.select == "last"
-                else scores[config.select] * SCORES[config.select].sign
-            )
-            if criterion > best and (final or config.select != "last"):
+            if (criterion := _criterion(config.select, scores, final)) > best:
                 best = criterion
                 checkpoint.keep_best(posterior.state())
             rate = schedule((epoch + 1) * batches.steps - 1)
-            row = {
-                "epoch": epoch + 1,
-                "lr": rate,
-                "loss": sum(losses.values()),
-                **{f"loss_{k}": v for k, v in losses.items() if len(losses) > 1},
-                **{f"validation_{k}": v for k, v in scores.items()},
-            }
-            row["seconds"] = round(time.perf_counter() - began, 3)
-            checkpoint.history.append(row)
+            checkpoint.history.append(_history_row(epoch, rate, losses, scores, time.perf_counter() - began))
             if final or checkpoint.due():
-                state = {"model": network_state(model), "optimizer": optimizer.state_dict()}
-                state |= {"extra": extra.state_dict()} if extra is not None else {}
-                checkpoint.save({**state, "epoch": epoch + 1, "best": best})
+                checkpoint.save(_state(model, optimizer, extra) | {"epoch": epoch + 1, "best": best})
     posterior.restore(checkpoint.best())
     return posterior
 
@@ -138,6 +121,51 @@ def likelihood_only(
     return objective
 
 
+def _resume(
+    checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer, extra: Stateful | None
+) -> tuple[int, float]:
+    """Restore the last checkpoint, if there is one; return the first epoch and the best criterion so far."""
+    saved = checkpoint.resume()
+    if saved is None:
+        return 0, -math.inf
+    model.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    if extra is not None:
+        extra.load_state_dict(saved["extra"])
+    return saved["epoch"], saved["best"]
+
+
+def _state(model: nn.Module, optimizer: torch.optim.Optimizer, extra: Stateful | None) -> dict[str, Any]:
+    state = {"model": network_state(model), "optimizer": optimizer.state_dict()}
+    return state | ({"extra": extra.state_dict()} if extra is not None else {})
+
+
+def _noise(run: TrainingRun, device: torch.device, epoch: int) -> torch.Generator:
+    """Return the generator of an epoch's noise; every process has its own."""
+    rank = distributed.current().rank
+    return torch_generator(device, run.seed, "noise", epoch, *(rank,) * (rank > 0))
+
+
+def _criterion(select: str, scores: dict[str, float], final: bool) -> float:
+    """Return what the selected epoch has the most of."""
+    if select == "last":
+        return 0.0 if final else -math.inf
+    return scores[select] * SCORES[select].sign
+
+
+def _history_row(
+    epoch: int, rate: float, losses: dict[str, float], scores: dict[str, float], seconds: float
+) -> dict[str, Any]:
+    return {
+        "epoch": epoch + 1,
+        "lr": rate,
+        "loss": sum(losses.values()),
+        **{f"loss_{name}": value for name, value in losses.items() if len(losses) > 1},
+        **{f"validation_{name}": value for name, value in scores.items()},
+        "seconds": round(seconds, 3),
+    }
+
+
 def _epoch(
     model: nn.Module,
     batches: Batches,
@@ -150,7 +178,7 @@ def _epoch(
 ) -> dict[str, float]:
     """Take one step per batch; return the mean of every loss term over the epoch's images."""
     ranks = distributed.current()
-    watch = FiniteWatch(run, batches.steps, schedule)
+    finite = FiniteCheck(run, batches.steps, schedule)
     model.train()
     totals: dict[str, Tensor] = {}
     step = epoch * batches.steps
@@ -160,14 +188,14 @@ def _epoch(
             group["lr"] = rate * group.get("lr_factor", 1.0)
         optimizer.zero_grad(set_to_none=True)
         for terms, part in _backward(objective, images, labels, step, run.optimizer.accumulate):
-            watch.see(terms, step)
+            finite.record(terms, step)
             for name, term in terms.items():
                 totals[name] = totals.get(name, 0) + term.detach().double() * part
         distributed.sum_gradients(p for group in optimizer.param_groups for p in group["params"])
         optimizer.step()
         step += 1
         advance(1)
-    watch.check()
+    finite.check()
     return {name: float(distributed.total(value)) / len(batches.train) for name, value in totals.items()}
 
 
@@ -191,9 +219,17 @@ def _backward(
 def validation_scores(
     posterior: Posterior, batches: Batches, run: TrainingRun, epoch: int
 ) -> dict[str, float]:
-    """AUROC and NLL of the predictive mean on the validation split, computed by the first process; nothing without one.
+    """Return AUROC and NLL of the predictive mean on the validation split, an empty dictionary where there is none.
 
-    Raises `DivergedError` where a prediction is not a number, and `InputError` where AUROC must choose and is undefined.
+    Args:
+        posterior: Predicts with the run's number of samples; the first process does.
+        batches: Hold the validation split.
+        run: The settings.
+        epoch: 0-based epoch, which seeds the posterior samples.
+
+    Raises:
+        DivergedError: A prediction is not finite.
+        InputError: AUROC selects the epoch and is undefined.
     """
     if not len(batches.validation):
         return {}
@@ -214,7 +250,7 @@ def validation_scores(
     ranking, loss = distributed.total(scores).tolist()
     if math.isnan(loss):
         raise DivergedError(
-            f"after epoch {epoch + 1} the network predicts values that are no numbers, though its losses were "
+            f"after epoch {epoch + 1} the network predicts values that are not finite, though its losses were "
             "finite: its weights or running statistics overflowed. Lower optimizer.lr."
         )
     if math.isnan(ranking) and run.optimizer.select == "auroc":

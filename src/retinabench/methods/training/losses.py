@@ -1,4 +1,4 @@
-"""The data term of every training loss, and what it must know of a batch that is processed in parts."""
+"""The data term of every training loss, for a batch that may be processed in parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all variational methods share: their options, and the negative evidence lower bound as the loop's objective.
+"""Options of the variational methods, and the negative evidence lower bound as the objective of the training loop.
 
 -ELBO / N = E_q[CE] + T w(t) KL(q ‖ p) / N, with N training images, the temperature T and the annealing w of the step.
 T = 1 and w = 1 is the bound itself, up to the class weights of the cross-entropy, which are those of MAP.
@@ -20,9 +20,10 @@ from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.loop import Objective
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.methods.training.schedules import Annealing, kl_weight
-from retinabench.models.stochastic import Prior, Variational, kl, swap
 from retinabench.models.stochastic.affine import Affine
 from retinabench.models.stochastic.families import Family
+from retinabench.models.stochastic.surgery import kl, swap
+from retinabench.models.stochastic.variational import Prior, Variational
 
 
 class VariationalConfig(MethodConfig):
@@ -43,7 +44,7 @@ class WeightConfig(VariationalConfig):
 
     estimator: `flipout`, or `reparameterised` with one weight for the batch.
     prior_mean: `tied` to the posterior's mean, as published, or `zero`. prior_stddev: None is sqrt(2 / fan-in).
-    stddev_mean_init, stddev_stddev_init: the initial σ, and the spread of softplus⁻¹(σ) around it.
+    stddev_mean_init, stddev_stddev_init: the initial σ, and the std of softplus⁻¹(σ) around it.
     """
 
     estimator: Literal["flipout", "reparameterised"] = "flipout"

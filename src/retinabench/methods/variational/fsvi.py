@@ -60,8 +60,8 @@ RELEASED_DEVICES = 4  # each took the KL at its own inducing inputs, over its ow
 class Config(MethodConfig):
     """samples, train_samples: draws of the last layer per prediction and per step.
 
-    prior_variance: of f(x) under the prior, per output. inducing: M, per step. context: where they come from: pictures
-    of the current `batch` (as released), or `monochrome` pictures, each in the colour of one pixel of the batch.
+    prior_variance: of f(x) under the prior, per output. inducing: M, per step. context: where they come from: images
+    of the current `batch` (as released), or `monochrome` images, each in the colour of one pixel of the batch.
     covariance: the KL's over the inducing inputs, its `diagonal` (as released) or in `full`; the prior is independent.
     kl_weight: 1 / N (`training_set`, the evidence bound), or 1 / (M · batch of a device), as `released` for four devices.
     stochastic_mean: q's mean at the inducing inputs from one draw of the last layer instead of from its mean
@@ -96,9 +96,9 @@ class GaussianLinear(nn.Module):
         super().__init__()
         bias = layer.bias if layer.bias is not None else torch.zeros(layer.out_features)
         start = torch.cat([layer.weight.detach(), bias.detach().to(layer.weight.device)[:, None]], dim=1)
-        spread = 2 * torch.rand(start.shape, generator=generator) - 1
+        noise = 2 * torch.rand(start.shape, generator=generator) - 1
         self.mean = nn.Parameter(start.clone())
-        self.log_variance = nn.Parameter((log_variance + spread).to(start.device))
+        self.log_variance = nn.Parameter((log_variance + noise).to(start.device))
         for parameter in self.parameters():
             parameter.no_decay = True  # type: ignore[attr-defined]  # the function-space prior acts instead
 
@@ -141,7 +141,7 @@ def kl_diagonal(mean: Tensor, variance: Tensor, prior_mean: Tensor, prior_varian
 def kl_full(mean: Tensor, covariance: Tensor, prior_variance: float) -> Tensor:
     """Σ_c KL(N(mean[:, c], covariance[c]) ‖ N(0, prior_variance · I)): mean (M, C), covariance (C, M, M).
 
-    It is `kl_diagonal` plus the total correlation of q. A millionth of the mean variance on the diagonal keeps pictures
+    It is `kl_diagonal` plus the total correlation of q. A millionth of the mean variance on the diagonal keeps images
     that are (nearly) alike from making the covariance singular.
     """
     M = len(mean)
@@ -223,7 +223,7 @@ def function_space_objective(
         if method.context == "batch":
             inducing = features[chosen]
         else:
-            network.eval()  # pictures of no retina must not enter the batch norms' statistics
+            network.eval()  # monochrome images must not enter the batch norms' statistics
             with precision(run, batches.device):
                 inducing = network.features(monochrome(images[chosen], generator))
             network.train()
@@ -250,7 +250,7 @@ def function_space_objective(
 
 
 def monochrome(images: Tensor, generator: torch.Generator) -> Tensor:
-    """(M, 3, H, W) -> as many pictures, each wholly in the colour of one random pixel of its original."""
+    """(M, 3, H, W) -> (M, 3, H, W): each image in the colour of one random pixel of its original."""
     flat = images.flatten(2)
     place = torch.randint(flat.shape[2], (len(images), 1, 1), generator=generator, device=images.device)
     colour = flat.gather(2, place.expand(-1, flat.shape[1], -1))

@@ -99,7 +99,7 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightP
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> WeightPosterior:
-    """Train q; the last epoch answers. The checkpoint's validation is the mean's."""
+    """Train q; the last epoch is used. The checkpoint's validation is that of the mean."""
     options, settings = as_config(run, Config), run.optimizer
     if settings.l2 == 0:
         raise InputError(

@@ -57,8 +57,9 @@ from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
 from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.methods.variational.elbo import VariationalConfig, elbo
-from retinabench.models.stochastic import Rank1, swap
 from retinabench.models.stochastic.affine import Affine
+from retinabench.models.stochastic.rank1 import Rank1
+from retinabench.models.stochastic.surgery import swap
 
 
 class Config(VariationalConfig):

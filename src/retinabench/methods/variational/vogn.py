@@ -107,7 +107,7 @@ def fit(
 
 
 def drawn_objective(model: nn.Module, optimizer: Vogn, run: TrainingRun, likelihood: Likelihood) -> Objective:
-    """Return the cross-entropy at weights drawn from q, which hands the squares of single gradients to the optimiser.
+    """Return the cross-entropy at weights drawn from q, and pass the squares of single gradients to the optimiser.
 
     The mean of the single gradients is the gradient: one pass gives both. Batch norm ties the images of a batch
     together, so that none has a gradient of its own: the squares are then taken with the running statistics, by which

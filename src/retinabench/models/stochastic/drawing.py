@@ -1,4 +1,4 @@
-"""Where the layers' noise comes from: generators handed in, one for each posterior sample of a pass.
+"""Generators of the layers' noise, one for each posterior sample of a pass; never the global one.
 
 A pass over R posterior samples carries R * B rows: the batch once per sample, sample after sample. Each sample has a
 generator of its own, so that its noise is the same whether samples share a pass or not.
@@ -16,12 +16,12 @@ from torch import Tensor, nn
 class Draw(NamedTuple):
     """One posterior sample: where its noise comes from, and its number, which picks its mixture component.
 
-    kept: the weights that layers drew for it in evaluation, where later passes of the sample are to use them again.
+    cache: the weights that layers drew for it in evaluation, where later passes of the sample use them again.
     """
 
     generator: torch.Generator
     number: int = 0
-    kept: dict[nn.Module, Tensor] | None = None
+    cache: dict[nn.Module, Tensor] | None = None
 
 
 class Drawing(nn.Module):
@@ -37,34 +37,34 @@ class Drawing(nn.Module):
     def each_draw(self, x: Tensor, compute: Callable[[Tensor, Draw], Tensor]) -> Tensor:
         """Apply `compute(rows, draw)` to the rows of each posterior sample: (R * B, ...) -> (R * B, ...)."""
         if not self.draws:
-            raise RuntimeError("hand the network a generator first: use_generator(model, generator)")
+            raise RuntimeError("the network has no generator: call use_generator(model, generator) first")
         if len(self.draws) == 1:
             return compute(x, self.draws[0])
         parts = x.chunk(len(self.draws))
         return torch.cat([compute(rows, draw) for rows, draw in zip(parts, self.draws, strict=True)])
 
-    def once(self, draw: Draw, weight: Callable[[], Tensor]) -> Tensor:
-        """Return `weight()`, drawn once for a sample that keeps its weights, but for gradients, which go through it."""
-        if draw.kept is None or torch.is_grad_enabled():
+    def cached(self, draw: Draw, weight: Callable[[], Tensor]) -> Tensor:
+        """Return `weight()`, drawn once for a sample with a cache unless gradients are recorded."""
+        if draw.cache is None or torch.is_grad_enabled():
             return weight()
-        if self not in draw.kept:
-            draw.kept[self] = weight()
-        return draw.kept[self]
+        if self not in draw.cache:
+            draw.cache[self] = weight()
+        return draw.cache[self]
 
 
 def _nothing(module: nn.Module, inputs: object) -> None:
-    """A hook that leaves all as it is."""
+    """Return nothing: a hook without effect."""
 
 
 def use_draws(model: nn.Module, draws: Sequence[Draw]) -> None:
-    """Let the next passes of `model` carry these posterior samples."""
+    """Let the next passes of `model` compute these posterior samples."""
     for module in model.modules():
         if isinstance(module, Drawing):
             module.draws = draws
 
 
 def use_generator(model: nn.Module, generator: torch.Generator) -> None:
-    """Hand `generator` to every layer of `model` that draws: each pass is one posterior sample."""
+    """Give `generator` to every layer of `model` that draws: each pass is one posterior sample."""
     use_draws(model, [Draw(generator)])
 
 

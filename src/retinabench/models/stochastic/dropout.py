@@ -44,10 +44,10 @@ def mask(shape: torch.Size, steps: int, dtype: torch.dtype, generator: torch.Gen
         keep = torch.empty(shape, dtype=dtype, device=device)
         flat = keep.view(-1)
         for piece in torch.split(flat, PIECE if device.type == "cpu" else max(1, len(flat))):
-            words = torch.empty(
+            numbers = torch.empty(
                 -(-len(piece) // 4), dtype=torch.int64, device=device
             )  # 64 bits are four numbers
-            bits = words.random_(-(2**63), None, generator=generator).view(torch.int16)[: len(piece)]
+            bits = numbers.random_(-(2**63), None, generator=generator).view(torch.int16)[: len(piece)]
             piece.copy_(bits.float().ge_(steps - STEPS // 2).mul_(STEPS / (STEPS - steps)))
         return keep
 

@@ -90,8 +90,8 @@ def _radial_cross_entropy(offset: Tensor | None, stddev: Tensor, prior_stddev: f
 
 def _expected_square(offset: Tensor | None, stddev: Tensor, size: int) -> Tensor:
     """E ‖w - m‖² where each entry of ε has variance 1 / size."""
-    spread = stddev.square().sum() / size
-    return spread if offset is None else spread + offset.square().sum()
+    noise = stddev.square().sum() / size
+    return noise if offset is None else noise + offset.square().sum()
 
 
 def _distance(generator: torch.Generator) -> Tensor:

@@ -19,7 +19,7 @@ from retinabench.models.stochastic.drawing import Draw, Drawing, standard_normal
 from retinabench.models.stochastic.families import gaussian_kl
 from retinabench.models.stochastic.variational import initial_rho
 
-# The initial deviation of the multiplicative noise, that of dropout with rate 0.001, and the spread of its ρ.
+# The initial std of the multiplicative noise, that of dropout with rate 0.001, and the std of its ρ.
 INITIAL_STDDEV = (math.sqrt(0.001 / 0.999), 0.1)
 
 
@@ -72,7 +72,7 @@ class Rank1(Drawing):
         return [self._kl(self.input_mean, self.input_rho), self._kl(self.output_mean, self.output_rho)]
 
     def _kl(self, mean: Tensor, rho: Tensor) -> Tensor:
-        # The prior (N(-1, τ²) + N(1, τ²)) / 2 is, up to log 2, its nearer half: the other one is 2 / τ deviations away.
+        # The prior (N(-1, τ²) + N(1, τ²)) / 2 is, up to log 2, its nearer half: the other one is 2 / τ standard deviations away.
         offset = mean.abs() - 1 if self.prior_mean == "sign" else mean - 1
         return gaussian_kl(offset, functional.softplus(rho), self.prior_stddev) / self.components
 
@@ -89,7 +89,7 @@ class Rank1(Drawing):
 
     def _one_weight(self, x: Tensor, draw: Draw) -> Tensor:
         """Evaluation: one weight W ∘ (s rᵀ) for all rows of the posterior sample."""
-        return self.operation(x, self.once(draw, lambda: self._weight(draw)), self.bias)
+        return self.operation(x, self.cached(draw, lambda: self._weight(draw)), self.bias)
 
     def _weight(self, draw: Draw) -> Tensor:
         chosen = torch.tensor([draw.number % self.components], device=self.weight.device)

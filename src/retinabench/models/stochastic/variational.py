@@ -34,7 +34,7 @@ class Prior(NamedTuple):
 class Variational(Drawing):
     """A layer in place of `layer`: its weight is the posterior's mean, its bias stays deterministic.
 
-    stddev: mean and spread of the initial σ: ρ ~ softplus⁻¹(mean) + a normal of this deviation, cut at two deviations.
+    stddev: the mean of the initial σ and the std s of ρ ~ softplus⁻¹(mean) + N(0, s²), cut at 2 s.
     Parameters: `weight` (the mean, under its old name), `rho` of the same shape, `bias`.
     """
 
@@ -80,7 +80,7 @@ class Variational(Drawing):
         return self.weight + stddev * self.family.noise(self.weight.shape, draw.generator)
 
     def _kept_weight(self, x: Tensor, draw: Draw) -> Tensor:
-        return self.operation(x, self.once(draw, lambda: self._sample(draw, self.stddev)), self.bias)
+        return self.operation(x, self.cached(draw, lambda: self._sample(draw, self.stddev)), self.bias)
 
     def _one_weight(self, x: Tensor, draw: Draw, stddev: Tensor) -> Tensor:
         return self.operation(x, self._sample(draw, stddev), self.bias)
@@ -96,12 +96,12 @@ class Variational(Drawing):
 
 
 def initial_rho(like: Tensor, stddev: tuple[float, float], generator: torch.Generator) -> nn.Parameter:
-    """Draw ρ in the shape and layout of `like`: softplus⁻¹(mean) + spread * a normal cut at two deviations."""
-    mean, spread = stddev
+    """Draw ρ in the shape and layout of `like`: softplus⁻¹(mean) + std * N(0, 1), cut at two standard deviations."""
+    mean, std = stddev
     rho = torch.randn(like.shape, generator=generator)  # in host memory, so that the device does not matter
     while (far := rho.abs() > 2).any():
         rho[far] = torch.randn(int(far.sum()), generator=generator)
-    rho.mul_(spread).add_(math.log(math.expm1(mean)))
+    rho.mul_(std).add_(math.log(math.expm1(mean)))
     parameter = nn.Parameter(torch.empty_like(like).copy_(rho))
     parameter.no_decay = True  # type: ignore[attr-defined]
     return parameter
