@@ -1,4 +1,4 @@
-"""How close does an approximate posterior come to the true one? `fidelity tasks | reference | run | tune | score | board`."""
+"""`retinabench fidelity tasks | reference | run | tune | score | board`: closeness of posteriors to references."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from retinabench.cli.output import progress_of
 if TYPE_CHECKING:
     from retinabench.fidelity.submissions.tuning import Trial
 
-Task = Annotated[str, typer.Option("--task", help="A name of `retinabench fidelity tasks`.")]
+Task = Annotated[str, typer.Option("--task", help="A target: a name of `retinabench fidelity tasks`.")]
 Source = Annotated[
-    Path | None, typer.Option("--data", help="The task's data, where they do not come with the package.")
+    Path | None, typer.Option("--data", help="The target's data, where they do not come with the package.")
 ]
 
 
 def tasks(
     json: Annotated[bool, typer.Option("--json", help="Print the definitions, machine-readable.")] = False,
 ) -> None:
-    """List the target posteriors, or print their whole definitions."""
+    """List the targets, or print their definitions."""
     import json as text
 
     from rich.console import Console
@@ -58,7 +58,7 @@ def run(
     ] = 1000,
     over_budget: Annotated[
         Literal["refuse", "mark"],
-        typer.Option("--over-budget", help="What becomes of a plan that exceeds it."),
+        typer.Option("--over-budget", help="Refuse a plan that exceeds it, or mark the submission."),
     ] = "refuse",
     overrides: Annotated[
         list[str] | None, typer.Argument(help="key=value, such as optimizer.lr=0.01 or method.members=5.")
@@ -68,7 +68,7 @@ def run(
     device: Device = "cpu",
     quiet: Silent = False,
 ) -> None:
-    """Approximate a task's posterior under a counted budget and predict its test points; a killed run continues."""
+    """Approximate a target's posterior under a counted budget and predict its test points; a killed run continues."""
     from retinabench.experiments.execution import Resources
     from retinabench.fidelity.submissions.runner import run_entry
     from retinabench.fidelity.targets.registry import TARGETS

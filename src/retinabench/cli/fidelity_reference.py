@@ -1,4 +1,4 @@
-"""`retinabench fidelity reference`: the posterior of a target by Hamiltonian Monte Carlo."""
+"""`retinabench fidelity reference`: sample the posterior of a target by Hamiltonian Monte Carlo."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 
 def reference(
-    task: Annotated[str, typer.Argument(help="A task: fundus, energy-gap, …")],
+    task: Annotated[str, typer.Argument(help="A target: fundus, energy-gap, …")],
     out: Annotated[Path, typer.Option("--out", help="File to write, such as fundus.npz.")],
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder or file of the data, where none are shipped.")
     ] = None,
-    chains: Annotated[int, typer.Option("--chains", min=1, help="Below 4, none can pass.")] = 4,
+    chains: Annotated[
+        int, typer.Option("--chains", min=1, help="Number of chains; fewer than 4 cannot pass.")
+    ] = 4,
     burn_in: Annotated[
         int, typer.Option("--burn-in", min=1, help="Transitions that adapt the step and are dropped.")
     ] = 50,
@@ -39,10 +41,10 @@ def reference(
     ] = 1,
     quiet: Silent = False,
 ) -> None:
-    """Sample a task's posterior by Hamiltonian Monte Carlo, judge the chains, and write the reference.
+    """Sample a target's posterior by Hamiltonian Monte Carlo, check the chains, and write the reference.
 
-    The chains are in OUT.chains: a killed run goes on where it stopped when the command is repeated, and a longer --keep
-    continues them. A reference that misses its thresholds is written and marked; it gives no ranking.
+    The chains are in OUT.chains. Repeat the command to continue a killed run, or with a larger --keep to lengthen the
+    chains. A reference that misses a threshold is written and marked; it gives no ranking.
     """
     from retinabench.experiments.execution import Resources
     from retinabench.fidelity.reference.make_reference import make_reference

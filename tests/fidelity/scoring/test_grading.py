@@ -190,7 +190,7 @@ def test_a_single_sample_has_no_epistemic_uncertainty():
     assert found["disagreement_gap"].value == pytest.approx(gap)
 
 
-def test_trivial_answers():
+def test_trivial_submissions():
     probs = np.array([[0.6, 0.4, 0], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1]])
     chosen = FUNDUS.model_copy(update={"outputs": 3})
     constant, uniform, one_hot = (one.probs for one in baselines(chosen, probs))

@@ -65,13 +65,13 @@ def test_a_method_that_takes_more_than_it_planned_is_stopped():
         model(torch.ones(1, 3))
 
 
-def test_counts_go_on_from_those_that_a_journal_brings_back():
+def test_counts_go_on_from_those_that_a_checkpoint_brings_back():
     meter = Meter(examples=10, limit=None, counts={EXAMPLES: 20})
     meter.watch(network())(torch.ones(10, 3))
     assert meter.used == 3
 
 
-def run_of(method, monkeypatch, budget=100, **optimizer):
+def run_of(method, budget=100, **optimizer):
     chosen = FidelitySettings(name="x", title="x", method=method, optimizer=optimizer)
     return entry_run(chosen, regression_target(), TRAIN, budget, 0)
 
@@ -86,25 +86,25 @@ def run_of(method, monkeypatch, budget=100, **optimizer):
         ({"name": "laplace", "weights": "diagonal"}, 99),
     ],
 )
-def test_the_budget_makes_the_epochs(monkeypatch, method, epochs):
-    run = run_of(method, monkeypatch)
+def test_the_budget_makes_the_epochs(method, epochs):
+    run = run_of(method)
     assert run.optimizer.epochs == epochs
     assert planned(run) <= 100
     assert planned(within(run, 1000)) > 100
 
 
-def test_a_plan_above_the_budget_is_refused_with_what_to_lower(monkeypatch):
+def test_a_plan_above_the_budget_is_refused_with_what_to_lower():
     with pytest.raises(
         InputError, match=r"plans 300 gradient .* the budget is 100.* optimizer\.epochs to 33"
     ):
-        check_plan(run_of({"name": "mfvi", "train_samples": 3}, monkeypatch, epochs=100), 100)
+        check_plan(run_of({"name": "mfvi", "train_samples": 3}, epochs=100), 100)
     with pytest.raises(InputError, match=r"Lower method\.members"):
-        check_plan(run_of({"name": "ensemble", "members": 101}, monkeypatch), 100)
+        check_plan(run_of({"name": "ensemble", "members": 101}), 100)
 
 
-def test_a_method_that_needs_validation_labels_is_refused(monkeypatch):
+def test_a_method_that_needs_validation_labels_is_refused():
     with pytest.raises(InputError, match="'temperature' needs validation labels"):
-        run_of({"name": "temperature"}, monkeypatch)
+        run_of({"name": "temperature"})
 
 
 @pytest.mark.parametrize("name", list(entries()))

@@ -161,7 +161,7 @@ def test_with_one_unknown_noise_it_is_quadrature():
     assert (np.abs(((draws - expected[:, None]) ** 2).mean(axis=1) - variance) < 5 * error).all()
 
 
-def test_the_target_s_answers_repeat_and_follow_the_data(shared, monkeypatch):
+def test_the_target_s_predictions_repeat_and_follow_the_data(shared, monkeypatch):
     monkeypatch.setattr(infinite_width, "BURN_IN", 20)
     monkeypatch.setattr(infinite_width, "STATES", 24)
     monkeypatch.setattr(infinite_width, "LARGEST_RHAT", 10)
@@ -181,13 +181,13 @@ def test_the_target_s_answers_repeat_and_follow_the_data(shared, monkeypatch):
     assert np.corrcoef(first.mean(axis=1), truth)[0, 1] > 0.9  # neighbours of the training rows
 
 
-def test_chains_that_have_not_met_are_refused(monkeypatch):
+def test_chains_that_have_not_converged_are_refused(monkeypatch):
     monkeypatch.setattr(infinite_width, "BURN_IN", 1)
     monkeypatch.setattr(infinite_width, "STATES", 16)
     monkeypatch.setattr(infinite_width.hmc, "steps_for", lambda step, variance: 1)  # they hardly move
     monkeypatch.setattr(infinite_width.hmc, "first_step", lambda *_: 1e-4)
     prior = processes(12, 3)
-    with pytest.raises(WorkError, match="chains of the infinite-width limit have not met: R-hat"):
+    with pytest.raises(WorkError, match="chains of the infinite-width limit have not converged: R-hat"):
         posterior_draws(normal(12), prior, prior, 10, seed=0)
 
 

@@ -23,7 +23,7 @@ def submission_of(file, target):
 
 
 @pytest.mark.parametrize("name", ["map", "mfvi", "laplace", "laplace-diagonal", "swag", "ivon", "dropout"])
-def test_every_kind_of_method_answers_a_regression_and_is_counted(name, monkeypatch, tmp_path):
+def test_every_kind_of_method_predicts_a_regression_and_is_counted(name, tmp_path):
     target = regression_target()
     submission = submission_of(
         run_entry(name, target, budget=6, out=tmp_path, overrides=["method.samples=3"][name == "map" :]),
@@ -37,7 +37,7 @@ def test_every_kind_of_method_answers_a_regression_and_is_counted(name, monkeypa
     assert not budget["over"]
 
 
-def test_a_classification_is_answered_with_its_samples(monkeypatch, tmp_path):
+def test_a_classification_has_probabilities_and_samples(tmp_path):
     target = classification_target()
     submission = submission_of(
         run_entry("ivon", target, budget=3, out=tmp_path, overrides=["method.samples=4"]), target
@@ -48,7 +48,7 @@ def test_a_classification_is_answered_with_its_samples(monkeypatch, tmp_path):
     assert submission.meta["method"] == "ivon"
 
 
-def test_the_loss_is_the_negative_log_posterior_over_n(monkeypatch):
+def test_the_loss_is_the_negative_log_posterior_over_n():
     # Of a full batch the gradient of the loss is -(∇ log-likelihood + ∇ log prior) / N, with the density's own numbers.
     target = regression_target()
     data = load(target)
@@ -64,7 +64,7 @@ def test_the_loss_is_the_negative_log_posterior_over_n(monkeypatch):
     assert step.numpy() == pytest.approx(expected.numpy(), rel=1e-3, abs=1e-5)  # float32
 
 
-def test_a_killed_run_goes_on_to_the_same_answers_and_the_same_count(monkeypatch, tmp_path):
+def test_a_killed_run_goes_on_to_the_same_predictions_and_the_same_count(monkeypatch, tmp_path):
     target = regression_target()
     whole = submission_of(run_entry("swag", target, budget=8, out=tmp_path / "whole"), target)
     monkeypatch.setattr(runner, "SAVED_EVERY", 0.0)
@@ -101,7 +101,7 @@ def test_changed_data_are_another_run(tmp_path):
     assert run_entry("map", regression_target(shift=1.0), budget=5, out=tmp_path) != first
 
 
-def test_what_exceeds_the_budget_is_refused_or_marked(monkeypatch, tmp_path):
+def test_what_exceeds_the_budget_is_refused_or_marked(tmp_path):
     target = regression_target()
     words = ["optimizer.epochs=4"]
     with pytest.raises(InputError, match="plans 4 gradient"):
@@ -122,7 +122,7 @@ def test_draws_of_y_are_those_of_the_mixture():
     assert (draws[0, :500] < 0).mean() > 0.9  # every component gives its share
 
 
-def test_run_json_holds_the_whole_definition(monkeypatch, tmp_path):
+def test_run_json_holds_the_whole_definition(tmp_path):
     target = regression_target()
     file = run_entry("map", target, budget=5, out=tmp_path)
     content = json.loads((file.parent / "run.json").read_text())
@@ -131,7 +131,7 @@ def test_run_json_holds_the_whole_definition(monkeypatch, tmp_path):
     assert not (file.parent / "last.pt").exists()
 
 
-def test_the_infinite_width_limit_sits_the_exam_without_a_training(monkeypatch, tmp_path):
+def test_the_infinite_width_limit_needs_no_training(monkeypatch, tmp_path):
     target = regression_target()
     file = run_entry("nngp", target, budget=5, out=tmp_path)
     submission = submission_of(file, target)

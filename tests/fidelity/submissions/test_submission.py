@@ -116,14 +116,14 @@ def spoilt(values, **changes):
     [
         (lambda p: p[:-2], "holds 10 rows; the task 'fundus' has 12 test points"),
         (lambda p: p[:, :3], r"shape \(12, 3\).*12 test points and 5 classes"),
-        (lambda p: spoilt(p, row3=np.nan), "row 3: holds a value that is no finite number"),
+        (lambda p: spoilt(p, row3=np.nan), "row 3: holds a value that is not finite"),
         (lambda p: spoilt(p, row5=[2.5, -1, 0, 0, 1]), "row 5: holds 2.5, which is no probability.*softmax"),
         (lambda p: spoilt(p, row7=[0.5, 0.2, 0, 0, 0]), r"row 7: sums to 0.7.*\(1 of 12 rows"),
         (lambda p: p.T[None], "shape"),
         (lambda p: np.log(p), "which is no probability. Are these logits"),
     ],
 )
-def test_bad_probabilities_name_row_and_cure(tmp_path, probs, change, message):
+def test_bad_probabilities_name_row_and_hint(tmp_path, probs, change, message):
     np.savez(tmp_path / "bad.npz", probs=change(probs))
     with pytest.raises(InputError, match=rf"bad\.npz.*{message}"):
         read_submission(tmp_path / "bad.npz", FUNDUS, N)

@@ -66,7 +66,7 @@ def test_a_trial_that_breaks_is_recorded_and_cannot_win(monkeypatch, tmp_path):
     assert record.best.settings["optimizer.lr"] == 1e-3
 
 
-def test_a_search_without_any_answers_says_so(monkeypatch, tmp_path):
+def test_a_search_in_which_every_trial_fails_says_so(monkeypatch, tmp_path):
     chosen = regression_target()
     with pytest.raises(InputError, match="no trial of 'map'"):
         search(monkeypatch, tmp_path, regressed(24), chosen, **{"optimizer.lr": {"choices": [1e29, 1e30]}})

@@ -1,12 +1,11 @@
-"""The infinite-width limit of the one-hidden-layer ReLU network: two Gaussian processes, mean and raw deviation.
+"""The infinite-width limit of the one-hidden-layer ReLU network: two Gaussian processes, mean and raw std.
 
 The outputs of a network with weights and biases N(0, s²) and H hidden units have mean 0 and covariance
 
     K(x, x') = s² (1 + H E[relu(z) relu(z')]),   (z, z') ~ N(0, s² [x̃·x̃  x̃·x̃'; x̃·x̃'  x̃'·x̃']),   x̃ = (x, 1)
 
-whatever H is; as H grows they become independent Gaussian processes of that covariance (Neal 1996, Williams 1997). Here
-the H of the network stays in the covariance, and only its shape is replaced by the limit's. The expectation is the
-arc-cosine kernel of order 1 (Cho & Saul 2009).
+for every H; as H grows they become independent Gaussian processes of that covariance (Neal 1996; Williams 1997). Here
+the covariance has the H of the network. The expectation is the arc-cosine kernel of order 1 (Cho & Saul 2009).
 
 The likelihood is the target's, y ~ N(μ(x), σ(x)²), σ = softplus(r) + the target's floor. Given r, the process of μ is integrated in closed form;
 what remains, r at the training points, is sampled by Hamiltonian Monte Carlo in coordinates that are N(0, I) a priori.
@@ -38,7 +37,7 @@ from retinabench.models.mlp import MLP
 
 CHAINS, BURN_IN = 4, 60
 STATES = 200  # of all chains together; each gives several draws of the test points
-LARGEST_RHAT = 1.2  # of a deviation at a training point
+LARGEST_RHAT = 1.2  # of a std at a training point
 ROUNDING = 1e-10  # eigenvalues below that share of the largest are 0
 
 
@@ -70,7 +69,15 @@ def sample(
 ) -> NDArray[np.float64]:
     """Return draws of y at the test points, noise included, in the standardised unit: (M, draws).
 
-    Raises `InputError` for a target that is no regression by one hidden layer of ReLUs.
+    Args:
+        target: A regression by one hidden layer of rectified units.
+        data: Its data.
+        draws: Per test point.
+        seed: Of all random streams.
+        progress: Is told how far the sampling is.
+
+    Raises:
+        InputError: The target is not such a regression.
     """
     network = build_network(target, 0)
     relu = isinstance(network, MLP) and isinstance(network.act1, torch.nn.ReLU)
@@ -96,7 +103,17 @@ def posterior_draws(
     progress: Progress = QUIET,
     floor: float = 0.0,
 ) -> Tensor:
-    """Draw y at the test points, (M, draws), given targets (N,) and the priors of μ and of r."""
+    """Draw y at the test points, (M, draws).
+
+    Args:
+        y: Targets of the training points, (N,).
+        mean: Prior of μ.
+        raw: Prior of r.
+        draws: Per test point.
+        seed: Of all random streams.
+        progress: Is told how far the sampling is.
+        floor: Of σ.
+    """
     root, inverse = square_root(raw.train)
     generator = torch_generator("cpu", seed, "infinite_width")
     states = noise_states(NoiseLikelihood(y, mean.train, root, floor), root, generator, progress)
@@ -104,8 +121,8 @@ def posterior_draws(
     predicted = []
     for number, state in enumerate(states):
         count = draws * (number + 1) // len(states) - draws * number // len(states)
-        center, spread = conditioned(y, mean, softplus(root @ state) + floor)
-        mu = center[:, None] + spread @ _normal((spread.shape[1], count), generator)
+        center, factor_of_mean = conditioned(y, mean, softplus(root @ state) + floor)
+        mu = center[:, None] + factor_of_mean @ _normal((factor_of_mean.shape[1], count), generator)
         r = (raw.cross.T @ (inverse @ state))[:, None] + rest @ _normal((rest.shape[1], count), generator)
         predicted.append(mu + (softplus(r) + floor) * _normal(mu.shape, generator))
     return torch.cat(predicted, dim=1)
@@ -113,9 +130,13 @@ def posterior_draws(
 
 @dataclass(frozen=True)
 class NoiseLikelihood:
-    """log p(y | r), μ integrated out: log N(y; 0, C + diag σ²), σ = softplus(r) + floor, r = F ξ; the density of `hmc.py` in ξ.
+    """log p(y | r) with μ integrated out, log N(y; 0, C + diag σ²), as a function of ξ: σ = softplus(r) + floor, r = F ξ.
 
-    y (N,), covariance C (N, N), root F (N, R), floor of σ.
+    Args:
+        y: (N,).
+        covariance: C, (N, N).
+        root: F, (N, R).
+        floor: Of σ.
     """
 
     y: Tensor
@@ -126,27 +147,34 @@ class NoiseLikelihood:
     def __call__(self, coordinates: Tensor) -> tuple[Tensor, Tensor]:
         """(K, R) -> values (K,) and gradients (K, R)."""
         r = coordinates @ self.root.T
-        deviation = softplus(r) + self.floor
-        factor, failed = torch.linalg.cholesky_ex(self.covariance + torch.diag_embed(deviation.square()))
+        std = softplus(r) + self.floor
+        factor, failed = torch.linalg.cholesky_ex(self.covariance + torch.diag_embed(std.square()))
         inverse = torch.cholesky_inverse(factor)
         solved = inverse @ self.y
         value = -0.5 * (solved @ self.y) - factor.diagonal(dim1=1, dim2=2).log().sum(dim=1)
         value = value - 0.5 * len(self.y) * math.log(2 * math.pi)
         by_variance = 0.5 * (solved.square() - inverse.diagonal(dim1=1, dim2=2))
-        gradient = (by_variance * 2 * deviation * r.sigmoid()) @ self.root
-        # A deviation that underflows beside a singular C ends the trajectory; the sampler refuses what is no number.
+        gradient = (by_variance * 2 * std * r.sigmoid()) @ self.root
+        # If σ underflows where C is singular, the trajectory ends; the sampler rejects values that are not finite.
         return torch.where(failed > 0, torch.nan, value), gradient
 
 
 def noise_states(
     likelihood: NoiseLikelihood, root: Tensor, generator: torch.Generator, progress: Progress = QUIET
 ) -> Tensor:
-    """Sample ξ by K chains from draws of the prior; return the states of all chains, (S, R).
+    """Sample ξ by K chains that start at draws of the prior; return the states of all chains, (S, R).
 
-    Raises `WorkError` where the chains still differ.
+    Args:
+        likelihood: Of ξ.
+        root: F, (N, R).
+        generator: Source of all draws.
+        progress: Is told how far the chains are.
+
+    Raises:
+        WorkError: The chains have not converged.
     """
     state = hmc.start(likelihood, _normal((CHAINS, root.shape[1]), generator))
-    # A step costs little here: burn-in begins boldly, as Hoffman & Gelman do, and so wanders off the starting points.
+    # A step is cheap here, so burn-in begins with a large one, as in Hoffman & Gelman 2014, to leave the starting points.
     size = hmc.StepSize(10 * hmc.first_step(likelihood, state, 1.0, generator), target=0.8)
     kept: list[Tensor] = []
     with progress.track("Noise of the infinite-width limit", BURN_IN + STATES // CHAINS, "states") as advance:
@@ -164,23 +192,23 @@ def noise_states(
     chains = torch.stack(kept, dim=1)
     rhat = split_rhat(softplus(chains @ root.T).numpy())
     if not rhat.max() <= LARGEST_RHAT:
-        raise WorkError(f"the chains of the infinite-width limit have not met: R-hat {rhat.max():.2f}")
-    progress.say(f"Deviations at the training points: R-hat {np.median(rhat):.2f}, at most {rhat.max():.2f}")
+        raise WorkError(f"the chains of the infinite-width limit have not converged: R-hat {rhat.max():.2f}")
+    progress.say(f"Stds at the training points: R-hat {np.median(rhat):.2f}, at most {rhat.max():.2f}")
     return chains.transpose(0, 1).reshape(-1, root.shape[1])
 
 
-def conditioned(y: Tensor, prior: Prior, deviation: Tensor) -> tuple[Tensor, Tensor]:
-    """Gaussian process regression with noise deviations (N,): the mean (M,) and a root (M, M) of the covariance."""
-    factor = torch.linalg.cholesky(prior.train + torch.diag(deviation.square()))
+def conditioned(y: Tensor, prior: Prior, std: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean (M,) and a root (M, M) of the covariance of Gaussian process regression with noise of the stds (N,)."""
+    factor = torch.linalg.cholesky(prior.train + torch.diag(std.square()))
     cross = torch.linalg.solve_triangular(factor, prior.cross, upper=False)
     solved = torch.linalg.solve_triangular(factor, y[:, None], upper=False)[:, 0]
     return cross.T @ solved, square_root(prior.test - cross.T @ cross)[0]
 
 
 def square_root(covariance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return F (N, R) with F Fᵀ = covariance and its pseudo-inverse's transpose: r = F ξ, and E[ξ | r] = Gᵀ r.
+    """Return F (N, R) with F Fᵀ = covariance, and G, the transpose of its pseudo-inverse: r = F ξ, and E[ξ | r] = Gᵀ r.
 
-    By eigenvectors, without those of eigenvalue 0: inputs that are alike need no jitter.
+    By eigenvectors without those of eigenvalue 0, so that equal inputs need no jitter.
     """
     values, vectors = torch.linalg.eigh(covariance)
     kept = values > ROUNDING * values[-1].clamp(min=0)

@@ -3,7 +3,7 @@
     classification   probs (N, C) float64, each row sums to 1; samples (S, N, C), optional: single posterior samples
     regression       draws (N, 1000): samples of y itself, noise included, in the standardised unit of the target
 
-Rows are the test points in the task's order. Ours is an NPZ with these arrays and `meta`, a JSON text; what else may be
+Rows are the test points in the order of the target. Ours is an NPZ with these arrays and `meta`, a JSON text; what else may be
 read is said in `submission_files.py`.
 """
 
@@ -33,7 +33,15 @@ Floats = NDArray[np.floating]
 
 @dataclass(frozen=True, eq=False)
 class Submission:
-    """Predictions for a target's test points. meta: task, target, data, method, title, seed, run, budget, seconds."""
+    """Predictions for a target's test points.
+
+    Args:
+        probs: (N, C), for a classification.
+        samples: Of single posterior samples, (S, N, C), optional.
+        draws: Of y, noise included, (N, 1000), for a regression.
+        meta: JSON: task, target, data, method, title, seed, run, budget, seconds.
+        source: The file.
+    """
 
     probs: Floats | None = None
     samples: Floats | None = None
@@ -43,7 +51,7 @@ class Submission:
 
     @property
     def title(self) -> str:
-        """What readers call the method: its title, else the name of its file."""
+        """The title of the method, else its name, else the name of the file."""
         return str(self.meta.get("title") or self.meta.get("method") or (self.source and self.source.stem))
 
 
@@ -54,7 +62,7 @@ def submission_in(folder: Path) -> Path:
 
 
 def write_submission(path: Path, submission: Submission) -> None:
-    """Write our own NPZ, whole or not at all: probs float64, samples float16, draws float32."""
+    """Write our own NPZ atomically: probs float64, samples float16, draws float32."""
     arrays: dict[str, Any] = {
         "meta": np.array(json.dumps({"schema": SCHEMA, **submission.meta}, allow_nan=False))
     }
@@ -69,9 +77,16 @@ def write_submission(path: Path, submission: Submission) -> None:
 
 
 def read_submission(path: str | Path, target: Target, points: int, data: str = "") -> Submission:
-    """Read and check a submission for the `points` test points of `target`; data: SHA-256 of its arrays, "" if unknown.
+    """Read and check a submission.
 
-    Raises `InputError` that names file, row and hint.
+    Args:
+        path: The file.
+        target: The target.
+        points: Number of its test points.
+        data: SHA-256 of its arrays; empty if unknown.
+
+    Raises:
+        InputError: The file is damaged, of another target or data, or its values are not valid; names file and row.
     """
     path = Path(path)
     arrays, meta = read_arrays(path, target)
@@ -178,7 +193,7 @@ def _check_rows(path: Path, values: Floats, target: Target, points: int) -> None
     broken = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if broken.size:
         raise InputError(
-            "holds a value that is no finite number",
+            "holds a value that is not finite",
             file=path,
             row=int(broken[0]) + 1,
             hint=f"{broken.size} of {points} rows do.",

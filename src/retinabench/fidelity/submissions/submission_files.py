@@ -1,11 +1,11 @@
-"""Reading anyone's submission: NPZ, Parquet, CSV, and the zip of the approximate-inference competition.
+"""Reading submissions of any origin: NPZ, Parquet, CSV, and the zip of the approximate-inference competition.
 
     NPZ       arrays probs, samples, draws (`submission.py`), and `meta` where there is any
     Parquet   columns prob_0 … or draw_0 …, and optionally `point`, 0 to N - 1 in order
     CSV       the same with a header; or bare numbers, as numpy.savetxt writes them
-    zip       NAME_probs.csv or NAME_samples.csv of bare numbers; NAME is the task's, or the competition's own
+    zip       NAME_probs.csv or NAME_samples.csv of bare numbers; NAME is the target's, or that of the competition
 
-The kind is told by the first bytes, never by the name, and nothing is ever unpickled.
+The first bytes decide the format, not the name of the file; pickles are never loaded.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ from retinabench.predictions.columns import MAX_VALUES
 from retinabench.predictions.npz_format import read_member
 
 Arrays = dict[str, NDArray[Any]]
-# What the competition's archives call our tasks.
-COMPETITION = {"energy-gap": "uci", "dermamnist": "medmnist", "cifar10": "cifar"}
 ARRAYS = ("probs", "samples", "draws", "meta")
 COLUMN = re.compile(r"(prob|draw)_([0-9]{1,6})")
-CURE = "Write an NPZ with probs (N, C) or draws (N, 1000)."
+HINT = "Write an NPZ with probs (N, C) or draws (N, 1000)."
 
 
 def read_arrays(path: Path, target: Target) -> tuple[Arrays, dict[str, Any]]:
-    """Return the arrays of a file by name, and its metadata. Raises `InputError` for what is none of the formats."""
+    """Return the arrays of a file by name, and its metadata.
+
+    Raises:
+        InputError: The file has none of the formats, or is damaged.
+    """
     with _explained(path):
         head = _head(path)
         if head.startswith(b"PK"):
@@ -69,7 +71,7 @@ def _head(path: Path) -> bytes:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Turn what opening a file can raise into one line."""
+    """Turn the errors of opening a file into one line."""
     try:
         yield
     except IsADirectoryError:
@@ -90,7 +92,7 @@ def _npz(
     members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
     arrays = {name: read_member(path, archive, members[name], name) for name in names if name in members}
     if not arrays:
-        raise InputError(f"holds {', '.join(sorted(members)[:5])}", file=path, hint=CURE)
+        raise InputError(f"holds {', '.join(sorted(members)[:5])}", file=path, hint=HINT)
     try:
         meta = json.loads(str(arrays.pop("meta", "{}")))
         if not isinstance(meta, dict):
@@ -106,7 +108,7 @@ def _npz(
 def _archive(path: Path, archive: zipfile.ZipFile, target: Target) -> Arrays:
     """The one table of a competition's zip that belongs to the target."""
     kind = "probs" if target.likelihood == "categorical" else "samples"
-    names = [f"{name}_{kind}.csv" for name in (target.name, COMPETITION.get(target.name)) if name]
+    names = [f"{name}_{kind}.csv" for name in (target.name, target.competition) if name]
     found = [info for info in archive.infolist() if Path(info.filename).name in names]
     if len(found) != 1:
         inside = ", ".join(sorted(archive.namelist())[:5]) or "nothing"
@@ -133,7 +135,7 @@ def _text(path: Path, content: bytes, target: Target) -> Arrays:
     """A table of numbers with a header of names, or without one."""
     if not content.strip() or b"\x00" in content[:4096] or content.startswith(b"\x80"):
         what = "is empty" if not content.strip() else "is no table, and no pickle is ever loaded"
-        raise InputError(what, file=path, hint=CURE)
+        raise InputError(what, file=path, hint=HINT)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -157,10 +159,10 @@ def _numbers(path: Path, text: str, delimiter: str | None, *, header: bool) -> N
         )
     except ValueError as error:
         # "could not convert string 'x' to float64 at row 3, column 2.", "the number of columns changed from …"
-        words = str(error).partition(";")[0].partition("\n")[0].rstrip(".")
-        place = re.search(r" at row (\d+)", words)
+        problem = str(error).partition(";")[0].partition("\n")[0].rstrip(".")
+        place = re.search(r" at row (\d+)", problem)
         raise InputError(
-            f"is no table of numbers: {words[: place.start()] if place else words}",
+            f"is no table of numbers: {problem[: place.start()] if place else problem}",
             file=path,
             row=int(place[1]) + 1 if place else None,
             hint="Columns prob_0 … or draw_0 …, or bare numbers as numpy.savetxt writes them.",

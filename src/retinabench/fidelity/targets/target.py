@@ -59,6 +59,7 @@ class Target(Frozen):
         mean: Of the channels of images in [0, 1]; None takes that of the training images.
         std: The same for the std.
         sha256: Hash of the arrays (`data.TargetData.sha256`); empty where users bring the data.
+        competition: Name of the data in the archives of the competition, where it had them.
         decision: The decision that class probabilities serve, if there is one. It does not affect the posterior.
     """
 
@@ -80,6 +81,7 @@ class Target(Frozen):
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     sha256: str = ""
+    competition: str = ""
     decision: Decision | None = None
 
     @property
@@ -93,7 +95,7 @@ class Target(Frozen):
         The hashed text is that of version 0.1, whose names of three fields and two words differed, so that references
         and submissions of that version remain valid.
         """
-        left_out = {"read", "read_options", "decision"}
+        left_out = {"read", "read_options", "competition", "decision"}
         content = self.model_copy(update={"sha256": data}).model_dump(exclude_none=True, exclude=left_out)
         content["preprocessing"] = self.preprocessing.replace("image", "picture").replace("std", "deviation")
         earlier = {"data_name": "loader", "std_floor": "deviation_floor", "std": "deviation"}
