@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from retinabench.core.progress import QUIET, Bars, Progress
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
 
 def progress_of(quiet: bool) -> Progress:
@@ -17,7 +17,7 @@ def progress_of(quiet: bool) -> Progress:
     return QUIET if quiet else Bars()
 
 
-def print_table(table: Table) -> None:
+def print_table(table: RenderableType) -> None:
     """Print a table on standard output."""
     from rich.console import Console
 

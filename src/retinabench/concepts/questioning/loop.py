@@ -66,24 +66,15 @@ def examine(
         The result.
 
     Raises:
-        InputError: Wrong options, or a transcript of another examination.
+        InputError: Wrong options, or the transcript of another examination.
         WorkError: The examinee raised or answered anything but a number in [0, 1]; the transcript holds earlier answers.
     """
     chosen = find_strategy(strategy)
-    check_confidence(confidence)
-    texts = [claim] if isinstance(claim, str) else claim or ()
-    claims = [parse_claim(text, bank, confidence) for text in texts]
+    claims = _parse_claims(claim, bank, confidence, strategy, chosen)
     rule = StoppingRule(questions, tolerance, patience)
-    rule.check()
-    _check_claims(strategy, chosen, claims)
     state, models = _blank(bank, claims, rules, reading)
-    header: dict[str, Any] = {
-        "bank": bank.hash,
-        "examinee": getattr(examinee, "hash", None),
-        "strategy": strategy,
-        "seed": seed,
-    }
-    header |= {"reading": reading, "rules": rules}
+    header: dict[str, Any] = {"bank": bank.hash, "examinee": getattr(examinee, "hash", None)}
+    header |= {"strategy": strategy, "seed": seed, "reading": reading, "rules": rules}
     header["claims"] = [f"{one.text} @ {confidence:g}" for one in claims] if strategy == "claims" else []
     generator = random or numpy_generator(seed, "examination", strategy)
     with Transcript(None if transcript is None else Path(transcript), header) as record:
@@ -100,14 +91,16 @@ class StoppingRule:
         questions: Largest number of questions.
         tolerance: Mean uncertainty at which to stop.
         patience: Questions in which the mean uncertainty fell by less than `PROGRESS`.
+
+    Raises:
+        InputError: A value is out of range; it is named as on the command line.
     """
 
     questions: int | None
     tolerance: float | None
     patience: int | None
 
-    def check(self) -> None:
-        """Raise `InputError` for values out of range, named as on the command line."""
+    def __post_init__(self) -> None:
         for name, value in (("--questions", self.questions), ("--patience", self.patience)):
             if value is not None and value < 1:
                 raise InputError(f"{name} {value} is not at least 1")
@@ -190,7 +183,12 @@ def _blank(
     return State(bank, asked, right, start, stale, claims, rules == "corrected"), models
 
 
-def _check_claims(strategy: str, chosen: Strategy, claims: Sequence[Claim]) -> None:
+def _parse_claims(
+    claim: str | Sequence[str] | None, bank: Bank, confidence: float, strategy: str, chosen: Strategy
+) -> list[Claim]:
+    check_confidence(confidence)
+    texts = [claim] if isinstance(claim, str) else claim or ()
+    claims = [parse_claim(text, bank, confidence) for text in texts]
     if claims and not chosen.companion_valid:
         raise InputError(
             f"the strategy '{strategy}' selects samples within a cell, so no claim can be decided by it",
@@ -198,6 +196,7 @@ def _check_claims(strategy: str, chosen: Strategy, claims: Sequence[Claim]) -> N
         )
     if strategy == "claims" and not claims:
         raise InputError("the strategy 'claims' needs a claim", hint="Give it with --claim.")
+    return claims
 
 
 def _answer(examinee: Examinee, row: dict[str, Any]) -> float:

@@ -97,10 +97,9 @@ def compare_strategies(
     rules: Literal["corrected", "published"] = "corrected",
     progress: Progress = QUIET,
 ) -> StrategyComparison:
-    """Examine with every strategy, several times each.
+    """Examine with every strategy, several times each, and count the questions to certain levels of the mean uncertainty.
 
-    The levels of the mean uncertainty are 50, 80, 90 and 95 % of the way from its start to the lowest value that some
-    strategy reached in every repetition.
+    The levels are 50, 80, 90 and 95 % of the way from its start to the lowest value that a strategy always reached.
 
     Args:
         bank: The questions.
@@ -140,13 +139,8 @@ def compare_strategies(
     start = next(iter(courses.values()))[0, 0]
     reached = min(float(course[:, -1].max()) for course in courses.values())
     levels = [float(start - share * (start - reached)) for share in SHARES]
-    return StrategyComparison(
-        questions=list(range(questions + 1)),
-        repetitions=repetitions,
-        reading=reading,
-        rules=rules,
-        strategies={name: _summary(course, levels) for name, course in courses.items()},
-    )
+    summaries = {name: _summary(course, levels) for name, course in courses.items()}
+    return StrategyComparison(list(range(questions + 1)), repetitions, reading, rules, summaries)
 
 
 def questions_to(course: Floats, level: float) -> Floats:
