@@ -59,10 +59,10 @@ KNOWN = {
     ("IDRiD_079_train", "IDRiD_279_train"): {1},
 }
 TWO_EXPOSURES = ("IDRiD_013_train", "IDRiD_397_train")
-"""One eye photographed twice in one sitting, graded 3 and 2: no copy by bytes, and found by its pixels alone."""
+"""Two images of one eye from one visit, with grades 3 and 2: different bytes, found by their pixels alone."""
 
 
-def test_idrid_s_six_pairs_and_one_eye_photographed_twice_are_found_and_nothing_else(idrid):
+def test_idrid_s_six_pairs_and_two_images_of_one_eye_are_found_and_nothing_else(idrid):
     found = inspect_data(idrid, read_images=True)
     ids = {tuple(idrid.records.image_id[list(group.rows)].tolist()): group for group in found.groups}
     assert set(ids) == {*KNOWN, TWO_EXPOSURES}

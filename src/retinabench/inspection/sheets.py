@@ -38,7 +38,16 @@ class Tile:
 
 
 def chosen_of_class(of_row: NDArray[np.int8], number: int, seed: int) -> NDArray[np.intp]:
-    """Return up to 24 rows of a class, `of_row` (N,), chosen at random, in the order of the records."""
+    """Choose images of a class at random.
+
+    Args:
+        of_row: Class of each record, (N,).
+        number: The class.
+        seed: Seed of the choice.
+
+    Returns:
+        Up to 24 rows, in the order of the records.
+    """
     rows = np.flatnonzero(of_row == number)
     draw = numpy_generator(seed, "inspect", number)
     return np.sort(draw.permutation(rows)[: COLUMNS * ROWS])

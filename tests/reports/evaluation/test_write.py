@@ -46,7 +46,7 @@ def test_one_class_has_no_auroc_and_says_why(tmp_path):
     assert "No ROC curve: this set has images of one class only." in written.html
     assert "needs both classes" in written.html
     assert "nan" not in written.html.replace("nano", "")
-    assert "accuracy of MC dropout" in written.html  # the shift is told in accuracy instead
+    assert "accuracy of MC dropout" in written.html  # the shift is stated in accuracy instead
 
 
 def test_without_grades_patients_and_images(tmp_path):
@@ -157,12 +157,12 @@ def test_the_same_arguments_give_the_same_bytes(tmp_path):
 
 
 def test_progress_runs_from_0_to_1(tmp_path):
-    told: list[tuple[str, float]] = []
+    calls: list[tuple[str, float]] = []
     found = predictions("MAP", 0, population(60, 40))
     write_report(
-        {"MAP": found}, tmp_path, bootstrap=5, progress=lambda text, share: told.append((text, share))
+        {"MAP": found}, tmp_path, bootstrap=5, progress=lambda text, share: calls.append((text, share))
     )
-    shares = [share for _, share in told]
+    shares = [share for _, share in calls]
     assert shares == sorted(shares)
     assert shares[0] == 0
     assert shares[-1] == 1

@@ -41,7 +41,7 @@ def performance_panel(
         bins: Number of answers by bin, (100,).
         grid: Where the process is known, (101,).
         mean: Its mean, (101,).
-        sd: Its standard deviation, (101,).
+        sd: Its std, (101,).
         limits: Ends of the axis of counts; None for what these data need.
 
     Returns:
@@ -79,7 +79,16 @@ def performance_panel(
 
 
 def limits_of(bins: Floats, mean: Floats, sd: Floats) -> tuple[float, float]:
-    """Return the range of the counts, the mean and its band; 0 and 1 are always included."""
+    """Return the range that a performance panel needs.
+
+    Args:
+        bins: Number of answers by bin, (100,).
+        mean: Mean of the process, (101,).
+        sd: Its std, (101,).
+
+    Returns:
+        The ends of the range of the counts, the mean and its band; 0 and 1 are always included.
+    """
     return min(float((mean - 2 * sd).min()), 0.0), max(float(bins.max()), float((mean + 2 * sd).max()), 1.0)
 
 

@@ -41,7 +41,16 @@ CONTENTS = (
 
 
 def write_report(found: Mapping[str, Any], comparison: Mapping[str, Any] | None, out: Path) -> Path:
-    """Write `index.html` into the folder `out` and return its path; the same arguments give the same bytes."""
+    """Write the page of an examination; the same arguments give the same bytes.
+
+    Args:
+        found: What `Examination.to_dict()` returns, see `render`.
+        comparison: What `compare_strategies` returns; None leaves it out.
+        out: The folder of `index.html`.
+
+    Returns:
+        The path of the page.
+    """
     write_bytes(out / "index.html", render(found, comparison).encode())
     return out / "index.html"
 

@@ -115,7 +115,16 @@ class Evaluation:
         return self.methods[self.leader].name
 
     def get(self, method: int, name: str, score: str) -> Quantity:
-        """Return a score of a method on a set, undefined where there is none."""
+        """Return a score.
+
+        Args:
+            method: Index of the method.
+            name: Name of the set.
+            score: Name of the score.
+
+        Returns:
+            The score with its interval and its place, undefined where there is none.
+        """
         found = self.estimates.get((method, name, score), Quantity(np.nan))
         return replace(found, place=Place(self.methods[method].name, name, score))
 
@@ -135,7 +144,17 @@ class Evaluation:
         return cases[0] if cases else None
 
     def difference(self, a: int, b: int, name: str, score: str) -> Quantity:
-        """Return the score of method `a` minus that of `b` on the same images; without interval where they differ."""
+        """Return the difference of a score between two methods.
+
+        Args:
+            a: Index of the first method.
+            b: Index of the second method.
+            name: Name of the set.
+            score: Name of the score.
+
+        Returns:
+            The score of `a` minus that of `b`; with its paired interval where both have the same images.
+        """
         if score not in REPLICATED or not self._paired(a, b, name):
             return Quantity(self.get(a, name, score).value - self.get(b, name, score).value)
         k = REPLICATED.index(score)

@@ -35,7 +35,17 @@ class Control:
 def referral_panel(
     lines: Sequence[Line], controls: Sequence[Control], *, label: str, limits: tuple[float, float]
 ) -> Figure:
-    """Draw a score of the retained pictures against the share that is referred to the expert."""
+    """Draw a score of the retained images against the share that is referred to the expert.
+
+    Args:
+        lines: A curve per method.
+        controls: Random and oracle referral.
+        label: Label of the vertical axis.
+        limits: Its range.
+
+    Returns:
+        The figure.
+    """
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     _draw_controls(axes, controls, limits)
     draw_lines(axes, lines)

@@ -78,7 +78,17 @@ def write_report(
 def write_evaluation(
     evaluation: Evaluation, out: Path, *, title: str = TITLE, images: ImageSource | None = None
 ) -> Path:
-    """Write `index.html`, `scores.json` and `table.csv` of an evaluation into `out`; return the path of the page."""
+    """Write `index.html`, `scores.json` and `table.csv` of an evaluation.
+
+    Args:
+        evaluation: What is written.
+        out: A folder; made where it does not exist.
+        title: Headline of the page.
+        images: image_id -> (H, W, 3) uint8 or None, for the example images.
+
+    Returns:
+        The path of the page.
+    """
     page = render(evaluation, title=title, images=images)
     write_json(out / "scores.json", score_records(evaluation))
     write_bytes(out / "table.csv", table_csv(evaluation))

@@ -72,7 +72,18 @@ def figure_style() -> Iterator[None]:
 def canvas(
     width: float, height: float, rows: int = 1, columns: int = 1, *, sharex: bool = False
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Return a figure of `width` x `height` CSS pixels and its axes by row and column."""
+    """Return an empty figure.
+
+    Args:
+        width: Width in CSS pixels.
+        height: Height in CSS pixels.
+        rows: Number of rows of axes.
+        columns: Number of columns of axes.
+        sharex: All axes of a column share their horizontal range.
+
+    Returns:
+        The figure and its axes by row and column.
+    """
     with figure_style():
         layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
         figure = Figure(figsize=(width / 72, height / 72), layout=layout)
@@ -98,7 +109,13 @@ class Line:
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line], *, alpha: float = 0.11) -> None:
-    """Draw the bands of all curves, then the curves; `alpha` is the opacity of a band."""
+    """Draw the bands of all curves, then the curves.
+
+    Args:
+        axes: Where to draw.
+        lines: The curves.
+        alpha: Opacity of a band.
+    """
     for line in lines:
         x, _, low, high = _thinned(line)
         if low is not None and high is not None:

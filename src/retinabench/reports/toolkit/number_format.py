@@ -53,7 +53,16 @@ COUNT = NumberFormat(0)
 
 
 def plain(value: float, digits: int = 2, *, signed: bool = False) -> str:
-    """Return a number as text with a true minus sign; "undefined" for NaN."""
+    """Return a number as text with a true minus sign.
+
+    Args:
+        value: The number.
+        digits: Number of decimals.
+        signed: Write a plus sign before positive numbers.
+
+    Returns:
+        The text; "undefined" where the number is not finite.
+    """
     return NumberFormat(digits, signed)(value)
 
 

@@ -116,7 +116,16 @@ def _count(number: int) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return `1 image`, `1,200 images`: a count with its noun; `plural` where it is not the noun with an s."""
+    """Return a count with its noun: `1 image`, `1,200 images`.
+
+    Args:
+        number: The count.
+        noun: Its noun in the singular.
+        plural: The plural, where it is not the noun with an s.
+
+    Returns:
+        The text.
+    """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
