@@ -71,13 +71,13 @@ def write_outputs(study: Study, out: Path, entries: list[Entry], progress: Progr
         mine = [e for e in entries if (e.task, e.criterion) == (task, criterion) and e.files]
         if not mine:
             continue
-        pictures = open_task(study, task, out).data
+        prepared = open_task(study, task, out).data
         with progress.track(f"Page of {task}, {criterion}", 100, unit="%") as advance:
             write_report(
                 {e.name: [read_predictions(file) for file in dict.fromkeys(e.files)] for e in mine},
                 out / "report" / task / criterion,
                 title=f"{study.title}: {task}, {criterion_title(criterion)}",
-                images=pictures.image,
+                images=prepared.image,
                 rules=study.rules,
                 bootstrap=study.bootstrap,
                 seed=study.seed,

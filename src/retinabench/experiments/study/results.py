@@ -1,7 +1,7 @@
 """The numbers of a study: means over seeds and over ensembles, their standard errors, and ranks with intervals.
 
 The interval of a rank covers two sources of variation: every replicate of the bootstrap draws patients again, the same for
-all entries, and the seeds of every method (`standard_errors.py`). For ensembles that hold all seeds of a method there
+all entries, and the seeds of every method (`metrics.inference.shared_seeds`). For ensembles that hold all seeds of a method there
 are no other seeds to draw: their intervals cover the patients alone.
 """
 
@@ -20,10 +20,10 @@ from retinabench.core.random_streams import derive, numpy_generator
 from retinabench.core.subprocesses import in_processes
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.prediction_files import Entry
-from retinabench.experiments.study.standard_errors import over_seeds, resampled_weights, weighted_mean
 from retinabench.metrics.comparison.paired import align, paired_sets
 from retinabench.metrics.comparison.ranking import ranks
 from retinabench.metrics.inference.bootstrap import percentile_interval
+from retinabench.metrics.inference.shared_seeds import mean_over_subsets, resampled_weights, weighted_mean
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score import score
 from retinabench.predictions.io import read_predictions
@@ -175,7 +175,7 @@ def _mean(study: Study, entry: Entry, values: Floats) -> MeanScore:
     """Return mean and standard error of an entry; undefined where a seed diverged, which is a property of the method."""
     if not len(values):
         return MeanScore()
-    found = over_seeds(values.tolist(), entry.subsets, study.seeds - len(entry.lacking), study.rules)
+    found = mean_over_subsets(values.tolist(), entry.subsets, study.seeds - len(entry.lacking), study.rules)
     if entry.diverged:
         return MeanScore(runs=len(values))
     return MeanScore(found.mean, found.error, len(values))

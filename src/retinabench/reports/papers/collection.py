@@ -17,6 +17,7 @@ from retinabench.core.subprocesses import in_processes
 from retinabench.metrics.comparison.paired import align
 from retinabench.metrics.inference.bootstrap import check_seed
 from retinabench.metrics.inference.over_seeds import aggregate
+from retinabench.metrics.inference.shared_seeds import jackknife_error
 from retinabench.metrics.score import RULES
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.io import find_files, read_predictions
@@ -74,25 +75,13 @@ class MethodRuns:
         """Return the standard error of the mean over runs, NaN for a single run.
 
         Ensembles that share members are not independent: their standard error is that of the jackknife over the seeds
-        of the members, the mean of the ensembles without one seed at a time.
+        of the members (`metrics.inference.shared_seeds`).
 
         Args:
             values: One value per run.
-
-        References:
-            Arvesen, Jackknifing U-statistics, Ann. Math. Stat. 40:2076 (1969).
         """
-        if self._shares:
-            seeds = sorted({seed for pooled in self.member_seeds for seed in pooled})
-            without = [
-                [v for v, pooled in zip(values, self.member_seeds, strict=True) if seed not in pooled]
-                for seed in seeds
-            ]
-            if all(without):
-                means = np.array([np.mean(part) for part in without])
-                n = len(seeds)
-                return float(np.sqrt((n - 1) / n * np.sum((means - means.mean()) ** 2)))
-        return aggregate(values).error
+        shared = jackknife_error(values, self.member_seeds) if self._shares else np.nan
+        return shared if np.isfinite(shared) else aggregate(values).error
 
 
 @dataclass(frozen=True)

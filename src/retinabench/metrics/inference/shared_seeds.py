@@ -5,6 +5,7 @@ the square root of their number is too small. The mean over subsets is a U-stati
 estimated by the delete-one jackknife over seeds. For K = 1 it is the usual standard error.
 
 References:
+    Arvesen, Jackknifing U-statistics, Ann. Math. Stat. 40:2076 (1969).
     Efron & Stein, The jackknife estimate of variance, Ann. Stat. 9:586 (1981).
 """
 
@@ -22,7 +23,7 @@ Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 
 
-def over_seeds(
+def mean_over_subsets(
     values: Sequence[float | None], subsets: Sequence[Subset], seeds: int, rules: str = "corrected"
 ) -> Aggregate:
     """Return the mean over subsets of seeds with its standard error.
@@ -43,10 +44,28 @@ def over_seeds(
         return found
     error = np.nan
     if seeds > size and len(subsets) == comb(seeds, size) and np.isfinite(found.mean):
-        v = np.asarray(values, np.float64)
-        left = np.array([v[[i not in subset for subset in subsets]].mean() for i in _members(subsets)])
-        error = float(np.sqrt((seeds - 1) / seeds * ((left - left.mean()) ** 2).sum()))
+        error = jackknife_error(np.asarray(values, np.float64).tolist(), subsets)
     return Aggregate(found.mean, found.std, error, found.runs)
+
+
+def jackknife_error(values: Sequence[float], subsets: Sequence[Subset]) -> float:
+    """Return the standard error of the mean over subsets by the delete-one jackknife over their seeds.
+
+    Args:
+        values: (M,) one value per subset.
+        subsets: The M subsets of seeds.
+
+    Returns:
+        The standard error, NaN where a seed is in every subset.
+    """
+    seeds = _members(subsets)
+    without = [
+        [value for value, subset in zip(values, subsets, strict=True) if seed not in subset] for seed in seeds
+    ]
+    if not all(without):
+        return float("nan")
+    means, n = np.array([np.mean(part) for part in without]), len(seeds)
+    return float(np.sqrt((n - 1) / n * np.sum((means - means.mean()) ** 2)))
 
 
 def resampled_weights(

@@ -1,4 +1,4 @@
-"""Errors over seeds that share runs, against closed forms and simulation; which seeds form an ensemble."""
+"""Standard errors of means over ensembles that share seeds, against closed forms and simulation."""
 
 from __future__ import annotations
 
@@ -7,53 +7,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from retinabench.experiments.study.prediction_files import pool, subsets
-from retinabench.experiments.study.standard_errors import over_seeds, resampled_weights, weighted_mean
-from retinabench.predictions.table import Predictions
-
-
-def test_ensembles_are_all_subsets_or_the_six_released_draws():
-    seeds = (42, 43, 44, 45, 46, 47)
-    assert subsets(seeds, 3, "corrected") == list(combinations(seeds, 3))
-    assert len(subsets(seeds, 3, "corrected")) == 20
-    drawn = subsets(seeds, 3, "published")
-    draw = np.random.RandomState(0)
-    assert drawn == [tuple(sorted(draw.choice(seeds, 3, replace=False))) for _ in range(6)]
-    assert subsets((0, 1, 2), 3, "published") == subsets((0, 1, 2), 3, "corrected") == [(0, 1, 2)]
-    assert subsets(seeds, 0, "corrected") == []
-
-
-def test_a_pool_is_the_mean_of_its_members():
-    random = np.random.default_rng(0)
-    about = {
-        "method": "dropout",
-        "title": "MC dropout",
-        "seed": 0,
-        "members": 1,
-        "config_hash": "a",
-        "setting": "s",
-    }
-    members = [
-        Predictions(
-            np.array(["a", "b"]), np.array([0, 1]), random.random((2, 4)), metadata={**about, "seed": k}
-        )
-        for k in range(3)
-    ]
-    pooled = pool(members, (0, 1, 2), 7)
-    np.testing.assert_allclose(pooled.prob, np.mean([m.prob for m in members], axis=0), rtol=1e-12)
-    assert pooled.samples == 12
-    assert pooled.metadata["members"] == 3
-    assert pooled.metadata["title"] == "ensemble of 3 MC dropout"
-    assert pooled.metadata["seed"] == 7
-    assert pooled.metadata["setting"] == "s"
+from retinabench.metrics.inference.shared_seeds import mean_over_subsets, resampled_weights, weighted_mean
 
 
 def test_single_runs_have_the_usual_standard_error():
     values = [0.1, 0.4, 0.2, 0.9]
-    found = over_seeds(values, [(k,) for k in range(4)], 4)
+    found = mean_over_subsets(values, [(k,) for k in range(4)], 4)
     assert found.mean == pytest.approx(np.mean(values))
     assert found.error == pytest.approx(np.std(values, ddof=1) / 2)
-    published = over_seeds(values, [(k,) for k in range(4)], 4, "published")
+    published = mean_over_subsets(values, [(k,) for k in range(4)], 4, "published")
     assert published.error == pytest.approx(np.std(values) / 2)
 
 
@@ -61,7 +23,7 @@ def test_ensembles_of_means_have_the_error_of_the_mean_of_their_members():
     """An ensemble whose value is the mean of its members' tells nothing new: the closed form is s / sqrt(n)."""
     x = np.random.default_rng(1).normal(size=6)
     every = list(combinations(range(6), 3))
-    found = over_seeds([x[list(s)].mean() for s in every], every, 6)
+    found = mean_over_subsets([x[list(s)].mean() for s in every], every, 6)
     assert found.mean == pytest.approx(x.mean())
     assert found.error == pytest.approx(x.std(ddof=1) / np.sqrt(6))
 
@@ -78,7 +40,7 @@ def test_the_error_covers_what_other_seeds_would_give():
     for _ in range(600):
         x = random.uniform(size=6)
         values = [x[list(s)].max() for s in every]
-        found = over_seeds(values, every, 6)
+        found = mean_over_subsets(values, every, 6)
         means.append(found.mean)
         squares.append(found.error**2)
         naive.append(np.var(values, ddof=1) / 20)
@@ -88,11 +50,11 @@ def test_the_error_covers_what_other_seeds_would_give():
 
 
 def test_without_a_seed_to_leave_out_or_a_value_there_is_no_error():
-    assert np.isnan(over_seeds([0.5], [(0, 1, 2)], 3).error)
+    assert np.isnan(mean_over_subsets([0.5], [(0, 1, 2)], 3).error)
     every = list(combinations(range(4), 3))
-    assert np.isnan(over_seeds([0.5, None, 0.5, 0.5], every, 4).mean)
+    assert np.isnan(mean_over_subsets([0.5, None, 0.5, 0.5], every, 4).mean)
     # Of draws that are not all subsets the jackknife knows nothing.
-    assert np.isnan(over_seeds([0.5, 0.6], every[:2], 4).error)
+    assert np.isnan(mean_over_subsets([0.5, 0.6], every[:2], 4).error)
 
 
 def test_weights_of_seeds_drawn_again():
