@@ -14,8 +14,8 @@ import time
 import numpy as np
 
 from retinabench.data.dataset import ArrayDataset
+from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import Reference
-from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.data import TargetData

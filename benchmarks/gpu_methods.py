@@ -37,10 +37,10 @@ from retinabench.core.atomic_files import write_json
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import LIKELIHOOD
-from retinabench.methods.base import precision
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.posterior import precision
 from retinabench.models.build import build_model
 from retinabench.models.stochastic.drawing import Drawing
 

@@ -31,8 +31,8 @@ GOAL = {"fundus": 3.0, "energy-gap": 1.0}
 def measures():
     import numpy as np
 
+    from retinabench.fidelity.distances import wasserstein
     from retinabench.fidelity.reference.diagnostics import rank_rhat, split_rhat
-    from retinabench.fidelity.scoring.distances import wasserstein
 
     random = np.random.default_rng(0)
     draws = random.normal(size=(10_000, 1000)).astype(np.float32)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from retinabench.fidelity.scoring.distances import epistemic
+from retinabench.fidelity.distances import epistemic
 
 
 @dataclass(frozen=True, eq=False)

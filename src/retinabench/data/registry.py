@@ -7,15 +7,15 @@ name. Nothing is imported before it is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from retinabench.core.registry import Registry
 
 if TYPE_CHECKING:
-    from retinabench.data.image_dataset import ImageDataset
     from retinabench.data.splits import Division
 
-DATASETS: Registry[ImageDataset] = Registry(
+# Its entries are `image_dataset.ImageDataset`s, a type that rests on modules that look data sets up here.
+DATASETS: Registry[Any] = Registry(
     "retinabench.datasets",
     "data set",
     {

@@ -28,12 +28,12 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.core.workspace import Workspace
 from retinabench.data.loader import Batches
 from retinabench.experiments.config import Run
-from retinabench.methods.base import Posterior
 from retinabench.methods.posteriors.collected import SAMPLES
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
 from retinabench.methods.training.likelihood import Likelihood
+from retinabench.methods.training.posterior import Posterior
 
 Result = TypeVar("Result")
 

@@ -20,11 +20,11 @@ from retinabench.data.prepared import recipe_of
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import DEFAULT_RESOURCES, Resources, Training, execute_run
-from retinabench.methods.base import Posterior, precision
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.likelihood import Bernoulli
+from retinabench.methods.training.posterior import Posterior, precision
 from retinabench.models.build import build_model
 from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions

@@ -27,11 +27,12 @@ import torch
 from torch import Tensor, nn
 
 from retinabench.data.loader import Batches
-from retinabench.methods.base import FidelitySettings, State, network_state
+from retinabench.methods.base import FidelitySettings
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
+from retinabench.methods.training.posterior import State, network_state
 
 
 class Config(MethodConfig):

@@ -10,10 +10,10 @@ import torch
 
 from retinabench.cli import fidelity_reference
 from retinabench.core.errors import InputError
+from retinabench.fidelity import distances
 from retinabench.fidelity.reference import convergence, make_reference
 from retinabench.fidelity.reference.chains import Chains
 from retinabench.fidelity.reference.reference_file import Reference, read_reference, write_reference
-from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.targets import data as data_module
 from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.methods.mcmc import hmc

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from retinabench.data.dataset import ArrayDataset
-from retinabench.fidelity.scoring import distances
+from retinabench.fidelity import distances
 from retinabench.fidelity.scoring.baselines import baselines
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.resampling import Resampling, groups_of

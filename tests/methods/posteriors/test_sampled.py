@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from retinabench.experiments.config import load_run
-from retinabench.methods.base import precision
 from retinabench.methods.posteriors.sampled import predict_samples
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.likelihood import Bernoulli
+from retinabench.methods.training.posterior import precision
 from retinabench.models.build import build_model
 from retinabench.models.stochastic.drawing import Drawing, use_generator
 

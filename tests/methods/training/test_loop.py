@@ -13,11 +13,11 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, make_batches
 from retinabench.methods import map as map_method
-from retinabench.methods.base import precision
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import likelihood_only, train
 from retinabench.methods.training.losses import BatchInfo, class_weights, cross_entropy
+from retinabench.methods.training.posterior import precision
 from retinabench.models.build import build_model
 from support.helpers import make_prepared
 

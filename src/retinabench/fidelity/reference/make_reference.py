@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import derive, numpy_generator, torch_generator
+from retinabench.fidelity import distances
 from retinabench.fidelity.reference import convergence
 from retinabench.fidelity.reference.chains import Chains, Plan, initial_weights, sample
 from retinabench.fidelity.reference.diagnostics import rank_rhat, split_rhat
 from retinabench.fidelity.reference.reference_file import Reference
-from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target

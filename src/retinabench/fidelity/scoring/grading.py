@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import Reference
-from retinabench.fidelity.scoring import distances, measures, utility
+from retinabench.fidelity.scoring import measures, utility
 from retinabench.fidelity.scoring.measures import Probabilities, SampleSums
 from retinabench.fidelity.scoring.resampling import Estimate, Measure, Resampling, Values, average
 from retinabench.fidelity.submissions.submission import DRAWS, Submission

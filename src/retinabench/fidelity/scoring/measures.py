@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from retinabench.fidelity.scoring import distances
+from retinabench.fidelity import distances
 from retinabench.fidelity.scoring.resampling import Measure, Values, mean_of
 
 Probabilities = NDArray[np.floating]

@@ -33,8 +33,9 @@ from retinabench.fidelity.submissions.untrained import UNTRAINED, run_untrained
 from retinabench.fidelity.targets.data import TargetData, load, standardised
 from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network, likelihood_of, point_batches
-from retinabench.methods.base import FidelitySettings, Posterior
+from retinabench.methods.base import FidelitySettings
 from retinabench.methods.registry import METHODS
+from retinabench.methods.training.posterior import Posterior
 
 PREDICT_BATCH = 256
 SAVED_EVERY = 20.0  # seconds between checkpoints

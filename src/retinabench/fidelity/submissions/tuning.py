@@ -20,8 +20,8 @@ from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError, WorkError, nearest
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.search.space import Space, points, space_of
+from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import Reference, read_reference
-from retinabench.fidelity.scoring import distances
 from retinabench.fidelity.submissions.entries import entries
 from retinabench.fidelity.submissions.runner import CPU, run_entry
 from retinabench.fidelity.submissions.submission import Submission, read_submission

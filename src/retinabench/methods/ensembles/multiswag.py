@@ -42,7 +42,7 @@ from torch.func import functional_call
 
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
-from retinabench.methods.base import FidelitySettings, State, as_config, log_range, restore_with, state_with
+from retinabench.methods.base import FidelitySettings, as_config, log_range
 from retinabench.methods.ensembles.swag import Moments, draw, flat_weights, named_weights, update_batch_norm
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.langevin import Langevin
@@ -53,6 +53,7 @@ from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import likelihood_only, select_last_epoch, train
 from retinabench.methods.training.optimizers import make_optimizer, parameter_groups
+from retinabench.methods.training.posterior import State, restore_with, state_with
 from retinabench.methods.training.schedules import learning_rate
 
 FAMILIES = ("diagonal", "low_rank", "per_layer")

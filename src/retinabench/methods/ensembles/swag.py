@@ -39,15 +39,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from retinabench.data.loader import Batches
-from retinabench.methods.base import (
-    FidelitySettings,
-    State,
-    as_config,
-    log_range,
-    precision,
-    restore_with,
-    state_with,
-)
+from retinabench.methods.base import FidelitySettings, as_config, log_range
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.posteriors.collected import before_steps
 from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
@@ -55,6 +47,7 @@ from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterio
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import likelihood_only, select_last_epoch, train
+from retinabench.methods.training.posterior import State, precision, restore_with, state_with
 from retinabench.methods.training.schedules import learning_rate
 
 

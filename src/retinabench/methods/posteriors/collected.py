@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from retinabench.core.errors import InputError
-from retinabench.methods.base import BESIDE, State, network_state
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective
 from retinabench.methods.training.losses import BatchInfo
+from retinabench.methods.training.posterior import BESIDE, State, network_state
 
 SAMPLES = "samples"  # the folder below the checkpoint's
 

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from retinabench.methods.base import rewound
+from retinabench.methods.training.posterior import rewound
 
 T = TypeVar("T")
 CACHED_VALUES = 2**28  # S times the number of weights: 1 GiB of float32

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from retinabench.methods.base import State, restore_with, state_with
 from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
 from retinabench.methods.training.likelihood import Likelihood
+from retinabench.methods.training.posterior import State, restore_with, state_with
 
 
 @dataclass

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from retinabench.methods.base import State, network_state
 from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
 from retinabench.methods.training.likelihood import Likelihood
+from retinabench.methods.training.posterior import State, network_state
 from retinabench.models.stochastic.drawing import Draw, use_draws
 
 # Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest images. A

@@ -45,7 +45,7 @@ from torch import Tensor, nn
 
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
-from retinabench.methods.base import FidelitySettings, as_config, precision
+from retinabench.methods.base import FidelitySettings, as_config
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.posthoc.laplace_curvature import (
     diagonal_curvature,
@@ -58,6 +58,7 @@ from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train, validation_scores
 from retinabench.methods.training.losses import class_weights
+from retinabench.methods.training.posterior import precision
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
 
 Widen = Callable[[float], None]

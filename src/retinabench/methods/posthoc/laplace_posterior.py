@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
-from retinabench.methods.base import State, restore_with, rewound, state_with
 from retinabench.methods.training.likelihood import Likelihood
+from retinabench.methods.training.posterior import State, restore_with, rewound, state_with
 from retinabench.models.last_layer import SplitNetwork, with_bias
 
 

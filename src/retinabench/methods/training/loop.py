@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from retinabench.core.errors import DivergedError, InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.base import NetworkPosterior, Posterior, network_state, precision
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -22,6 +21,7 @@ from retinabench.methods.training.finite_check import FiniteCheck
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.methods.training.optimizers import make_optimizer
+from retinabench.methods.training.posterior import NetworkPosterior, Posterior, network_state, precision
 from retinabench.methods.training.schedules import learning_rate
 from retinabench.metrics.classification import auroc, nll
 from retinabench.metrics.registry import SCORES

@@ -45,13 +45,14 @@ from torch import Tensor, nn
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.base import State, as_config, network_state, precision, rewound
+from retinabench.methods.base import as_config
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, train
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.methods.training.optimizers import make_optimizer
+from retinabench.methods.training.posterior import State, network_state, precision, rewound
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
 
 RELEASED_DEVICES = 4  # each took the KL at its own inducing inputs, over its own quarter of the batch

@@ -43,7 +43,7 @@ from torch.nn.functional import softplus
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.base import FidelitySettings, as_config, log_range, precision
+from retinabench.methods.base import FidelitySettings, as_config, log_range
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.posteriors.gaussian import WeightPosterior, point
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
@@ -52,6 +52,7 @@ from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, select_last_epoch, train
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.methods.training.optimizers import make_optimizer
+from retinabench.methods.training.posterior import precision
 
 
 class Config(MethodConfig):

@@ -40,7 +40,7 @@ from torch.func import functional_call
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.base import FidelitySettings, as_config, log_range, precision
+from retinabench.methods.base import FidelitySettings, as_config, log_range
 from retinabench.methods.posteriors.gaussian import WeightPosterior
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
@@ -48,6 +48,7 @@ from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
+from retinabench.methods.training.posterior import precision
 from retinabench.methods.variational.natural_gradients import (
     NaturalGradientConfig,
     NaturalGradientOptimizer,

@@ -42,7 +42,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.base import FidelitySettings, log_range, precision
+from retinabench.methods.base import FidelitySettings, log_range
 from retinabench.methods.posteriors.gaussian import WeightPosterior
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
@@ -50,6 +50,7 @@ from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective
 from retinabench.methods.training.losses import BatchInfo, class_weights, cross_entropy
+from retinabench.methods.training.posterior import precision
 from retinabench.methods.variational.natural_gradients import (
     NaturalGradientConfig,
     NaturalGradientOptimizer,

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import wasserstein_distance
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.scoring import distances as d
+from retinabench.fidelity import distances as d
 
 
 @pytest.fixture

@@ -1,0 +1,81 @@
+"""Posteriors: what a method has learnt, and how it is saved and restored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from retinabench.methods.settings import TrainingRun
+    from retinabench.methods.training.likelihood import Likelihood
+
+State = dict[str, Tensor]
+BESIDE = "beside/"  # no name of a parameter holds a slash
+
+
+class Posterior(Protocol):
+    """What a method has learnt."""
+
+    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """Return probabilities (S, B, C) of images (B, 3, H, W); a method without noise returns S = 1.
+
+        Under a Gaussian likelihood it returns mean and standard deviation, (S, B, 2).
+        """
+
+    def state(self) -> State:
+        """Return every tensor that `predict` needs, detached and in host memory."""
+
+    def restore(self, state: State) -> None:
+        """Take over what `state` of a posterior of the same build returned."""
+
+
+class NetworkPosterior(Posterior, Protocol):
+    """A posterior around one network that gradient descent trains."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The network."""
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """What its outputs mean."""
+
+
+def rewound(generator: torch.Generator) -> torch.Generator:
+    """Return a generator at the beginning of the stream of `generator`, whose own position stays where it is.
+
+    A posterior over weights draws from it: sample s is then the same function for every image, however the images are
+    cut into batches, and each sample of one run can be followed through the file.
+    """
+    return torch.Generator(generator.device).manual_seed(generator.initial_seed())
+
+
+def precision(run: TrainingRun, device: torch.device) -> torch.autocast:
+    """Return the context in which the run's networks compute; losses and probabilities stay in float32."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=run.optimizer.precision == "bfloat16")
+
+
+def network_state(model: nn.Module) -> State:
+    """Return a detached copy of all tensors of `model` in host memory."""
+    return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+
+
+def state_with(model: nn.Module, beside: State) -> State:
+    """Return the tensors of `model` and those that a posterior keeps beside it, in one state."""
+    return {
+        **network_state(model),
+        **{f"{BESIDE}{name}": tensor.detach().cpu().clone() for name, tensor in beside.items()},
+    }
+
+
+def restore_with(model: nn.Module, state: State) -> State:
+    """Give `model` its tensors of `state_with` back, in place; return the others, on its device."""
+    model.load_state_dict({name: tensor for name, tensor in state.items() if not name.startswith(BESIDE)})
+    device = next(model.parameters()).device
+    return {
+        name.removeprefix(BESIDE): tensor.to(device)
+        for name, tensor in state.items()
+        if name.startswith(BESIDE)
+    }
