@@ -9,7 +9,6 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from retinabench.core.errors import InputError
 from retinabench.metrics import shift
 from retinabench.metrics.score import score
-from retinabench.metrics.selective.controls import oracle_referral, random_referral
 from retinabench.metrics.sorted_images import Cases
 from retinabench.predictions.table import Predictions
 
@@ -122,17 +121,3 @@ def test_histograms_are_densities():
     for r in rows:
         for density, images in ((r.right, r.right_images), (r.wrong, r.wrong_images)):
             assert density @ np.diff(r.edges) == pytest.approx(1 if images else 0)
-
-
-def test_controls_frame_the_model():
-    p = predictions()
-    sets = {
-        name: score(q, bootstrap=0).to_dict()["sets"]["in_domain"]
-        for name, q in (("model", p), ("random", random_referral(p)), ("oracle", oracle_referral(p)))
-    }
-    areas = {name: s["scores"]["referral_accuracy_area"]["value"] for name, s in sets.items()}
-    assert areas["random"] == pytest.approx(sets["model"]["scores"]["accuracy"]["value"], abs=1e-12)
-    assert areas["random"] < areas["model"] < areas["oracle"]
-    assert sets["oracle"]["scores"]["failure_auroc"]["value"] == 1
-    assert sets["random"]["scores"]["prr"]["value"] == pytest.approx(0, abs=1e-12)
-    assert random_referral(p).metadata["method"].endswith("random referral")

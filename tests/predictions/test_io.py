@@ -1,16 +1,26 @@
-"""How files are named and joined: seeds of one method stand together, anything else apart."""
+"""Reading and writing predictions in all formats, and the names of files."""
 
+from __future__ import annotations
+
+import io
+import re
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 import retinabench as rb
 from retinabench.core.errors import InputError
+from retinabench.predictions import columns, csv_format
 from retinabench.predictions.io import find_files, method_names
 
 
-def predictions(**metadata):
+def with_metadata(**metadata):
     return rb.Predictions(["a", "b"], [0, 1], [0.2, 0.7], metadata=metadata)
 
 
@@ -20,27 +30,27 @@ def names(*pairs):
 
 def test_seeds_of_one_setting_share_a_name():
     runs = [
-        ("r0/p.parquet", predictions(title="MAP", setting="x")),
-        ("r1/p.parquet", predictions(title="MAP", setting="x")),
+        ("r0/p.parquet", with_metadata(title="MAP", setting="x")),
+        ("r1/p.parquet", with_metadata(title="MAP", setting="x")),
     ]
     assert names(*runs) == ["MAP", "MAP"]
 
 
 def test_other_settings_of_one_method_are_told_apart():
     runs = [
-        ("r0/p.parquet", predictions(title="MAP", setting="x")),
-        ("r1/p.parquet", predictions(title="MAP", setting="y")),
+        ("r0/p.parquet", with_metadata(title="MAP", setting="x")),
+        ("r1/p.parquet", with_metadata(title="MAP", setting="y")),
     ]
     assert names(*runs) == ["MAP (x)", "MAP (y)"]
 
 
 def test_files_without_metadata_are_never_taken_for_seeds_of_one_method():
-    assert names(("ours.csv", predictions()), ("theirs.csv", predictions())) == ["ours", "theirs"]
-    assert names(("a/p.csv", predictions()), ("b/p.csv", predictions())) == ["a/p.csv", "b/p.csv"]
+    assert names(("ours.csv", with_metadata()), ("theirs.csv", with_metadata())) == ["ours", "theirs"]
+    assert names(("a/p.csv", with_metadata()), ("b/p.csv", with_metadata())) == ["a/p.csv", "b/p.csv"]
 
 
 def test_a_run_folder_stands_for_its_predictions(tmp_path):
-    rb.write_predictions(predictions(), tmp_path / "predictions.parquet")
+    rb.write_predictions(with_metadata(), tmp_path / "predictions.parquet")
     assert find_files([tmp_path]) == [tmp_path / "predictions.parquet"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"predictions\.parquet"):
@@ -48,7 +58,242 @@ def test_a_run_folder_stands_for_its_predictions(tmp_path):
 
 
 def test_a_round_trip_keeps_metadata(tmp_path):
-    rb.write_predictions(predictions(title="MAP", seed=3), tmp_path / "p.parquet")
+    rb.write_predictions(with_metadata(title="MAP", seed=3), tmp_path / "p.parquet")
     again = rb.read_predictions(tmp_path / "p.parquet")
     assert again.metadata["title"] == "MAP"
     assert np.array_equal(again.probs[:, 0], [0.2, 0.7])
+
+
+FORMATS = ("parquet", "csv", "npz")
+
+
+COLUMNS = ("image_id", "label", "probs", "grade", "patient_id", "domain", "split", "uncertainty")
+
+
+WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
+
+
+PROBS = st.floats(0, 1)
+
+
+@st.composite
+def predictions(draw):
+    n, samples = draw(st.integers(1, 6)), draw(st.integers(1, 3))
+
+    def maybe(strategy):
+        return draw(st.none() | st.lists(strategy, min_size=n, max_size=n))
+
+    ids = draw(st.lists(WORDS, min_size=n, max_size=n, unique=True))
+    return rb.Predictions(
+        ids,
+        draw(hnp.arrays(np.int8, n, elements=st.integers(0, 1))),
+        draw(hnp.arrays(np.float64, (n, samples), elements=PROBS)),
+        grade=maybe(st.integers(0, 4)),
+        patient_id=maybe(WORDS),
+        domain=maybe(st.sampled_from(["in_domain", "shifted"])),
+        split=maybe(st.sampled_from(["validation", "test"])),
+        uncertainty=maybe(st.floats(-1e300, 1e300)),
+        metadata={"method": draw(WORDS), "seed": draw(st.integers(0, 9)), "members": samples},
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("formats")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@given(given_=predictions())
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_round_trip(kind, folder, given_):
+    path = folder / f"round.{kind}"
+    rb.write_predictions(given_, path)
+    back = rb.read_predictions(path)
+    for name in COLUMNS:
+        before, after = getattr(given_, name), getattr(back, name)
+        assert (before is None) == (after is None)
+        if before is not None:
+            assert before.dtype.kind == after.dtype.kind
+            np.testing.assert_array_equal(after, before)
+    if kind != "csv":
+        assert back.metadata["method"] == given_.metadata["method"]
+        assert back.metadata["members"] == given_.samples
+
+
+def read_bytes(folder, content, name="file"):
+    path = folder / name
+    path.write_bytes(content)
+    return rb.read_predictions(path)
+
+
+TABLE = "image_id,label,prob\na,0,0.25\nb,1,0.5\n"
+
+
+RIGHT = {
+    "plain": TABLE.encode(),
+    "no last line end": TABLE.rstrip().encode(),
+    "Windows line ends": TABLE.replace("\n", "\r\n").encode(),
+    "old Mac line ends": TABLE.replace("\n", "\r").encode(),
+    "byte-order mark": TABLE.encode("utf-8-sig"),
+    "UTF-16": TABLE.encode("utf-16"),
+    "UTF-16 big-endian": b"\xfe\xff" + TABLE.encode("utf-16-be"),
+    "semicolons": TABLE.replace(",", ";").encode(),
+    "tabs": TABLE.replace(",", "\t").encode(),
+    "decimal commas": TABLE.replace(",", ";").replace(".", ",").encode(),
+    "quoted numbers": b'image_id,label,prob\n"a","0","0.25"\n"b","1","0.5"\n',
+    "quoted header": b'"image_id","label","prob"\na,0,0.25\nb,1,0.5\n',
+    "quoted decimal commas": b'image_id;label;prob\n"a";"0";"0,25"\n"b";"1";"0,5"\n',
+    "spaces in the header": b"image_id, label , prob\na,0,0.25\nb,1,0.5\n",
+    "labels with a point": b"image_id,label,prob\na,0.0,2.5e-1\nb,1.0,0.5\n",
+    "a foreign column": b"comment,image_id,label,prob\n\"x, y\",a,0,0.25\nz,b,1,0.5\n",
+    "pandas index": b",image_id,label,prob\n0,a,0,0.25\n1,b,1,0.5\n",
+    "empty grade column": b"image_id,label,prob,grade\na,0,0.25,\nb,1,0.5,\n",
+    "blank lines": b"image_id,label,prob\n\na,0,0.25\n\nb,1,0.5\n\n",
+    "samples": b"image_id,label,prob_1,prob_0\na,0,0.5,0\nb,1,0,1\n",
+}  # fmt: skip
+
+
+def refused(folder, content, message):
+    path = folder / "wrong"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        rb.read_predictions(path)
+    text = str(caught.value)
+    assert text.startswith(str(path))
+    assert text.isprintable()
+    assert len(text) <= 1100
+    return text
+
+
+def parquet(metadata=None, **columns):
+    sink = io.BytesIO()
+    table = pa.table({"image_id": ["a", "b"], "label": [0, 1], "prob": [0.25, 0.5], **columns})
+    table = table.drop_columns([name for name in table.column_names if table[name].null_count == 2])
+    pq.write_table(table.replace_schema_metadata(metadata), sink)
+    return sink.getvalue()
+
+
+def npz(**columns):
+    sink = io.BytesIO()
+    plain = {"image_id": np.array(["a", "b"]), "label": np.array([0, 1]), "prob": np.array([0.25, 0.5])}
+    kept = {name: value for name, value in {**plain, **columns}.items() if value is not None}
+    np.savez_compressed(sink, **kept)
+    return sink.getvalue()
+
+
+NONE = pa.nulls(2)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        parquet(),
+        parquet(label=[False, True], prob=np.array([0.25, 0.5], np.float32)),
+        parquet(image_id=pa.array(["a", "b"]).dictionary_encode(), prob=["0.25", "0.5"]),
+        parquet(prob=NONE, probs=[[0.0, 0.5], [0.5, 0.5]]),
+        parquet(prob=NONE, probs=pa.array([[0.25], [0.5]], pa.list_(pa.float32(), 1))),
+        npz(),
+        npz(prob=np.array([[0.25], [0.5]], np.float16), label=np.array([False, True])),
+        npz(image_id=np.array([b"a", b"b"]), note=np.array("foreign")),
+    ],
+)
+def test_legal_variants(folder, content):
+    found = read_bytes(folder, content)
+    assert found.image_id.tolist() == ["a", "b"]
+    np.testing.assert_array_equal(found.prob, [0.25, 0.5])
+
+
+def test_files_that_are_too_large_are_refused_before_they_are_read(folder, monkeypatch):
+    rows = "".join(f"i{k},{k % 2},0.5\n" for k in range(3000)).encode()
+    monkeypatch.setattr(columns, "MAX_ROWS", 2000)
+    monkeypatch.setattr(columns, "MAX_VALUES", 8000)
+    monkeypatch.setattr(csv_format.pa.csv, "read_csv", None)  # never called
+    refused(
+        folder, b"image_id,label,prob\n" + rows, "holds 3,001 rows of 1 samples, more than are scored at once"
+    )
+    monkeypatch.setattr(csv_format, "MAX_CSV_BYTES", 100)
+    refused(folder, b"image_id,label,prob\n" + rows, "is larger than")
+    ids = [f"i{k}" for k in range(3000)]
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"image_id": ids, "label": [0] * 3000, "prob": [0.5] * 3000}), sink)
+    refused(folder, sink.getvalue(), "holds 3,000 rows")
+    refused(
+        folder, npz(image_id=np.array(ids), label=np.zeros(3000), prob=np.zeros(3000)), "holds 3,000 rows"
+    )
+
+
+SEEDS = [
+    *RIGHT.values(),
+    parquet(),
+    parquet(prob=NONE, probs=[[0.1, 0.2], [0.2, 0.3]]),
+    npz(),
+    npz(grade=np.array([0, 3])),
+]
+
+
+@given(
+    st.sampled_from(SEEDS),
+    st.lists(st.tuples(st.integers(0, 10**6), st.binary(max_size=4)), max_size=6),
+    st.booleans(),
+)
+@settings(deadline=None, max_examples=600)
+def test_damaged_files_are_read_or_refused(folder_of_damage, seed, edits, cut):
+    content = bytearray(seed)
+    for place, piece in edits:
+        start = place % (len(content) + 1)
+        content[start : start + len(piece)] = piece
+    if cut and edits:
+        del content[edits[0][0] % (len(content) + 1) :]
+    read_or_refused(folder_of_damage, bytes(content))
+
+
+@given(
+    st.binary(max_size=200)
+    | st.text(',;\n"0.51ab\t', max_size=60).map(lambda t: f"image_id,label,prob\n{t}".encode())
+)
+@settings(deadline=None, max_examples=600)
+def test_random_bytes_are_read_or_refused(folder_of_damage, content):
+    read_or_refused(folder_of_damage, content)
+
+
+@pytest.fixture(scope="module")
+def folder_of_damage(tmp_path_factory):
+    return tmp_path_factory.mktemp("damage")
+
+
+def read_or_refused(folder, content):
+    try:
+        found = read_bytes(folder, content)
+    except InputError as error:
+        printable = str(error).isprintable()
+    else:
+        printable = True
+        assert np.isin(found.label, (0, 1)).all()
+        assert ((found.probs >= 0) & (found.probs <= 1)).all()
+        assert len(set(found.image_id.tolist())) == len(found)
+    assert printable
+
+
+def test_paths_that_are_no_files(tmp_path):
+    for path, message in ((tmp_path, "is a folder"), (tmp_path / "none.csv", "does not exist")):
+        with pytest.raises(InputError, match=message):
+            rb.read_predictions(path)
+    with pytest.raises(InputError, match=r"cannot write '\.txt'"):
+        rb.write_predictions(rb.Predictions(["a"], [0], [0.5]), tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_odd_metadata_and_ids(kind, tmp_path):
+    path = tmp_path / f"x.{kind}"
+    given_ = rb.Predictions(["a"], [0], [0.5], metadata={"seed": np.int64(3), "when": tmp_path})
+    rb.write_predictions(given_, path)
+    if kind != "csv":
+        assert rb.read_predictions(path).metadata["seed"] == 3
+    odd = rb.Predictions(["a\udcff"], [0], [0.5])
+    try:
+        rb.write_predictions(odd, path)
+    except InputError as error:
+        message = str(error)
+    else:
+        message = rb.read_predictions(path).image_id[0]
+    assert "Unicode" in message or message == "a\udcff"

@@ -139,15 +139,11 @@ def transfer(
     }
     choice, certificate = _chosen(seen["validation"], target, goal, delta, seed)
     frozen = choice.threshold if certificate is None else certificate.threshold
-    table = {}
-    if frozen is not None:
-        table = {
-            name: realised(
-                one.label, one.positive, one.uncertainty, frozen, one.patient,
-                reader=reader, bootstrap=bootstrap, seed=seed,
-            )
-            for name, one in seen.items()
-        }  # fmt: skip
+    table = (
+        {}
+        if frozen is None
+        else {name: one.realised(frozen, reader, bootstrap, seed) for name, one in seen.items()}
+    )
     for name in tests if table else ():
         alike = _resemblance(seen["validation"], seen[name], resemblance_level, seed)
         kind = "none" if certificate is None else "void" if alike.void else "not refuted"
@@ -169,6 +165,10 @@ class _Seen:
     def of(cls, part: Predictions, uncertainty: str, threshold: float | None) -> _Seen:
         said = part.prob > 0.5 if threshold is None else part.prob >= threshold
         return cls(part.label == 1, said, referral_uncertainty(part, uncertainty)[0], part.patient_id)
+
+    def realised(self, threshold: float, reader: tuple[float, float], bootstrap: int, seed: int) -> Realised:
+        options: Any = {"reader": reader, "bootstrap": bootstrap, "seed": seed}
+        return realised(self.label, self.positive, self.uncertainty, threshold, self.patient, **options)
 
 
 def _chosen(

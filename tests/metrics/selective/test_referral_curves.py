@@ -13,7 +13,6 @@ from sklearn import metrics
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.score import referral_curve
-from retinabench.metrics.selective.incremental_auroc import Pairs
 from retinabench.metrics.selective.referral_curves import METRICS, curve_of
 from retinabench.metrics.sorted_images import Cases
 from support.shared_inputs import big, images
@@ -104,44 +103,6 @@ def test_only_the_order_of_the_uncertainty_counts(metric, case):
     np.testing.assert_allclose(a.value, b.value, atol=1e-12)
 
 
-@pytest.mark.parametrize("uncertainty", ["entropy", "free", "ties"])
-def test_auroc_at_any_count_of_an_eyepacs_sized_set(uncertainty):
-    y, p, rng = big(42_670)
-    u = {"entropy": -np.abs(p - 0.5), "free": rng.random(len(y)), "ties": np.round(rng.random(len(y)), 3)}[
-        uncertainty
-    ]
-    curve = referral_curve(y, p, u, "auroc")
-    assert len(curve.value) == len(y)
-    order = np.argsort(u, kind="stable")
-    blocks = np.append(np.flatnonzero(np.diff(u[order])), len(u) - 1) + 1
-    for retained in rng.choice(blocks[blocks > 100], 12, replace=False):
-        kept = order[:retained]
-        truth = metrics.roc_auc_score(y[kept], p[kept])
-        assert abs(curve.value[len(y) - retained] - truth) < 1e-12
-
-
-@pytest.mark.parametrize("uncertainty", ["entropy", "free", "ties"])
-def test_auroc_of_a_large_balanced_set(uncertainty):
-    """Fractional weights on many images: cumulated sums must not lose what the pairs add."""
-    y, p, rng = big(20_000, seed=2)
-    u = {"entropy": -np.abs(p - 0.5), "free": rng.random(len(y)), "ties": np.round(rng.random(len(y)), 2)}[
-        uncertainty
-    ]
-    w = np.where(rng.random(len(y)) < 0.07, 13.2857, 1.0)
-    cases = Cases(y, p, u)
-    weighted = cases.weighted(w)
-    value = curve_of(weighted, "auroc").value[::-1]
-    for mass in rng.choice(weighted.mass[100:], 8):
-        kept = u <= cases.uncertainty[cases.ends[np.searchsorted(weighted.mass, mass) - 1]]
-        block, fraction = weighted.locate(np.array([mass]))
-        assert fraction[0] == 1
-        truth = metrics.roc_auc_score(y[kept], p[kept], sample_weight=w[kept])
-        total, _ = cases.index(Pairs).cumulate(weighted.weight)
-        here = total[block[0] + 1] / (w[kept] @ (y[kept] == 1) * (w[kept] @ (y[kept] == 0)))
-        assert here == pytest.approx(truth, abs=1e-12)
-    assert len(value) == round(w.sum())
-
-
 def test_area_is_the_mean_over_counts_with_ten_of_each_class():
     y, p, rng = big(300)
     curve = referral_curve(y, p, rng.random(300), "auroc")
@@ -183,16 +144,6 @@ def test_a_constant_uncertainty_is_the_expectation_over_random_orders():
     for metric in ("accuracy", "nll", "brier", "prevalence"):
         value = referral_curve(y, p, u, metric).value
         np.testing.assert_allclose(value, value[0], atol=1e-12)
-
-
-def test_auprc_beyond_the_work_limit_marks_what_is_exact(monkeypatch):
-    y, p, rng = big(3000)
-    u = rng.random(3000)
-    truth = referral_curve(y, p, u, "auprc").value
-    monkeypatch.setattr("retinabench.metrics.selective.incremental_precision.WORK", 1)
-    curve = referral_curve(y, p, u, "auprc")
-    assert curve.exact.sum() == 1000
-    np.testing.assert_allclose(curve.value[curve.exact], truth[curve.exact], atol=1e-12)
 
 
 def test_wrong_words_are_named():

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from sklearn.metrics import auc, precision_recall_curve, roc_auc_score
 
 from conftest import shared_path
-from retinabench.metrics.published import figures
 from retinabench.metrics.published import scores as published
-from retinabench.metrics.score import score
-from retinabench.predictions.table import Predictions
 from support.shared_inputs import answers, cases_of, images
 
 CASES = ("n50", "n200_imbal10", "n500_ties", "n300_tail_one_class_correct", "n400_all_positive")
+
 METRICS = ("accuracy", "nll", "auroc", "auprc")
 
 
 def golden(name):
     return np.load(shared_path("golden", "retina", f"{name}.npz"))
-
-
-def golden_json(name):
-    return json.loads(shared_path("golden", "retina", f"{name}.json").read_text())
 
 
 @pytest.mark.parametrize("oracle", [False, True])
@@ -76,79 +68,6 @@ def test_arrays_per_image(case):
     np.testing.assert_array_equal(z["in_y_true"] == (z["in_y_pred"] > 0.5), z["out_accuracy_arr"])
 
 
-NAMES = {
-    "negative_log_likelihood": "nll",
-    "auroc": "auroc",
-    "auprc": "auprc",
-    "accuracy": "accuracy",
-    "ece": "ece_top_label",
-    "retention_accuracy_auc": "referral_accuracy_area",
-    "retention_nll_auc": "referral_nll_area",
-    "retention_auroc_auc": "referral_auroc_area",
-    "retention_auprc_auc": "referral_auprc_area",
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_scalars_through_score(case):
-    z = golden(f"retention_{case}")
-    truth = golden_json("eval_metrics_single")[case]["direct"]
-    p = Predictions(
-        np.arange(len(z["in_y_true"])).astype(str),
-        z["in_y_true"],
-        z["in_y_pred"],
-        uncertainty=z["in_uncertainty"],
-    )
-    scores = score(p, rules="published").to_dict()["sets"]["in_domain"]["scores"]
-    for theirs, ours in NAMES.items():
-        expected, found = truth[f"{case}/{theirs}"], scores[ours]
-        if expected is None:
-            assert found["value"] is None
-            assert found["why"]
-        else:
-            loose = case == "n500_ties" and ours in ("referral_auroc_area", "referral_auprc_area")
-            tie = 2e-3 if case == "n500_ties" and ours.startswith("referral") else 1e-12
-            assert found["value"] == pytest.approx(expected, abs=5e-3 if loose else tie), ours
-
-
-@pytest.mark.parametrize("case", ["joint_equal", "joint_severity_like"])
-def test_joint_and_balanced(case):
-    z, truth = golden(case), golden_json(f"{case}_metrics")["direct"]
-    near, far = len(z["in_id_y_true"]), len(z["in_ood_y_true"])
-    np.testing.assert_array_equal(
-        published.balanced_rows(z["out_joint_is_ood"], 1234), z["out_balanced_indices"]
-    )
-    y, p, u = (z[f"out_joint_{name}"] for name in ("y_true", "y_pred", "entropy"))
-    rows = z["out_balanced_indices"]
-    order = None
-    for metric in METRICS:
-        r = rows if metric in ("accuracy", "nll") else np.arange(len(y))
-        # copies of one image tie, but equal images give equal values whatever their order
-        curve = published.referral_curve(y[r], p[r], u[r], metric, order=order)
-        np.testing.assert_allclose(curve.value, z[f"out_balanced_{metric}"], atol=1e-12)
-    # shuffled rows: the file's order of domains does not matter to `score`
-    predictions = Predictions(
-        np.arange(near + far).astype(str),
-        y,
-        p,
-        uncertainty=u,
-        domain=np.where(z["out_joint_is_ood"], "shifted", "in_domain"),
-    )
-    sets = score(predictions, rules="published", seed=1234).to_dict()["sets"]
-    for theirs, ours in NAMES.items():
-        assert sets["joint"]["scores"][ours]["value"] == pytest.approx(
-            truth[f"joint_test/{theirs}"], abs=1e-12
-        )
-    for name in METRICS:
-        assert sets["balanced"]["scores"][f"referral_{name}_area"]["value"] == pytest.approx(
-            truth[f"joint_test/balanced_retention_{name}_auc"], abs=1e-12
-        )
-    for name in ("auroc", "auprc"):
-        assert sets["joint"]["scores"][f"ood_{name}"]["value"] == pytest.approx(
-            truth[f"joint_test/ood_detection_{name}"], abs=1e-12
-        )
-
-
 @pytest.mark.parametrize("bins", [5, 10, 15])
 @pytest.mark.parametrize("case", ["a", "b"])
 def test_ece_to_the_last_bit(case, bins):
@@ -164,25 +83,6 @@ def test_rebalanced_aptos():
     assert len(rows) == 997
     for name in ("names", "y_true", "y_pred", "y_pred_entropy"):
         np.testing.assert_array_equal(z[f"in_{name}"][rows], z[f"out_{name}"])
-
-
-def test_aggregate_over_seeds():
-    z = golden_json("seed_aggregation")
-    for line in z["out_tsv"].splitlines()[1:]:
-        name, *truth = line.split("\t")
-        found = figures.aggregate([row[name] for row in z["inputs"]])
-        assert found == pytest.approx([float(x) for x in truth], abs=1e-15)
-
-
-@pytest.mark.parametrize("kind", ["plain", "oracle"])
-@pytest.mark.parametrize("flag", [True, False])
-@pytest.mark.parametrize("metric", METRICS)
-def test_drawn_lines(metric, flag, kind):
-    z = golden("referral_plot_lines")
-    x, y = figures.drawn_line(z[f"in_{kind}_retention_{metric}_arr"], metric, no_oracle=flag)
-    name = f"out_{kind}_noOracleFlag{flag}_retention_{metric}_arr"
-    np.testing.assert_allclose(x, z[f"{name}_x"], atol=1e-12)
-    np.testing.assert_allclose(y, z[f"{name}_y"], atol=1e-12)
 
 
 @pytest.mark.parametrize("case", ["T5_n64_f64", "T5_n64_f32", "T1_n50_f64", "edge_T5_n8_f64"])
@@ -206,15 +106,6 @@ def test_joint_arrays_per_image(case):
     y, p = z["out_joint_y_true"], z["out_joint_y_pred"]
     np.testing.assert_allclose(published.losses(y, p), z["out_joint_nll_arr"], rtol=1e-12, atol=1e-13)
     np.testing.assert_array_equal(y == (p > 0.5), z["out_joint_accuracy_arr"])
-
-
-def test_average_roc_reads_the_nearest_point():
-    rate, sensitivity = np.array([0, 0.1, 0.5, 1]), np.array([0, 0.6, 0.8, 1.0])
-    grid, mean, error = figures.average_roc([(rate, sensitivity), (rate, sensitivity / 2)])
-    assert grid[[0, -1]] == pytest.approx([0, 1])
-    assert mean[2] == 0  # 0.04 is nearer to 0 than to 0.1
-    assert mean[4] == pytest.approx(0.45)
-    assert error[4] == pytest.approx(np.std([0.6, 0.3], ddof=1) / np.sqrt(2))
 
 
 @pytest.mark.parametrize(("kind", "oracle"), [("retained", False), ("oracle", True)])

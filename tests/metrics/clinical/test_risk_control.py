@@ -2,57 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.risk_control import certify_threshold, resemblance
-from retinabench.metrics.clinical.threshold import choose_threshold, realised
-from retinabench.metrics.clinical.threshold_transfer import transfer
-
-CASES = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 6)), min_size=1, max_size=30)
-
-
-@given(
-    CASES, st.sampled_from(["accuracy", "selective_risk", "sensitivity", "referral_rate"]), st.floats(0, 1)
-)
-@settings(deadline=None)
-def test_the_choice_by_brute_force(cases, target, goal):
-    y, said, u = (np.array(column) for column in zip(*cases, strict=True))
-    best = None
-    for t in (-np.inf, *np.unique(u)):
-        kept = u <= t
-        if target == "referral_rate":
-            value, good = 1 - kept.sum() / len(u), 1 - kept.sum() / len(u) <= goal
-        elif target == "sensitivity":
-            value = (y & (said | ~kept)).sum() / y.sum() if y.any() else np.nan
-            good = value >= goal
-        elif not kept.any():
-            continue
-        elif target == "accuracy":
-            value = (y == said)[kept].sum() / kept.sum()
-            good = value >= goal
-        else:
-            value = (y != said)[kept].sum() / kept.sum()
-            good = value <= goal
-        if good and (best is None or target != "referral_rate"):
-            best = (t, value)
-    choice = choose_threshold(y, said, u, target, goal)
-    assert choice.threshold == (None if best is None else best[0])
-    if best is None:
-        assert choice.why
-    else:
-        assert choice.value == pytest.approx(best[1], abs=1e-15)
-        assert choice.referral_rate == pytest.approx(np.mean(u > choice.threshold), abs=1e-15)
-
-
-# ------------------------------------------------------------------- a population of two-eyed patients
+from retinabench.metrics.clinical.threshold import choose_threshold
 
 
 def eyes(rng, patients, camera=(1.0, 0.0)):
@@ -139,9 +96,6 @@ def test_the_distance_is_that_of_kolmogorov_and_smirnov():
     )
 
 
-# ----------------------------------------------------------------------------------- certificates in detail
-
-
 def test_every_step_of_a_certificate_can_be_checked():
     data = eyes(np.random.default_rng(7), 1000)
     certificate = certify_threshold(*data, 0.1, 0.05, seed=3)
@@ -178,9 +132,6 @@ def test_a_perfect_model_need_not_refer():
     assert certificate.threshold == np.inf
 
 
-# ------------------------------------------------------------------------------------- predictions in, report out
-
-
 def study(shift=(0.6, 1.5), patients=(600, 300, 300)):
     rng = np.random.default_rng(9)
     parts = []
@@ -199,66 +150,3 @@ def study(shift=(0.6, 1.5), patients=(600, 300, 300)):
         split=np.repeat(["validation", "test", "test"], sizes),
         domain=np.repeat(["in_domain", "in_domain", "shifted"], sizes),
     )
-
-
-def test_transfer_reports_what_a_frozen_threshold_does():
-    predictions = study()
-    found = transfer(predictions, "selective_risk", 0.1, delta=0.1, bootstrap=200)
-    content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert content["schema"] == "retinabench.transfer/1"
-    assert set(content["sets"]) == {"validation", "in_domain", "shifted"}
-    assert content["sets"]["in_domain"]["guarantee"] == "not refuted"
-    assert content["sets"]["shifted"]["guarantee"] == "void"
-    for name in ("in_domain", "shifted"):
-        part = predictions.select(domain=name, split="test")
-        u = -(part.prob * np.log(part.prob) + (1 - part.prob) * np.log(1 - part.prob))
-        kept = u <= found.threshold
-        one = content["sets"][name]
-        assert one["referral_rate"]["value"] == pytest.approx(1 - kept.mean())
-        wrong = ((part.prob > 0.5) != part.label)[kept].mean()
-        assert one["selective_risk"]["value"] == pytest.approx(wrong)
-        assert one["selective_risk"]["low"] < wrong < one["selective_risk"]["high"]
-        assert one["readings"]["retained_only"]["accuracy"]["value"] == pytest.approx(1 - wrong)
-    plain = transfer(predictions, "referral_rate", 0.2, bootstrap=20)
-    assert plain.to_dict()["sets"]["in_domain"]["guarantee"] == "none"
-    assert plain.choice.referral_rate <= 0.2
-    assert transfer(predictions, "accuracy", 0.9, delta=0.1, bootstrap=20).threshold == found.threshold
-
-
-def test_refused_transfers_say_why():
-    predictions = study()
-    found = transfer(predictions, "selective_risk", 0.0001, delta=0.1, bootstrap=20)
-    assert found.threshold is None
-    assert found.sets == {}
-    assert found.notes[0].startswith("no guarantee: ")
-    never = transfer(predictions, "selective_risk", 0.0, bootstrap=20)
-    assert never.threshold is not None or never.notes[0].startswith("no threshold: ")
-    with pytest.raises(InputError, match="cannot be guaranteed"):
-        transfer(predictions, "sensitivity", 0.9, delta=0.1)
-    with pytest.raises(InputError, match="Did you mean 'accuracy'"):
-        transfer(predictions, "acuracy", 0.9)
-    with pytest.raises(InputError, match="split = validation"):
-        transfer(predictions.select(split="test"))
-    with pytest.raises(InputError, match="test split"):
-        transfer(predictions.select(split="validation"))
-    leaking = predictions.patient_id.copy()
-    leaking[1300] = leaking[0]
-    both = rb.Predictions(
-        predictions.image_id,
-        predictions.label,
-        predictions.probs,
-        patient_id=leaking,
-        split=predictions.split,
-        domain=predictions.domain,
-    )
-    with pytest.raises(
-        InputError, match="1 patients are in the validation and in the test split, such as '0-0'"
-    ):
-        transfer(both)
-
-
-def test_everything_referred_is_undefined_and_not_zero():
-    found = realised([0, 1], [0, 1], [1.0, 2.0], 0.5, bootstrap=10).to_dict()
-    assert found["referral_rate"]["value"] == 1
-    assert found["selective_risk"]["value"] is None
-    assert found["readings"]["expert"]["sensitivity"]["value"] == 1

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
-from conftest import shared_path
 from retinabench.core.errors import InputError
 from retinabench.metrics.inference.bootstrap import (
     bca_interval,
@@ -20,10 +15,11 @@ from retinabench.metrics.inference.bootstrap import (
     percentile_interval,
     replicate_weight,
 )
-from retinabench.metrics.inference.proportions import clopper_pearson, wilson
 
 RNG = np.random.default_rng(11)
+
 PATIENT = np.repeat([f"p{k:03d}" for k in range(150)], RNG.integers(1, 4, 150))
+
 VALUE = RNG.exponential(1.0, len(PATIENT)) + np.repeat(
     RNG.normal(0, 1, 150), np.unique(PATIENT, return_counts=True)[1]
 )
@@ -148,32 +144,6 @@ def test_the_blocked_jackknife_keeps_the_acceleration():
     exact = stats.skew(x) / (6 * np.sqrt(20_000))  # of the mean, in closed form
     # The skewness of 2,000 block sums has standard error sqrt(6/2000) = 0.055, hence 0.055 / (6 sqrt(2000)).
     assert acceleration(2000) == pytest.approx(exact, abs=5 * 0.055 / (6 * np.sqrt(2000)))
-
-
-def test_wilson_and_clopper_pearson_are_golden():
-    golden = json.loads(shared_path("golden", "evaluation", "own_outputs.json").read_text())["idxdr_2x2"]
-    for name, values in golden.items():
-        if "/" not in name:
-            continue
-        k, n = map(int, name.split()[-1].split("/"))
-        np.testing.assert_allclose(wilson(k, n), values["wilson"], atol=1e-12)
-        np.testing.assert_allclose(clopper_pearson(k, n), values["clopper_pearson"], atol=1e-12)
-
-
-@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.5, 0.999))
-def test_proportions_agree_with_scipy(counts, level):
-    k, n = counts
-    test = stats.binomtest(k, n)
-    for ours, method in ((wilson, "wilson"), (clopper_pearson, "exact")):
-        oracle = test.proportion_ci(level, method)
-        np.testing.assert_allclose(ours(k, n, level), (oracle.low, oracle.high), atol=1e-10)
-
-
-def test_proportions_of_nothing_and_of_impossible_counts():
-    assert np.isnan(wilson(0, 0)).all()
-    assert np.isnan(clopper_pearson(0, 0)).all()
-    with pytest.raises(InputError, match="outside"):
-        wilson(3, 2)
 
 
 def test_bad_options_say_so():

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_curve
 
 from conftest import shared_path
-from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.operating_points import (
+    Goal,
     TwoByTwo,
+    judge_goals,
     operating_points,
     sensitivity_at_specificity,
     specificity_at_sensitivity,
     two_by_two,
 )
-from retinabench.metrics.inference.proportions import clopper_pearson, clustered_proportion
 
 
 def n400():
@@ -107,45 +107,20 @@ def test_proportions_and_ratios():
     assert empty.to_dict()["sensitivity"]["value"] is None
 
 
-def test_single_images_give_clopper_pearson_up_to_the_t_quantile():
-    rng = np.random.default_rng(1)
-    hit = rng.random(2000) < 0.85
-    value, low, high = clustered_proportion(hit, np.ones(2000), np.arange(2000))
-    assert value == hit.mean()
-    np.testing.assert_allclose((low, high), clopper_pearson(hit.sum(), 2000), atol=2e-4)
-
-
-def test_copied_images_count_once():
-    rng = np.random.default_rng(2)
-    hit = rng.random(500) < 0.9
-    once = clustered_proportion(hit, np.ones(500), np.arange(500))
-    twice = clustered_proportion(np.repeat(hit, 2), np.ones(1000), np.repeat(np.arange(500), 2))
-    assert twice == pytest.approx(once, abs=1e-12)
-    all_right = clustered_proportion(np.ones(40), np.ones(40), np.repeat(np.arange(20), 2))
-    assert all_right == pytest.approx((1.0, *clopper_pearson(20, 20)), abs=1e-12)
-
-
-def test_the_clustered_interval_covers_where_the_naive_does_not():
-    """1,000 data sets, 80 patients x 3 images with intraclass correlation 0.6, p = 0.8; SE of a coverage 0.7 %."""
-    rng = np.random.default_rng(3)
-    patient = np.repeat(np.arange(80), 3)
-    own = naive = 0
-    for _ in range(1000):
-        common = np.repeat(rng.random(80) < 0.8, 3)
-        hit = np.where(rng.random(240) < np.sqrt(0.6), common, rng.random(240) < 0.8)
-        _, low, high = clustered_proportion(hit, np.ones(240), patient)
-        own += low <= 0.8 <= high
-        low, high = clopper_pearson(hit.sum(), 240)
-        naive += low <= 0.8 <= high
-    assert 0.93 <= own / 1000 <= 0.99  # an exact-type interval is conservative
-    assert naive / 1000 < 0.90
-
-
-def test_nothing_eligible_and_wrong_input():
-    assert np.isnan(clustered_proportion([1, 0], [0, 0], [1, 2])).all()
-    with pytest.raises(InputError, match="zeros and ones"):
-        two_by_two([0, 3], [0, 1])
-    with pytest.raises(InputError, match="1 decisions for 2 labels"):
-        two_by_two([0, 1], [1])
-    with pytest.raises(InputError, match="2 finite numbers"):
-        operating_points([0, 1], [0.2, np.nan])
+def test_goals_distinguish_estimate_and_bound():
+    label = np.repeat([1, 0], [198, 621])
+    positive = np.concatenate([np.arange(198) < 173, np.arange(621) < 65])
+    table, verdicts = judge_goals(label, positive)
+    assert table == TwoByTwo(173, 65, 25, 556)
+    for verdict in verdicts:  # the trial that led to the approval: by the estimate, not by the bound
+        assert verdict.estimate_met
+        assert not verdict.bound_met
+        assert verdict.sensitivity == pytest.approx((0.8737374, 0.8192757), abs=1e-7)
+        assert verdict.specificity == pytest.approx((0.8953301, 0.8685385), abs=1e-7)
+    _, verdicts = judge_goals(label, positive, goals={"mine": Goal(0.8, 0.8, "")})
+    assert verdicts[0].bound_met
+    _, clustered = judge_goals(np.repeat(label, 2), np.repeat(positive, 2), np.repeat(np.arange(819), 2))
+    _, naive = judge_goals(np.repeat(label, 2), np.repeat(positive, 2))
+    assert clustered[0].sensitivity[1] < naive[0].sensitivity[1]
+    assert clustered[0].sensitivity[1] == pytest.approx(0.8192757, abs=2e-3)
+    assert not judge_goals([1, 1], [1, 1])[1][0].estimate_met  # no negative: nothing is shown

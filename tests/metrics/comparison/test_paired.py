@@ -1,0 +1,92 @@
+"""Alignment of models by image, and replicates of the same patients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.metrics.comparison.compare import compare
+from retinabench.metrics.inference.bootstrap import cluster_codes, replicate_weight
+from retinabench.metrics.inference.p_values import difference_p_value
+
+FAST = ("accuracy", "auroc", "nll", "referral_accuracy_area")
+
+
+def models(seed=0, patients=120, quality=(1.5, 1.0), domains=False):
+    """Predictions of several models on the same two eyes per patient; `quality` is the signal of each."""
+    rng = np.random.default_rng(seed)
+    n = 2 * patients
+    patient = np.repeat([f"p{k}" for k in range(patients)], 2)
+    hard = np.repeat(rng.normal(size=patients), 2)
+    y = (rng.random(n) < 1 / (1 + np.exp(-hard + 0.5))).astype(int)
+    noise = rng.normal(size=n)
+    found = []
+    for signal in quality:
+        z = signal * (2 * y - 1) + noise + rng.normal(size=n)
+        found.append(
+            rb.Predictions(
+                [f"i{k}" for k in range(n)],
+                y,
+                1 / (1 + np.exp(-z)),
+                patient_id=patient,
+                domain=np.where(np.arange(n) < n // 2, "in_domain", "shifted") if domains else None,
+            )
+        )
+    return found
+
+
+def test_draws_are_paired_and_equal_brute_force():
+    a, b = models()
+    found = compare(a, b, bootstrap=60, seed=3, scores=["accuracy", "auroc"])
+    codes, clusters = cluster_codes(a.patient_id)
+    draws = []
+    for r in range(60):
+        w = replicate_weight(codes, clusters, 3, r)
+        rows = np.repeat(np.arange(len(w)), w.astype(int))
+        right = [np.mean((m.prob[rows] > 0.5) == m.label[rows]) for m in (a, b)]
+        area = [roc_auc_score(m.label[rows], m.prob[rows]) for m in (a, b)]
+        draws.append((right[0] - right[1], area[0] - area[1]))
+    scores = found.to_dict()["sets"]["in_domain"]["scores"]
+    for name, column in zip(("accuracy", "auroc"), np.array(draws).T, strict=True):
+        ends = np.quantile(column, [0.025, 0.975], method="weibull")
+        np.testing.assert_allclose([scores[name]["low"], scores[name]["high"]], ends, atol=1e-12)
+        assert scores[name]["p"] == difference_p_value(column)
+        assert scores[name]["difference"] == pytest.approx(scores[name]["a"] - scores[name]["b"], abs=1e-15)
+
+
+def test_order_of_rows_does_not_matter():
+    a, b = models(2)
+    order = np.random.default_rng(0).permutation(len(b))
+    assert (
+        compare(a, b, bootstrap=50, scores=FAST).to_dict()["sets"]
+        == compare(a, b.take(order), bootstrap=50, scores=FAST).to_dict()["sets"]
+    )
+
+
+def test_other_images_or_labels_are_refused():
+    a = rb.Predictions(["x", "y"], [0, 1], [0.1, 0.2], grade=[0, 2], patient_id=["p", "q"], source="a.csv")
+
+    def other(**changes):
+        return rb.Predictions(
+            **{"image_id": ["y", "x"], "label": [1, 0], "probs": [0.5, 0.5], "source": "b.csv"} | changes
+        )
+
+    assert compare(a, other(), bootstrap=0).to_dict()["sets"]["in_domain"]["images"] == 2
+    for wrong, message in (
+        (other(image_id=["y", "z"]), r"b\.csv: lacks 1 of the 2 images of a\.csv, such as 'x'"),
+        (other(image_id=["y", "x", "w"], label=[1, 0, 0], probs=[0, 0, 0]), r"b\.csv: holds 1 images that a\.csv lacks, such as 'w'"),
+        (other(label=[0, 0]), r"b\.csv, row 1, column 'label': is '0' for image 'y' where a\.csv has '1'"),
+        (other(grade=[2, 1]), r"row 2, column 'grade'"),
+        (other(patient_id=["q", "r"]), r"row 2, column 'patient_id': is 'r' for image 'x' where a\.csv has 'p'"),
+        (other(domain=["shifted", "in_domain"]), r"row 1, column 'domain'"),
+        (other(split=["validation"] * 2), r"b\.csv: holds no image of the test split"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            compare(a, wrong, bootstrap=0)
+    with pytest.raises(InputError, match="Did you mean 'auroc'"):
+        compare(a, a, scores=["aurok"])
+    with pytest.raises(InputError, match="unknown rules"):
+        compare(a, a, rules="fair")

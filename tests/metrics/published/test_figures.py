@@ -1,0 +1,49 @@
+"""What the released code does with several runs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from conftest import shared_path
+from retinabench.metrics.published import figures
+
+METRICS = ("accuracy", "nll", "auroc", "auprc")
+
+
+def golden(name):
+    return np.load(shared_path("golden", "retina", f"{name}.npz"))
+
+
+def golden_json(name):
+    return json.loads(shared_path("golden", "retina", f"{name}.json").read_text())
+
+
+def test_aggregate_over_seeds():
+    z = golden_json("seed_aggregation")
+    for line in z["out_tsv"].splitlines()[1:]:
+        name, *truth = line.split("\t")
+        found = figures.aggregate([row[name] for row in z["inputs"]])
+        assert found == pytest.approx([float(x) for x in truth], abs=1e-15)
+
+
+@pytest.mark.parametrize("kind", ["plain", "oracle"])
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize("metric", METRICS)
+def test_drawn_lines(metric, flag, kind):
+    z = golden("referral_plot_lines")
+    x, y = figures.drawn_line(z[f"in_{kind}_retention_{metric}_arr"], metric, no_oracle=flag)
+    name = f"out_{kind}_noOracleFlag{flag}_retention_{metric}_arr"
+    np.testing.assert_allclose(x, z[f"{name}_x"], atol=1e-12)
+    np.testing.assert_allclose(y, z[f"{name}_y"], atol=1e-12)
+
+
+def test_average_roc_reads_the_nearest_point():
+    rate, sensitivity = np.array([0, 0.1, 0.5, 1]), np.array([0, 0.6, 0.8, 1.0])
+    grid, mean, error = figures.average_roc([(rate, sensitivity), (rate, sensitivity / 2)])
+    assert grid[[0, -1]] == pytest.approx([0, 1])
+    assert mean[2] == 0  # 0.04 is nearer to 0 than to 0.1
+    assert mean[4] == pytest.approx(0.45)
+    assert error[4] == pytest.approx(np.std([0.6, 0.3], ddof=1) / np.sqrt(2))

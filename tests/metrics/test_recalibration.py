@@ -1,0 +1,50 @@
+"""The calibration line and the correction of the prior, against golden numbers and scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit
+from sklearn.linear_model import LogisticRegression
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.recalibration import calibration_line, correct_prior
+from support.shared_inputs import answers, cases_of
+
+
+def truth():
+    return answers("own_outputs")["calibration_n400"]
+
+
+def test_golden_line():
+    y, p, _ = cases_of("n400")
+    found, t = calibration_line(y, p), truth()
+    assert (found.intercept, found.slope) == pytest.approx(t["calibration_intercept_slope"], abs=1e-7)
+    assert found.in_the_large == pytest.approx(t["calibration_in_the_large_offset"], abs=1e-7)
+    assert found.observed_over_expected == pytest.approx(t["observed_over_expected"], abs=1e-12)
+
+
+def test_line_against_sklearn_with_weights():
+    rng = np.random.default_rng(3)
+    p = rng.random(500)
+    y = rng.random(500) < expit(0.4 + 0.6 * logit(p))
+    w = rng.integers(0, 4, 500).astype(float)
+    model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(logit(p)[:, None], y, sample_weight=w)
+    found = calibration_line(y, p, w)
+    assert found.slope == pytest.approx(model.coef_[0, 0], abs=1e-5)
+    assert found.intercept == pytest.approx(model.intercept_[0], abs=1e-5)
+
+
+def test_line_without_a_maximum_is_undefined():
+    assert np.isnan(calibration_line([1, 1], [0.3, 0.6]).slope)
+    assert np.isnan(calibration_line([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9]).slope)
+
+
+def test_prior_correction_undoes_class_weights():
+    rng = np.random.default_rng(1)
+    p = rng.random(50)
+    bent = expit(logit(p) + np.log(4.1))
+    np.testing.assert_allclose(correct_prior(bent, 4.1), p, atol=1e-12)
+    assert correct_prior([0.0, 1.0], 3).tolist() == [0, 1]
+    with pytest.raises(InputError):
+        correct_prior([0.5], 0)

@@ -1,0 +1,88 @@
+"""Invalid NPZ files are refused in one line."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import re
+import zipfile
+
+import numpy as np
+import pytest
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("formats")
+
+
+def refused(folder, content, message):
+    path = folder / "wrong"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        rb.read_predictions(path)
+    text = str(caught.value)
+    assert text.startswith(str(path))
+    assert text.isprintable()
+    assert len(text) <= 1100
+    return text
+
+
+def npz(**columns):
+    sink = io.BytesIO()
+    plain = {"image_id": np.array(["a", "b"]), "label": np.array([0, 1]), "prob": np.array([0.25, 0.5])}
+    kept = {name: value for name, value in {**plain, **columns}.items() if value is not None}
+    np.savez_compressed(sink, **kept)
+    return sink.getvalue()
+
+
+def zipped(**members):
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "."), content)
+    return sink.getvalue()
+
+
+def npy(array):
+    sink = io.BytesIO()
+    np.lib.format.write_array(sink, np.asarray(array))
+    return sink.getvalue()
+
+
+def declared(shape, descr="<f8"):
+    sink = io.BytesIO()
+    np.lib.format.write_array_header_1_0(sink, {"descr": descr, "fortran_order": False, "shape": shape})
+    return sink.getvalue() + b"\x00" * 64
+
+
+NPZ = {
+    "truncated": (npz()[:-30], "not a whole NPZ file"),
+    "head only": (b"PK\x03\x04", "not a whole NPZ file"),
+    "objects": (npz(prob=np.array([0.5, {"x": 1}], object)), "column 'prob': holds Python objects, which are never"),
+    "pickle in disguise": (
+        zipped(image_id__npy=npy(["a"]), label__npy=pickle.dumps(1), prob__npy=npy([1.0])), "column 'label': is not a plain array",
+    ),
+    "Excel": (zipped(**{"[Content_Types]__xml": b"<x/>"}), "such as an Excel file"),
+    "no column": (npz(prob=None), "column 'prob': is missing"),
+    "half an array": (
+        zipped(image_id__npy=npy(["a"]), label__npy=npy([1])[:-3], prob__npy=npy([1.0])), "column 'label': is not a whole array",
+    ),
+    "huge and empty": (zipped(image_id__npy=npy(["a"]), label__npy=npy([1]), prob__npy=declared((10**13,))), "holds 10,000,000,000,000 rows"),
+    "declared and absent": (zipped(image_id__npy=npy(["a"]), label__npy=npy([1]), prob__npy=declared((10**6,))), "declares the shape"),
+    "wide text": (npz(image_id=np.array(["a", "b" * 2000])), "wider than 1,000"),
+    "complex": (npz(prob=np.array([0.5j, 0])), "has type complex128"),
+    "a record": (npz(prob=np.zeros(2, [("x", "f8")])), "needed are numbers"),
+    "dates": (npz(label=np.zeros(2, "datetime64[s]")), "needed are numbers"),
+    "single value": (npz(label=np.array(1)), "column 'label': has a single value"),
+    "samples as columns": (npz(prob=None, prob_0=np.array([0.1, 0.2])), "one (N, S) array named 'probs'"),
+    "metadata": (npz(metadata=np.array("{")), "unreadable metadata"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NPZ)
+def test_wrong_npz_is_refused_in_one_line(folder, name):
+    refused(folder, *NPZ[name])
