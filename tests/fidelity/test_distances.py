@@ -112,3 +112,30 @@ def test_wrong_shapes_are_refused():
         d.w2_kit(np.ones((3, 999)), np.ones((3, 10)))
     with pytest.raises(InputError, match="3 rows"):
         d.wasserstein(np.ones((3, 5)), np.ones((4, 5)))
+
+
+def test_agreement_and_total_variation_by_plain_loops():
+    random = np.random.default_rng(4)
+    p, q = (softmax(random.normal(size=(30, 4))) for _ in range(2))
+    p[0] = q[0] = 0.25  # a tie goes to the first class
+    same, variation = [], []
+    for a, b in zip(p.tolist(), q.tolist(), strict=True):
+        same.append(float(a.index(max(a)) == b.index(max(b))))
+        variation.append(sum(abs(x - y) for x, y in zip(a, b, strict=True)) / 2)
+    assert d.agreement(p, q).tolist() == same
+    assert d.total_variation(p, q) == pytest.approx(variation, abs=1e-15)
+
+
+def test_the_two_w2_of_the_competition_by_sorting():
+    random = np.random.default_rng(5)
+    draws, reference = random.normal(size=(6, 1000)), random.normal(0.3, 2, size=(6, 1000))
+    gaps = [
+        [x - y for x, y in zip(sorted(a), sorted(b), strict=True)]
+        for a, b in zip(draws.tolist(), reference.tolist(), strict=True)
+    ]
+    kit = -np.mean([np.mean(np.abs(of_point)) for of_point in gaps])
+    printed = np.mean([np.sqrt(np.sum(np.square(of_point))) for of_point in gaps])
+    assert d.w2_kit(draws, reference) == pytest.approx(kit, rel=1e-12)
+    assert d.w2_as_printed(draws, reference) == pytest.approx(printed, rel=1e-12)
+    with pytest.raises(InputError, match="exactly 1,000"):
+        d.w2_kit(draws[:, :999], reference)
