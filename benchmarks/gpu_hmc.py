@@ -57,7 +57,7 @@ def data_of(chosen: Target, *, toy: bool) -> TargetData:
         inputs = random.normal(size=(count, 8))
         truth = inputs.sum(axis=1) + random.normal(size=count)
     train = ArrayDataset(inputs, truth, np.full(count, "train"))
-    return TargetData(train, replace(train, group=np.full(count, "in_domain")))
+    return TargetData(train, replace(train, groups=np.full(count, "in_domain")))
 
 
 def draw(chosen: Target, chains: int, seed: int) -> Tensor:

@@ -43,10 +43,10 @@ def test_the_gpu_benchmark_goes_on_after_what_fails(tmp_path, capsys, monkeypatc
     def broken(model):
         raise RuntimeError("no compiler\nhere")
 
-    def too_large(model, batches, run, checkpoint):
+    def too_large(model, batches, run, checkpoint, likelihood):
         raise torch.OutOfMemoryError("96 GB")
 
-    def endless(model, batches, run, checkpoint):
+    def endless(model, batches, run, checkpoint, likelihood):
         while True:
             pass
 

@@ -185,3 +185,10 @@ def test_laplace_has_no_validation_split_to_ask(batches):
         InputError, match="no validation split is held out that could choose the prior precision"
     ):
         fit("laplace", batches["classes"], Categorical(5), "method.prior_precision=validation", epochs=1)
+
+
+def test_only_two_classes_can_be_reweighted(batches):
+    with pytest.raises(
+        InputError, match=r"for two classes, not for Categorical.*Set optimizer.reweight=none"
+    ):
+        fit("map", batches["classes"], Categorical(5), "optimizer.reweight=minibatch", epochs=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,7 +16,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 
 
 class Likelihood(ABC):
-    """p(y | outputs): a loss, a predictive distribution, and the curvature that Laplace's approximation needs."""
+    """p(y | outputs): a loss, a predictive distribution, and the curvature that Laplace's approximation needs.
+
+    reweightable: whether `optimizer.reweight`, which is about two classes, has a meaning.
+    """
+
+    reweightable: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -50,6 +56,8 @@ class Likelihood(ABC):
 @dataclass(frozen=True)
 class Bernoulli(Likelihood):
     """Two classes, one logit (B, 1); labels 0. or 1. as floats (B,). Predicts P(0) and P(1), (B, 2)."""
+
+    reweightable: ClassVar[bool] = True
 
     @property
     def outputs(self) -> int:

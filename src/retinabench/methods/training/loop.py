@@ -74,9 +74,14 @@ def train(
 
     Raises:
         DivergedError: The loss or a prediction is not finite.
-        InputError: The validation split cannot select an epoch.
+        InputError: The validation split cannot select an epoch, or the likelihood cannot be reweighted.
     """
     config, model = run.optimizer, posterior.model
+    if config.reweight != "none" and not posterior.likelihood.reweightable:
+        raise InputError(
+            f"optimizer.reweight={config.reweight} is for two classes, not for {posterior.likelihood}",
+            hint="Set optimizer.reweight=none.",
+        )
     objective = objective or likelihood_only(model, batches, run, posterior.likelihood)
     optimizer = optimizer or make_optimizer(model, config)
     schedule = schedule or (lambda step: learning_rate(step, batches.steps, config))
