@@ -30,12 +30,12 @@ from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.models.build import build_model
 
 BATCH, SHARD = 64, 128
-DISTINCT = 32  # drawing is slow and reading does not care: the pictures repeat
+DISTINCT = 32  # drawing is slow, so the images repeat
 CPU = torch.device("cpu")
 
 
-class Photographs(Dataset):
-    """What a first script does: open, decode, convert; one picture (H, W, 3) uint8 and its label at a time."""
+class ImageFiles(Dataset):
+    """What a first script does: open, decode, convert; one image (H, W, 3) uint8 and its label at a time."""
 
     def __init__(self, files, labels):
         self.files, self.labels = files, labels
@@ -49,7 +49,7 @@ class Photographs(Dataset):
 
 
 def write_both(folder: Path, size: int, images: int):
-    """Write `images` pictures as shards and as JPEG files; return the data set and the files."""
+    """Write `images` images as shards and as JPEG files; return the data set and the files."""
     drawn = np.stack([draw(k, size=size, masks=False).image for k in range(DISTINCT)])
     rows = records(None, images=max(images, 32)).take(np.arange(images))
     pictures = drawn[np.arange(images) % DISTINCT]
@@ -99,7 +99,7 @@ def measure(size: int, images: int, rounds: int, folder: Path) -> dict[str, np.n
     def batches(augment):
         return Batches(ImageSource(data, CPU, few), few, few, BATCH, 0, augment)
 
-    pillow = DataLoader(Photographs(files, labels), BATCH, sampler=rows.tolist())
+    pillow = DataLoader(ImageFiles(files, labels), BATCH, sampler=rows.tolist())
     step = training_step(run)
     batch = next(iter(batches("flip").epoch(0)))
     ways = {

@@ -1,9 +1,9 @@
-"""Photographs per second on one core: ours against the released pipeline in OpenCV, and against decoding alone.
+"""Images per second on one core: ours against the released pipeline in OpenCV, and against decoding alone.
 
-    python benchmarks/prepare.py PHOTOGRAPH… [--size 512] [--rounds 15]
+    python benchmarks/prepare.py IMAGE… [--size 512] [--rounds 15]
 
-Without photographs it draws one of 4288 x 2848 pixels, which compresses worse than a real one. Every round times all
-contestants one after the other on the same photographs, in processor time; printed are medians over the rounds of
+Without images it draws one of 4288 x 2848 pixels, which compresses worse than a real one. Every round times all
+contestants one after the other on the same images, in processor time; printed are medians over the rounds of
 images per second and of the ratios within a round. The opponent is the Retina Benchmark's pipeline: OpenCV decodes all
 pixels, scales to a radius of 300, subtracts the Gaussian, masks, crops and encodes a JPEG, on one thread. The limit is
 Pillow decoding at the reduced scale that ours asks for, and nothing else.
@@ -32,7 +32,7 @@ from retinabench.data.preprocessing.graham import working_side
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 from retinabench.data.synthetic.fundus import draw
 
-EYEPACS = 88_702  # photographs
+EYEPACS = 88_702  # images
 
 
 def opencv(data, size):
@@ -71,7 +71,7 @@ CONTESTANTS = {
 
 
 def drawn():
-    """A photograph-sized JPEG of a drawn retina."""
+    """A full-size JPEG of a drawn retina."""
     retina = Image.fromarray(draw(0, size=512, masks=False).image).resize((2848, 2848))
     frame = Image.new("RGB", (4288, 2848))
     frame.paste(retina, (720, 0))
@@ -80,11 +80,11 @@ def drawn():
     return sink.getvalue()
 
 
-def seconds(contestant, photographs, size):
+def seconds(contestant, images, size):
     begin = time.process_time()
-    for data in photographs:
+    for data in images:
         contestant(data, size)
-    return (time.process_time() - begin) / len(photographs)
+    return (time.process_time() - begin) / len(images)
 
 
 def peak(name, paths, size):
@@ -97,26 +97,24 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("photographs", nargs="*")
+    parser.add_argument("images", nargs="*")
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--peak", choices=CONTESTANTS, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     cv2.setNumThreads(1)
-    photographs = [Path(path).read_bytes() for path in chosen.photographs] or [drawn()]
+    images = [Path(path).read_bytes() for path in chosen.images] or [drawn()]
     if chosen.peak:
-        seconds(CONTESTANTS[chosen.peak], photographs, chosen.size)
+        seconds(CONTESTANTS[chosen.peak], images, chosen.size)
         # Not `ru_maxrss`, which a process inherits from the one that starts it.
         status = Path("/proc/self/status").read_text()
         print(int(status.partition("VmHWM:")[2].split()[0]) / 1024)
         return
     rounds = []
     for number in range(chosen.rounds + 1):
-        took = {
-            name: seconds(contestant, photographs, chosen.size) for name, contestant in CONTESTANTS.items()
-        }
+        took = {name: seconds(contestant, images, chosen.size) for name, contestant in CONTESTANTS.items()}
         rounds += [took] if number else []  # the first warms the caches up
-    print(f"{len(photographs)} photographs, to {chosen.size} px, {chosen.rounds} rounds, one core")
+    print(f"{len(images)} images, to {chosen.size} px, {chosen.rounds} rounds, one core")
     print(
         f"{'':28s}{'images/s':>10s}{'x OpenCV':>10s}{'x decoding':>12s}{'peak MB':>9s}{'EyePACS, 1 core':>17s}"
     )
@@ -124,7 +122,7 @@ def main():
         each = statistics.median(took[name] for took in rounds)
         faster = statistics.median(took["OpenCV, as released"] / took[name] for took in rounds)
         slower = statistics.median(took[name] / took["decoding alone, reduced"] for took in rounds)
-        memory = peak(name, chosen.photographs, chosen.size)
+        memory = peak(name, chosen.images, chosen.size)
         hours = EYEPACS * each / 3600
         print(f"{name:28s}{1 / each:10.1f}{faster:10.2f}{slower:12.2f}{memory:9.0f}{hours:15.2f} h")
     print("required of graham, corrected, at 512 px: at least 2 x OpenCV, at most 2 x decoding")

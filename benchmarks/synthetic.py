@@ -16,23 +16,23 @@ from retinabench.data.synthetic.truth import truth
 REQUIRED = {64: 100, 512: 5}
 
 
-def rate(size: int, population: str, pictures: int, runs: int = 5) -> float:
-    """Return the median over `runs` of pictures per second of processor time, after warming the caches up."""
+def rate(size: int, population: str, images: int, runs: int = 5) -> float:
+    """Return the median over `runs` of images per second of processor time, after warming the caches up."""
     for index in range(3):
         draw(index, size=size, population=population, masks=False)
     rates = []
     for run in range(runs):
         begin = time.process_time()
-        for index in range(run * pictures, (run + 1) * pictures):
+        for index in range(run * images, (run + 1) * images):
             draw(index, size=size, population=population, masks=False)
-        rates.append(pictures / (time.process_time() - begin))
+        rates.append(images / (time.process_time() - begin))
     return statistics.median(rates)
 
 
 def main() -> None:
-    for size, pictures in ((64, 100), (512, 10)):
+    for size, images in ((64, 100), (512, 10)):
         for population in ("in_domain", "shifted"):
-            value = rate(size, population, pictures)
+            value = rate(size, population, images)
             ratio = value / REQUIRED[size]
             print(f"{size:4d} px {population:10s} {value:7.1f} images/s, {ratio:.1f} x required")
     begin = time.process_time()

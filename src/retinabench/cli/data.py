@@ -20,8 +20,8 @@ Download = Annotated[
     bool, typer.Option("--download", help="Fetch what needs no login into --source, or say what to do.")
 ]
 Size = Annotated[int, typer.Option("--size", help="Side of the square images, in pixels.")]
-Images = Annotated[int | None, typer.Option("--images", help="synthetic only: training images to draw.")]
-DrawSeed = Annotated[int | None, typer.Option("--seed", min=0, help="synthetic only: seed of the drawing.")]
+Images = Annotated[int | None, typer.Option("--images", help="Synthetic data: number of training images.")]
+DrawSeed = Annotated[int | None, typer.Option("--seed", min=0, help="Synthetic data: seed of the drawing.")]
 Preprocess = Annotated[
     Literal["crop", "graham", "none"],
     typer.Option("--preprocess", help="graham: subtract the local average; none: the whole image."),
@@ -29,11 +29,11 @@ Preprocess = Annotated[
 Blur = Annotated[
     int,
     typer.Option(
-        "--blur", help="graham only: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30."
+        "--blur", help="graham: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30."
     ),
 ]
 Published = Annotated[
-    bool, typer.Option("--published", help="graham only: the released code's pixels, faults included.")
+    bool, typer.Option("--published", help="graham: the pixels of the released code, faults included.")
 ]
 OnBad = Annotated[
     Literal["fail", "skip"],
@@ -43,13 +43,11 @@ IntoSplit = Annotated[
     str | None, typer.Option("--split", help="Put all images into this split, not the published ones.")
 ]
 Labels = Annotated[
-    str | None, typer.Option("--labels", help="folder only: the CSV with the labels, below --source.")
+    str | None, typer.Option("--labels", help="folder: the CSV with the labels, below --source.")
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(
-        "--column", help="folder only: ROLE=NAME; image, grade, label, patient, eye, split, domain."
-    ),
+    typer.Option("--column", help="folder: ROLE=NAME; image, grade, label, patient, eye, split, domain."),
 ]
 
 
