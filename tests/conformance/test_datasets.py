@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 
-from conftest import shared_path
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
@@ -33,7 +32,10 @@ def synthetic(root):
 
 @source
 def idrid(root):
-    return shared_path("data", "idrid"), {}
+    rows = [f"{k}.png,image{k},{('train', 'test')[k % 2]},{k % 5}" for k in range(MANY)]
+    (root / "labels.csv").write_text("\n".join(["file,name,split,grade", *rows]))
+    write_pictures(root, "", [(f"images/{k}.png", k % 5) for k in range(MANY)], "folder")
+    return root, {}
 
 
 @source
