@@ -95,7 +95,7 @@ def explain(error: OSError, path: Path) -> InputError | WorkError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return WorkError(
             f"{path}: no space left on the disk. Free some space and repeat the command; "
-            "finished work is kept and continued."
+            "finished work stays, and the command continues it."
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return InputError(

@@ -104,7 +104,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
     def _load(self, name: str) -> Any:
         if name in self._builtin:
-            if name in self._plugins:  # nobody can tell which of the two is meant
+            if name in self._plugins:  # it is not known which of the two is meant
                 raise InputError(
                     f"the plug-in '{_distribution(self._plugins[name])}' adds the {self.kind} '{name}', "
                     "which exists already",
@@ -115,7 +115,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         point = self._plugins[name]
         try:
             return point.load()
-        except Exception as error:  # a plug-in is foreign code: whatever it raises is told in one line
+        except Exception as error:  # a plug-in may raise anything
             raise InputError(
                 f"the {self.kind} '{name}' of the plug-in '{_distribution(point)}' cannot be imported "
                 f"({type(error).__name__}: {error})",

@@ -39,7 +39,11 @@ PROTOCOL = 2  # raise it when the same Run would give other numbers
 class Run(TrainingRun):
     """One training: task, data, model, method, optimiser and seed.
 
-    shifted: a second prepared folder, whose images are the shifted sets.
+    Args:
+        data: A prepared folder.
+        shifted: A second prepared folder, whose images are the shifted sets.
+        task: Name of the task.
+        model: The network.
     """
 
     data: str
@@ -63,10 +67,18 @@ class Run(TrainingRun):
 
 
 def load_run(source: str | Path | None = None, overrides: Sequence[str] = (), **given: Any) -> Run:
-    """Build a Run from a TOML file or preset, then `given` keywords, then `key=value` words, the last one winning.
+    """Build a run from a TOML file or preset, then keywords, then `key=value` texts; later settings win.
 
-    `source` is a path ending in .toml, or the name of a preset such as `demo/map`. Raises `InputError` that names the
-    file or word, the key, and the nearest valid key.
+    Args:
+        source: A path ending in .toml, or the name of a preset such as `demo/map`.
+        overrides: Settings such as `optimizer.lr=0.01`.
+        **given: Settings of the run; None leaves one as it is.
+
+    Returns:
+        The run.
+
+    Raises:
+        InputError: A setting is unknown or impossible; file, key and the nearest valid key are named.
     """
     file, tree = find(source, Optimizer.model_fields) if source is not None else (None, {})
     tree |= {key: value for key, value in given.items() if value is not None}

@@ -25,6 +25,9 @@ def find(source: str | Path, optimizer_keys: Collection[str]) -> tuple[Path, dic
         source: A path ending in .toml, or the name of a preset.
         optimizer_keys: The settings of the optimiser; see `presets`.
 
+    Returns:
+        The file, and its content as nested tables.
+
     Raises:
         InputError: There is none, or the file is not TOML.
     """

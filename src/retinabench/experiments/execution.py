@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Resources:
-    """Where a run is computed and who is told; none of it changes the run's hash.
+    """Where a run is computed, and who hears of its progress; none of it changes the run's hash.
 
     Several processes started by `torchrun` train one run together (`methods/training/distributed.py`).
 
@@ -55,7 +55,10 @@ class Resources:
     progress: Progress = QUIET
 
     def torch_device(self) -> torch.device:
-        """Return the device; `auto` takes a GPU where there is one, under `torchrun` each process its own.
+        """Choose the device; `auto` takes a GPU where there is one, under `torchrun` each process its own.
+
+        Returns:
+            The device.
 
         Raises:
             InputError: The device is unknown or absent.

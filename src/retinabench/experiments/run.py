@@ -118,9 +118,17 @@ def describe(run: Run) -> str:
 
 
 def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
-    """Return a finished single run and its posterior.
+    """Read a finished run that trained a network, and its posterior.
 
-    Raises `InputError` where the folder holds none.
+    Args:
+        folder: The run's folder.
+        device: Where the posterior is put.
+
+    Returns:
+        The run and its posterior.
+
+    Raises:
+        InputError: The folder holds no finished training.
     """
     try:
         run = Run(**json.loads((folder / "run.json").read_text())["run"])
@@ -154,7 +162,18 @@ def predict(
 ) -> Predictions:
     """Predict every split but the training one, with the run's number of samples.
 
-    Raises `DivergedError` where a prediction is not a number.
+    Args:
+        run: The run.
+        task: Its task.
+        posterior: The trained posterior.
+        batches: The batches of the run, which load the images.
+        progress: Is told how far the work is.
+
+    Returns:
+        The predictions of validation and test images, with their metadata.
+
+    Raises:
+        DivergedError: A prediction is not finite.
     """
     part = task[tuple(split for split in PREDICTED if split in task.splits)]
     generator = torch_generator(batches.device, run.seed, "predict")
@@ -169,7 +188,7 @@ def predict(
             advance(len(images))
     if not all(np.isfinite(drawn).all() for drawn in probs):
         raise DivergedError(
-            f"{run.method.describe()} predicts values that are no numbers. Lower optimizer.lr, or look at method.*."
+            f"{run.method.describe()} predicts values that are not finite. Lower optimizer.lr, or change method.*."
         )
     return Predictions(
         image_id=part.image_id,
@@ -184,7 +203,7 @@ def predict(
 
 
 def metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
-    """Return what the predictions file says of its origin; `blur` where the pictures had Graham's preprocessing."""
+    """Return the metadata of a predictions file; `blur` where the images had Graham's preprocessing."""
     recipe = recipe_of(task.data.folder)
     return {
         "method": run.method.name,

@@ -1,4 +1,4 @@
-"""Which engine computes, and with what: from the command's options."""
+"""The choice of an engine and of its resources, from the options of a command."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
 from retinabench.experiments.engines.jobs import JobEngine
 from retinabench.experiments.engines.local import LocalEngine
+from retinabench.experiments.engines.ray_cluster import ray_engine
 
 
 def make_engine(
@@ -25,13 +26,24 @@ def make_engine(
     attempts: int,
     progress: Progress,
 ) -> JobEngine:
-    """Return the engine `name`; nothing is started before it has jobs.
+    """Return an engine; nothing is started before it has jobs.
 
-    parallel: runs at a time; None: as many as there is room for. cpus, gpus: what each run takes, also in parts; a run
-    computes with floor(cpus) threads, at least one, on which its bits depend. gpus 0 with the device `auto`: one where
-    there are any. address, storage: Ray's alone (`cluster.py`). attempts: how often a run that fails is started.
+    Args:
+        name: `local` or `ray`.
+        parallel: Runs at a time; None for as many as there is room for.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        address: Of a Ray cluster; None starts one on this machine.
+        cpus: CPUs of each run; a run computes with floor(cpus) threads, at least one, on which its bits depend.
+        gpus: GPUs of each run, also in parts; 0 with the device `auto` means one where there are any.
+        storage: URL through which the results of a Ray cluster travel; None where all nodes share the folder.
+        attempts: How often a run that fails is started.
+        progress: Is told how far the work is.
 
-    Raises `InputError` where an option is impossible or Ray absent.
+    Returns:
+        The engine.
+
+    Raises:
+        InputError: An option is impossible, or Ray is not installed.
     """
     if parallel is not None and parallel < 1:
         raise InputError(f"the number of parallel runs is {parallel}", hint="It is at least 1.")
@@ -45,8 +57,6 @@ def make_engine(
     if gpus > 0 and device == "cpu":
         raise InputError("a run on the CPU takes no GPU", hint="Leave out --gpus, or --device.")
     if name == "ray":
-        from retinabench.experiments.engines.ray_cluster import ray_engine
-
         return ray_engine(
             parallel=parallel,
             device=device,

@@ -52,7 +52,9 @@ class RayEngine:
     def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Yield the outcome of every job exactly once, as they end.
 
-        Raises `WorkError` where the cluster is gone, and `InputError` where it has no GPU or its nodes write elsewhere.
+        Raises:
+            WorkError: The cluster is gone.
+            InputError: It has no GPU, or its nodes do not share the folder.
         """
         return compute(jobs, lambda: contextlib.closing(Cluster(self)), self.attempts, self.progress)
 

@@ -1,6 +1,6 @@
-"""Run folders in an object store or any other place that fsspec reaches: whole, and marked by `done` last.
+"""Run folders in an object store, or in any other place that fsspec reaches; `done` is written last.
 
-A run is stored under its folder's name, which holds its hash: whoever finds it there, whatever the sweep, may take it.
+A run is stored under its folder's name, which holds its hash, so that every search may take it from there.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-import fsspec
-
 from retinabench.core.atomic_files import atomic_write, write_bytes
 from retinabench.core.errors import InputError
 from retinabench.experiments.engines.scheduler import JobResult
 from retinabench.experiments.engines.worker import JobRequest, execute_request, run_request
 
-LEFT = "last.pt"  # the state from which a training is continued: a finished run needs none
+LEFT = "last.pt"  # the state from which a training is continued; a finished run needs none
 DONE = "done"
 
 
@@ -28,6 +26,8 @@ class Storage:
     """The folder behind a URL, such as s3://bucket/sweep; every call may raise what its file system raises."""
 
     def __init__(self, url: str) -> None:
+        import fsspec  # of the extra `cluster`
+
         self._files, self._root = fsspec.core.url_to_fs(url)
 
     def has(self, name: str) -> bool:

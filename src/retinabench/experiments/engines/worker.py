@@ -69,6 +69,9 @@ def versions() -> dict[str, str]:
 def execute_request(request: JobRequest) -> None:
     """Compute a run in this process.
 
+    Args:
+        request: The run, and where it is computed.
+
     Raises:
         InputError: This machine has other versions or other data than the one that sent the request.
     """
@@ -112,7 +115,7 @@ def classify(error: Exception) -> tuple[State, str]:
         return "failed", str(error)
     text = printable(str(error).strip().partition("\n")[0], 300)
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    # PyTorch has an exception of its own for GPUs only; a CPU's says it in words.
+    # PyTorch has an exception of its own for GPUs only; on a CPU only the message tells.
     scarce = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
     return ("out_of_memory" if scarce else "failed"), message
 

@@ -1,8 +1,8 @@
 """A search: the trials of a space are computed by an engine, measured by a criterion, and ranked.
 
-Nothing is remembered but what lies in the folder: a run folder with `done` is never computed again, a training that
-diverged neither (it would again), one that failed or lacked memory is tried again by the next search. Killed anywhere,
-the same search continues; with more trials it adds to them.
+All state is in the folder. A finished run is not computed again, nor is one that diverged (it would diverge again); one
+that failed or lacked memory is tried again by the next search. A search that was killed continues when it is repeated;
+with more trials it adds to those that are there.
 """
 
 from __future__ import annotations
@@ -45,17 +45,31 @@ def search(
 ) -> Ranking:
     """Compute trials 0 … trials - 1 below `out`, or what is missing of them, and rank them, the best first.
 
-    Arguments
-    ---------
-    base: the run that the space varies; its seed is every trial's. criterion, rules: see `criteria.py`. engine:
-    computes the trials. seed: of the points. halving: η, to give up hopeless trials: all are trained for 1 / η² of the
-    epochs, the best 1 / η of them for 1 / η, the best 1 / η of those in full (successive halving; Jamieson & Talwalkar
-    2016). Every training is a run of its own with its whole schedule, warm-up in proportion, so that the survivors' are
-    those of a full search, bit for bit.
+    Trials that diverge or fail are kept, marked, and rank last.
 
-    Trials that diverge or fail are kept, marked, and rank last. Raises `InputError` for a space that does not fit the
-    run, a criterion without its images, a folder of another sweep or at work in another search; and whatever the engine
-    raises where it cannot go on.
+    Args:
+        base: The run that the space varies; its seed is every trial's.
+        space: What varies.
+        trials: Number of points of the space.
+        criterion: What ranks the trials, a name of `CRITERIA`.
+        rules: `corrected` or `published`.
+        out: The folder of the search.
+        engine: Computes the trials.
+        seed: Seed of the points.
+        halving: η of successive halving: all trials are trained for 1 / η² of the epochs, the best 1 / η of them for
+            1 / η of the epochs, the best 1 / η of those in full. Every training is a run of its own with its whole
+            schedule, warm-up in proportion, so that the last ones equal those of a full search bit for bit.
+        progress: Is told how far the work is.
+
+    Returns:
+        The trials, the best first.
+
+    Raises:
+        InputError: The space does not fit the run, a criterion lacks its images, or the folder holds another search or
+            is locked by one.
+
+    References:
+        Jamieson & Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization".
     """
     chosen = find(criterion, rules)
     if trials < 1:
@@ -160,7 +174,7 @@ class _Sweep:
         self.writer.close()
 
     def compute(self, runs: Sequence[Run]) -> list[Result]:
-        """Return what came of every run, in their order; equal runs are computed once."""
+        """Return the result of every run, in their order; equal runs are computed once."""
         hashes = [run.hash(self.fingerprint) for run in runs]
         by_hash = dict(zip(hashes, runs, strict=True))
         jobs = [Job(run, self.runs) for key, run in by_hash.items() if not self._settled(key)]

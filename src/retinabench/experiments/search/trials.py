@@ -14,9 +14,20 @@ FIXED = ("data", "shifted", "task", "seed", "model.name")  # the trials of a sea
 
 
 def trial_runs(base: Run, space: Space, first: int, stop: int, seed: int) -> list[Run]:
-    """Return the runs of trials first … stop - 1: `base` with the values of the space's points.
+    """Return the runs of the trials first … stop - 1: `base` with the values of the space's points.
 
-    Raises `InputError` naming file and key: see `check_space`; or where values fit alone but not together.
+    Args:
+        base: The run that the space varies.
+        space: What varies.
+        first: Number of the first trial.
+        stop: Number after the last trial.
+        seed: Seed of the points.
+
+    Returns:
+        One run per trial.
+
+    Raises:
+        InputError: See `check_space`; or values are possible one by one but not together.
     """
     check_space(base, space)
     return [

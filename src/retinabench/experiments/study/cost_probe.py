@@ -45,7 +45,7 @@ class Cost:
     train: float
     predict: float
     start: float
-    kept: int
+    disk: int
 
     def seconds(self, run: Run, sizes: dict[str, int]) -> float:
         """Seconds of a whole run on splits of these sizes."""
@@ -54,7 +54,7 @@ class Cost:
 
     def bytes(self, run: Run, sizes: dict[str, int]) -> int:
         """Bytes of a run's folder when done."""
-        return self.kept + prediction_bytes(sizes, run.method.samples) + ALLOWANCE
+        return self.disk + prediction_bytes(sizes, run.method.samples) + ALLOWANCE
 
 
 def prediction_bytes(sizes: dict[str, int], samples: int) -> int:
@@ -62,11 +62,21 @@ def prediction_bytes(sizes: dict[str, int], samples: int) -> int:
     return _predicted(sizes) * (8 * samples + ROW_BYTES)
 
 
-def probe(run: Run, task: Task, engine: Resources, threads: int) -> Cost:
-    """Time a method on pictures of `task`; `threads` as one of several runs at once would have them."""
+def probe(run: Run, task: Task, resources: Resources, threads: int) -> Cost:
+    """Time a short training and prediction of a run.
+
+    Args:
+        run: The run.
+        task: Its task.
+        resources: Where to compute.
+        threads: Threads that one of several runs at a time has.
+
+    Returns:
+        The cost of the run's parts.
+    """
     while is_composed(METHODS[run.method.name]):
         run = METHODS[run.method.name].member_runs(run)[0]
-    device = engine.torch_device()
+    device = resources.torch_device()
     batch = run.optimizer.batch_size if device.type == "cuda" else min(run.optimizer.batch_size, CPU_BATCH)
     chosen = {"batch_size": batch, "epochs": EPOCHS, "warmup": 0.0, "select": "last"}
     short = run.model_copy(update={"optimizer": run.optimizer.model_copy(update=chosen)})
@@ -83,9 +93,9 @@ def probe(run: Run, task: Task, engine: Resources, threads: int) -> Cost:
         )
         save_tensors(folder / "posterior.pt", posterior.state())
         (folder / "best.pt").unlink(missing_ok=True)
-        kept = sum(file.stat().st_size for file in folder.iterdir())
+        disk = sum(file.stat().st_size for file in folder.iterdir())
         predicting, _ = _clock(device, lambda: predict(short, held, posterior, batches))
-        return training, predicting / len(held.splits["test"]), kept
+        return training, predicting / len(held.splits["test"]), disk
 
     with _threads(threads), tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
@@ -95,11 +105,11 @@ def probe(run: Run, task: Task, engine: Resources, threads: int) -> Cost:
         timed(batch, places[0])  # the first steps allocate, compile and tune
         small, _, _ = timed(batch, places[1])
         count = int(np.clip(SECONDS / max(small / EPOCHS, 1e-3), 3, MOST_BATCHES))
-        large, per_image, kept = timed(count * batch, places[2])
+        large, per_image, disk = timed(count * batch, places[2])
     train = max(large - small, 0.0) / (EPOCHS * (count - 1) * batch)
     held = len(_small(task, batch).splits["validation"])
     start = max(0.0, small - EPOCHS * (batch * train + held * per_image))
-    return Cost(train, per_image, start, kept)
+    return Cost(train, per_image, start, disk)
 
 
 def _small(task: Task, images: int) -> Task:

@@ -34,6 +34,7 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.settings import Frozen
 from retinabench.data.registry import TASKS
 from retinabench.experiments.config_sources import override, read_toml
+from retinabench.experiments.search.criteria import CRITERIA
 
 HERE = Path(__file__).parent / "studies"
 UNTUNED = "as_configured"  # the one "criterion" of a study that tunes nothing
@@ -41,7 +42,13 @@ LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"  # becomes a folder's name
 
 
 class Drawn(Frozen):
-    """A drawn data set, prepared by the study itself: training pictures, their size in pixels, seed of the drawing."""
+    """A synthetic data set, which the study draws and prepares itself.
+
+    Args:
+        images: Number of training images.
+        size: Side of an image in pixels.
+        seed: Seed of the drawing.
+    """
 
     images: int = Field(3200, ge=32)
     size: int = Field(64, ge=16)
@@ -49,7 +56,14 @@ class Drawn(Frozen):
 
 
 class StudyTask(Frozen):
-    """A task (default: the one that its label names) on prepared folders, or on a data set to draw."""
+    """A task on prepared folders, or on a synthetic data set.
+
+    Args:
+        task: Name of the task; default: the label of this table.
+        data: A prepared folder.
+        shifted: A second prepared folder, whose images are the shifted sets.
+        draw: A synthetic data set, instead of `data`.
+    """
 
     task: str = ""
     data: str | None = None
@@ -66,11 +80,13 @@ class StudyTask(Frozen):
 
 
 class StudyMethod(Frozen):
-    """A method's configuration, and where to search around it.
+    """A method's configuration, and the space that is searched around it.
 
-    config: a preset or TOML file; `{rules}` in it stands for the study's rules. run: differences from it, shaped like a
-    Run. space: a published space's name or a TOML file. tuned: criterion -> preset or TOML file, what a study without
-    trials takes as that criterion's choice.
+    Args:
+        config: A preset or TOML file; `{rules}` in it stands for the study's rules.
+        run: Differences from it, shaped like a Run.
+        space: Name of a space or a TOML file.
+        tuned: Criterion -> preset or TOML file, which a study without trials takes as that criterion's choice.
     """
 
     config: str | None = None
@@ -82,10 +98,18 @@ class StudyMethod(Frozen):
 class Study(Frozen):
     """The whole definition.
 
-    trials: points of each search; 0 searches nothing. criteria: what chooses among trials; without any, every method
-    runs as configured. seeds: runs of every choice, with seeds `seed`, `seed` + 1 …; the trials use the first one.
-    ensemble: members K of the ensembles, 0 for none. base: what all methods share, over their `config`, shaped like a
-    Run. rules: of choice, ensembles and scores. bootstrap: replicates of every interval.
+    Args:
+        title: In reports.
+        tasks: Label -> task.
+        methods: Label -> method.
+        base: What all methods share, over their `config`, shaped like a Run.
+        criteria: What chooses among trials; without any, every method runs as configured.
+        trials: Points of each search; 0 searches nothing.
+        seeds: Runs of every choice, with seeds `seed`, `seed` + 1 …; the trials use the first one.
+        seed: The first seed.
+        ensemble: Members K of the ensembles, 0 for none.
+        rules: Of choice, ensembles and scores.
+        bootstrap: Replicates of every interval.
     """
 
     title: str = Field("A study of retinabench", min_length=1)
@@ -119,8 +143,6 @@ class Study(Frozen):
     @field_validator("criteria")
     @classmethod
     def _criteria(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        from retinabench.experiments.search.criteria import CRITERIA
-
         for name in given:
             if name not in CRITERIA:
                 raise ValueError(f"unknown criterion '{name}'. {nearest(name, CRITERIA)}")
@@ -156,9 +178,17 @@ class Study(Frozen):
 
 
 def read_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
-    """Read a study by a preset's name or from a path ending in .toml, then apply `key=value` words.
+    """Read a study, then apply `key=value` settings.
 
-    Raises `InputError` that names the file, the key and the nearest valid one.
+    Args:
+        source: Name of a preset, or a path ending in .toml.
+        overrides: Settings such as `seeds=3`.
+
+    Returns:
+        The study.
+
+    Raises:
+        InputError: A setting is unknown or impossible; file, key and the nearest valid key are named.
     """
     if Path(source).suffix == ".toml":
         file = Path(source)

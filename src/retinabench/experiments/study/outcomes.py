@@ -1,6 +1,6 @@
 """The last outcome of every run of a study, in small files beside its runs: what failed and why, and the seconds of each.
 
-Whether a run is done is said by its own folder alone.
+Whether a run is done is decided by its own folder alone.
 """
 
 from __future__ import annotations

@@ -33,8 +33,17 @@ PUBLISHED_DRAWS = 6
 class Entry:
     """A row of the results: the single runs of a choice, or their ensembles.
 
-    files: of every subset of seeds that could be made, in the order of `subsets`; a single run's subset is its seed.
-    diverged: seeds whose run did. lacking: seeds whose run failed otherwise. why: why there is nothing at all.
+    Args:
+        task: Label of the task.
+        criterion: The criterion that chose.
+        method: Label of the method.
+        name: Name for readers.
+        members: Members of each ensemble; 1 for single runs.
+        subsets: The subsets of seeds that could be made; a single run's subset is its seed.
+        files: Their predictions files, in the same order.
+        diverged: Seeds whose run diverged.
+        lacking: Seeds whose run failed otherwise.
+        why: Why there is nothing at all.
     """
 
     task: str

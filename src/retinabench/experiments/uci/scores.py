@@ -90,12 +90,15 @@ Results = dict[str, dict[str, SetResult]]  # by set and method
 
 
 def split_scores(target: Floats, means: Floats, variances: Floats) -> SplitScores:
-    """Return the scores of a prediction.
+    """Score a prediction.
 
     Args:
         target: (N,) test targets.
         means: (T, N) means of the mixture's components.
         variances: (T, N) their variances.
+
+    Returns:
+        All scores.
     """
     return SplitScores(
         mixture_log_likelihood(target, means, variances),

@@ -82,6 +82,12 @@ def train_and_score(training: SplitTraining) -> SplitScores:
 
     Inputs and target are standardised by the training rows alone.
 
+    Args:
+        training: The set, the split and the method.
+
+    Returns:
+        The scores of the test rows.
+
     Raises:
         DivergedError: The training diverged.
     """
