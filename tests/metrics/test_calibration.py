@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
+from retinabench.metrics import calibration
 from retinabench.metrics import calibration as c
 from support.shared_inputs import answers, cases_of, images
 
@@ -102,3 +103,27 @@ def test_unknown_words():
     for bad in ({"of": "top"}, {"spacing": "equal"}, {"bins": 0}):
         with pytest.raises(InputError):
             c.reliability([0, 1], [0.1, 0.9], **bad)
+
+
+def test_errors_of_three_bins_by_hand():
+    """Bins (0, 1/3], (1/3, 2/3], (2/3, 1] hold 2, 1 and 3 images; gaps: 1/2 - 0.2, 0 - 0.5 and 2/3 - 0.8."""
+    diagram = calibration.reliability([0, 1, 0, 1, 1, 0], [0.1, 0.3, 0.5, 0.7, 0.8, 0.9], bins=3)
+    gaps = np.array([0.3, -0.5, 2 / 3 - 0.8])
+    np.testing.assert_allclose(diagram.gap, gaps, atol=1e-15)
+    share = np.array([2, 1, 3]) / 6
+    assert diagram.expected_error() == pytest.approx(share @ abs(gaps))
+    assert diagram.largest_error() == pytest.approx(0.5)
+    assert diagram.root_mean_square_error() == pytest.approx(np.sqrt(share @ gaps**2))
+    # bins with more than one image: observed 1/2 of 2 and 2/3 of 3
+    expected = share[0] * (0.09 - 0.25 / 1) + share[2] * (gaps[2] ** 2 - (2 / 9) / 2)
+    assert diagram.debiased_square() == pytest.approx(expected)
+
+
+def test_the_parts_of_the_brier_score_by_hand():
+    parts = calibration.murphy([0, 1, 0, 1], [0.2, 0.2, 0.8, 0.8], bins=2)
+    assert parts.reliability == pytest.approx(0.09)  # both bins observe 1/2, at 0.2 and at 0.8
+    assert parts.resolution == pytest.approx(0, abs=1e-15)
+    assert parts.uncertainty == pytest.approx(0.25)
+    assert parts.within_bin == pytest.approx(0, abs=1e-15)
+    assert parts.brier == pytest.approx((0.04 + 0.64 + 0.64 + 0.04) / 4)
+    assert parts.skill == pytest.approx(1 - 0.34 / 0.25)

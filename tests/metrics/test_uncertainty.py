@@ -100,3 +100,14 @@ def test_tiny_uncertainties_stay_apart():
     for name in UNCERTAINTIES:
         if name != "max_probability":  # 1 - max(p, 1 - p) itself ends at 1e-16
             assert (np.diff(referral_uncertainty(p, name)[0]) < 0).all(), name
+
+
+def test_the_parts_by_hand():
+    parts = decompose(np.array([[0.5, 0.5], [0.0, 1.0], [0.25, 0.75]]))
+    half = np.log(2)
+    quarter = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
+    np.testing.assert_allclose(parts.total, [half, half, half])
+    np.testing.assert_allclose(parts.aleatoric, [half, 0, quarter])
+    np.testing.assert_allclose(parts.epistemic, [0, half, half - quarter], atol=1e-15)
+    np.testing.assert_allclose(parts.variance, [0, 0.25, 0.0625])
+    np.testing.assert_allclose(parts.max_probability, 0.5)

@@ -110,3 +110,16 @@ def test_patients_by_hand():
     assert people.positive.tolist() == [True, False, False]
     assert people.referred.tolist() == [False, True, True]  # a is positive by its other eye
     assert people.prob.tolist() == [0.9, 0.1, 0.7]
+
+
+def test_readings_by_hand():
+    """Retained: one right positive, one missed, one right negative, one false alarm; referred: two positives, one negative."""
+    label = [1, 1, 0, 0, 1, 1, 0]
+    positive = [1, 0, 0, 1, 0, 1, 1]
+    referred = [0, 0, 0, 0, 1, 1, 1]
+    views = referral_views(label, positive, referred, reader=(0.9, 0.8))
+    found = {name: (view.sensitivity, view.specificity) for name, view in views.items()}
+    assert found["retained_only"] == pytest.approx((1 / 2, 1 / 2))
+    assert found["screen_positive"] == pytest.approx((3 / 4, 1 / 3))
+    assert found["expert"] == pytest.approx((3 / 4, 2 / 3))
+    assert found["reader"] == pytest.approx((2.8 / 4, 1.8 / 3))

@@ -47,3 +47,19 @@ def test_average_roc_reads_the_nearest_point():
     assert mean[2] == 0  # 0.04 is nearer to 0 than to 0.1
     assert mean[4] == pytest.approx(0.45)
     assert error[4] == pytest.approx(np.std([0.6, 0.3], ddof=1) / np.sqrt(2))
+
+
+def test_means_over_seeds_by_hand():
+    mean, variance, error = figures.aggregate([1.0, None, 3.0])
+    assert (mean, variance, error) == pytest.approx((2.0, 1.0, 1 / np.sqrt(2)))
+
+
+def test_a_drawn_line_takes_the_oracle_off_again_and_loses_its_end():
+    curves = np.full((2, 200), 0.9)
+    x, y = figures.drawn_line(curves, "accuracy")
+    referred = np.arange(200) / 200
+    np.testing.assert_allclose(x, referred[:100])
+    np.testing.assert_allclose(y, ((0.9 - referred) / (1 - referred))[:100])
+    x, y = figures.drawn_line(curves, "nll", no_oracle=False)
+    assert len(x) == 190
+    np.testing.assert_allclose(y, 0.9)

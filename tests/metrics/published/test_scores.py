@@ -153,3 +153,43 @@ def by_scikit_learn(metric, labels, probs):
         return 0.5
     precision, recall, _ = precision_recall_curve(labels, probs)
     return auc(recall, precision)
+
+
+def test_calibration_error_by_hand():
+    """Confidences 0.9, 0.9, 0.7 and 0.6 fall into the bins 13, 13, 10 and 9 of 15; right, wrong, right, right."""
+    found = published.ece([1, 1, 1, 0], [0.9, 0.1, 0.7, 0.4])
+    assert found == pytest.approx(0.5 * abs(0.5 - 0.9) + 0.25 * 0.3 + 0.25 * 0.4, abs=1e-6)
+
+
+def test_a_tie_of_the_classes_is_called_negative():
+    count, right, sure = published.ece_bins([0, 1], [0.5, 0.5])
+    assert (count.sum(), right.sum(), sure.sum()) == (2, 1, 1)
+
+
+def test_decomposition_by_its_formulas():
+    samples = np.array([[0.2, 0.5], [0.6, 0.5]])
+    parts = published.decompose(samples)
+    mean = samples.mean(axis=0)
+    entropy = -(mean * np.log(mean) + (1 - mean) * np.log(1 - mean))
+    each = -(samples * np.log(samples) + (1 - samples) * np.log(1 - samples))
+    np.testing.assert_allclose(parts["predictive_entropy"], entropy)
+    np.testing.assert_allclose(parts["aleatoric_uncertainty"], each.mean(axis=0))
+    np.testing.assert_allclose(parts["epistemic_uncertainty"], entropy - each.mean(axis=0), atol=1e-15)
+    np.testing.assert_allclose(parts["predictive_variance"], [0.04, 0], atol=1e-15)
+
+
+def test_balanced_rows_hold_both_domains_equally_often():
+    shifted = np.array([False] * 7 + [True] * 3)
+    rows = published.balanced_rows(shifted, 0)
+    assert rows[:7].tolist() == list(range(7))
+    copies = np.bincount(rows[7:], minlength=10)[7:]
+    assert copies.sum() == 7
+    assert sorted(copies) == [2, 2, 3]  # two whole copies, and one image drawn without replacement
+    np.testing.assert_array_equal(rows, published.balanced_rows(shifted, np.random.RandomState(0)))
+
+
+def test_rebalanced_rows_have_the_proportions_of_eyepacs():
+    grade = np.repeat([2, 0, 4, 1, 3], 10)
+    rows = published.rebalanced_rows(grade, 0, size=1000)
+    counts = np.bincount(grade[rows], minlength=5)
+    assert counts.tolist() == [int(published.EYEPACS_GRADES[g] * 1000) for g in range(5)]

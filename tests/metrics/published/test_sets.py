@@ -6,9 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from conftest import shared_path
 from retinabench.metrics.published import scores as published
+from retinabench.metrics.published.sets import score_sets
 from retinabench.metrics.score import score
 from retinabench.predictions.table import Predictions
 
@@ -96,3 +98,36 @@ def test_joint_and_balanced(case):
         assert sets["joint"]["scores"][f"ood_{name}"]["value"] == pytest.approx(
             truth[f"joint_test/ood_detection_{name}"], abs=1e-12
         )
+
+
+def test_every_set_by_the_functions_of_the_released_code():
+    rng = np.random.default_rng(3)
+    n = 60
+    label, prob = rng.integers(0, 2, n), rng.random(n)
+    far = np.arange(n) % 3 == 0
+    p = Predictions([f"i{k}" for k in range(n)], label, prob, domain=np.where(far, "shifted", "in_domain"))
+    values = prob * (1 - prob)
+    found = score_sets(p, values, 5)
+    assert list(found) == ["in_domain", "shifted", "joint", "balanced"]
+    near = found["in_domain"]
+    assert near.auroc.value == pytest.approx(roc_auc_score(label[~far], prob[~far]))
+    assert near.accuracy.value == pytest.approx(np.mean((prob > 0.5)[~far] == label[~far]))
+    assert found["joint"]["ood_auroc"].value == pytest.approx(roc_auc_score(far, values))
+    order = np.concatenate([np.flatnonzero(~far), np.flatnonzero(far)])
+    rows = order[published.balanced_rows(far[order], 5)]
+    curve = published.referral_curve(label[rows], prob[rows], values[rows], "accuracy")
+    assert found["balanced"]["referral_accuracy_area"].value == pytest.approx(curve.area)
+    assert set(found["balanced"].scores) == {f"referral_{m}_area" for m in published.METRICS}
+
+
+def test_one_class_has_no_auroc_and_says_so():
+    p = Predictions(["a", "b"], [0, 0], [0.1, 0.2])
+    entry = score_sets(p, np.array([0.1, 0.2]), 0)["in_domain"].auroc
+    assert np.isnan(entry.value)
+    assert entry.to_dict() == {
+        "value": None,
+        "low": None,
+        "high": None,
+        "version": 1,
+        "why": "one class only",
+    }

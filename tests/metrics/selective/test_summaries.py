@@ -185,3 +185,17 @@ def test_coverage_at_risk_below_one_half():
     assert summaries.coverage_at_risk(w, 0.3) == 0.5
     assert summaries.coverage_at_risk(w, 0.5) == 1.0
     assert summaries.coverage_at_risk(Cases([0], [0.9]).weighted(), 0.5) == 0.0
+
+
+def test_areas_by_hand():
+    """Four images by increasing uncertainty: right, wrong, right, wrong; risks 0, 1/2, 1/3, 1/2."""
+    w = Cases([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.6], [0.1, 0.2, 0.3, 0.4]).weighted()
+    risk = [0, 1 / 2, 1 / 3, 1 / 2]
+    trapezoid = 0.25 * (0 + (risk[0] + risk[1]) / 2 + (risk[1] + risk[2]) / 2 + (risk[2] + risk[3]) / 2)
+    assert summaries.aurc_of(w) == pytest.approx(trapezoid)
+    assert summaries.e_aurc_of(w) == pytest.approx(trapezoid - (0.5 + 0.5 * np.log(0.5)))
+    cumulated = np.array([0, 0, 1, 1, 2]) / 4
+    assert summaries.augrc_of(w) == pytest.approx(0.25 * (cumulated[1:] + cumulated[:-1]).sum() / 2)
+    assert summaries.failure_auroc_of(w) == pytest.approx(3 / 4)
+    assert summaries.prr_of(w) == pytest.approx(2 * 3 / 4 - 1)
+    assert summaries.coverage_at_risk(w, 0.4) == pytest.approx(3 / 4)
