@@ -12,7 +12,6 @@ name does not end in `.html.j2` is text (Markdown): nothing is escaped but what 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -137,7 +136,6 @@ def capitalise(text: str) -> str:
 FILTERS: dict[str, Callable[..., Any]] = {
     "table": renderers.to_html,
     "markdown_table": renderers.to_markdown,
-    "cell": renderers.cell_html,
     "number": _number,
     "whole": _whole,
     "plain": plain,
@@ -147,5 +145,4 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "join_names": join_names,
     "capitalise": capitalise,
     "md": renderers.escape_markdown,
-    "json": lambda value: json.dumps(value, ensure_ascii=False),
 }
