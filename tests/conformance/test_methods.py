@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.conformance import CHECKS, Subject, check_method, checks_of, find_method
+from retinabench.experiments.conformance import check_method, checks_of, find_method
+from retinabench.experiments.conformance_checks import CHECKS, Subject
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.methods.ensembles import ensemble

@@ -30,35 +30,38 @@ from retinabench.cli.options import (
 from retinabench.cli.output import progress_of
 from retinabench.cli.training import configured_run
 
+SpaceFile = Annotated[
+    str,
+    typer.Option("--space", help="TOML file of ranges, or one that comes along, such as demo/dropout."),
+]
+Trials = Annotated[
+    int, typer.Option("--trials", min=1, help="Points of the space; more later keep the first.")
+]
+Criterion = Annotated[
+    Literal["in_domain_auroc", "balanced_joint_accuracy_area"],
+    typer.Option("--criterion", help="What ranks the trials, on the validation split; see docs/tuning.md."),
+]
+Halving = Annotated[
+    int | None,
+    typer.Option(
+        "--halving", min=2, help="Give up hopeless trials: the best 1/N train N times as long, twice."
+    ),
+]
+
 
 def tune(
     data: Data,
-    space: Annotated[
-        str,
-        typer.Option("--space", help="TOML file of ranges, or one that comes along, such as demo/dropout."),
-    ],
+    space: SpaceFile,
     shifted: Shifted = None,
     out: Out = Path("sweep"),
     config: Config = None,
     overrides: Overrides = None,
     task: Task = None,
     method: Method = None,
-    trials: Annotated[
-        int, typer.Option("--trials", min=1, help="Points of the space; more later keep the first.")
-    ] = 32,
-    criterion: Annotated[
-        Literal["in_domain_auroc", "balanced_joint_accuracy_area"],
-        typer.Option(
-            "--criterion", help="What ranks the trials, on the validation split; see docs/tuning.md."
-        ),
-    ] = "in_domain_auroc",
+    trials: Trials = 32,
+    criterion: Criterion = "in_domain_auroc",
     rules: Rules = "corrected",
-    halving: Annotated[
-        int | None,
-        typer.Option(
-            "--halving", min=2, help="Give up hopeless trials: the best 1/N train N times as long, twice."
-        ),
-    ] = None,
+    halving: Halving = None,
     engine: RunEngine = "local",
     parallel: Parallel = None,
     address: Address = None,

@@ -1,50 +1,28 @@
-"""Conformance of a method with its contract: one set of checks for `retinabench check`, for plug-ins and for the tests.
+"""Conformance of a method with its contract, for `retinabench check`, for plug-ins and for the tests.
 
-Each check runs the method on `write_easy_data`: 160 images of 16 x 16 pixels, in which every referable image has a
-bright patch, with a network of a few thousand weights. All checks of one method take seconds.
-
-    >>> subject = Subject(load_run(None, [*TINY, "method.name=map"], data="prepared"), Path("work"))
-    >>> subject.run.method.name
-    'map'
+Each check (`conformance_checks.py`) runs the method on `write_easy_data`: 160 images of 16 x 16 pixels, in which every
+referable image has a bright patch, with a network of a few thousand weights. All checks of one method take seconds.
 """
 
 from __future__ import annotations
 
-import filecmp
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 
-import numpy as np
-import torch
-
-from retinabench.core.errors import InputError, WorkError
-from retinabench.core.progress import Advance, Quiet
+from retinabench.core.errors import InputError
 from retinabench.core.registry import import_location
-from retinabench.data.easy_images import EASY_PARTS, write_easy_data
-from retinabench.data.tasks import load_task
-from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.execution import Resources, is_composed
-from retinabench.experiments.run import execute, load_posterior, make_batches, predict
+from retinabench.data.easy_images import write_easy_data
+from retinabench.experiments.config import load_run
+from retinabench.experiments.conformance_checks import CHECKS, OF_TRAINED, NonconformingError, Subject
+from retinabench.experiments.execution import is_composed
 from retinabench.methods.registry import METHODS
-from retinabench.methods.settings import MethodConfig
-from retinabench.metrics.classification import auroc
-from retinabench.predictions.io import read_predictions
-from retinabench.predictions.table import Predictions
 
 TINY = (
     "model.name=resnet18", "model.width=4", "model.stem=small",
     "optimizer.epochs=3", "optimizer.batch_size=16", "optimizer.lr=0.05",
 )  # fmt: skip
-LEAST_AUROC = 0.9  # of 32 test images; guessing gives 0.5 with a standard error of 0.1
-
-
-class NonconformingError(WorkError):
-    """A method does not do what its contract promises; the message says what was seen instead."""
 
 
 @dataclass(frozen=True)
@@ -54,37 +32,6 @@ class Outcome:
     check: str
     problem: str
     seconds: float
-
-
-@dataclass(frozen=True)
-class Subject:
-    """One run of the method under test, and the folder that the checks compute in.
-
-    Runs that several checks need are computed once.
-    """
-
-    run: Run
-    folder: Path
-
-    @property
-    def method(self) -> ModuleType:
-        """The module of the method."""
-        found: ModuleType = METHODS[self.run.method.name]
-        return found
-
-    @cached_property
-    def finished(self) -> Path:
-        """The folder of the finished run."""
-        return execute(self.run, self.folder / "runs", _ONE_CPU)
-
-    @cached_property
-    def predictions(self) -> Predictions:
-        """What the finished run predicts."""
-        return _predictions(self.finished)
-
-
-_ONE_CPU = Resources("cpu")
-_Check = Callable[[Subject], None]
 
 
 def check_method(
@@ -118,7 +65,7 @@ def check_method(
 def checks_of(name: str) -> list[str]:
     """Return the names of the checks that apply to a method."""
     composed = is_composed(METHODS[name])
-    return [check for check in CHECKS if not (composed and check in _OF_TRAINED)]
+    return [check for check in CHECKS if not (composed and check in OF_TRAINED)]
 
 
 def find_method(name: str) -> str:
@@ -145,185 +92,3 @@ def find_method(name: str) -> str:
     if own not in METHODS:
         METHODS.add(own, module)
     return own
-
-
-def states_its_settings(subject: Subject) -> None:
-    """`Config` is a frozen `MethodConfig` with the name of the method, and the module has a docstring as its card."""
-    config, method = type(subject.run.method), subject.method
-    _require(issubclass(config, MethodConfig), "Config does not derive from MethodConfig")
-    stated, name = config.model_fields["name"].default, subject.run.method.name
-    _require(stated == name, f"Config states the name '{stated}', and the method is registered as '{name}'")
-    _require(bool((method.__doc__ or "").strip()), "the module has no docstring")
-    wanted = ("member_runs", "combine") if is_composed(method) else ("build", "fit")
-    missing = [function for function in wanted if not callable(getattr(method, function, None))]
-    _require(not missing, f"the module has no {' and no '.join(missing)}")
-
-
-def learns(subject: Subject) -> None:
-    """The test images of both domains are predicted, and those with a bright patch are told from the others."""
-    predictions = subject.predictions
-    _require(set(predictions.split) == {"validation", "test"}, f"splits are {sorted(set(predictions.split))}")
-    _require(set(predictions.domain) == {"in_domain", "shifted"}, "a domain is missing")
-    test = predictions.select(split="test")
-    if test is None:
-        raise NonconformingError("no image of the split 'test' was predicted")
-    area = auroc(test.label, test.prob)
-    _require(area > LEAST_AUROC, f"AUROC is {area:.3f} on images that are easy to tell apart")
-
-
-def records_its_origin(subject: Subject) -> None:
-    """The predictions file states method, seed and members, and the folder is named after the run's hash."""
-    about, run = subject.predictions.metadata, subject.run
-    _require(about["method"] == run.method.name, f"the file states the method '{about['method']}'")
-    _require(about["seed"] == run.seed, f"the file states the seed {about['seed']}")
-    _require(
-        subject.finished.name.endswith(about["config_hash"]), "the folder does not end in the run's hash"
-    )
-    _require(
-        about["samples"] % about["members"] == 0,
-        f"{about['samples']} samples of {about['members']} members",
-    )
-
-
-def is_reproducible(subject: Subject) -> None:
-    """The same run gives the same file, wherever the global random generators of PyTorch stand."""
-    torch.manual_seed(time.time_ns() % (1 << 31))
-    again = execute(subject.run, subject.folder / "again", _ONE_CPU)
-    _require(again.name == subject.finished.name, "the folder has another name")
-    _require(
-        _same_file(again, subject.finished, "predictions.parquet"),
-        "the same run gives other predictions: it draws from a generator that is not derived from the seed",
-    )
-
-
-def depends_on_the_seed(subject: Subject) -> None:
-    """Another seed gives other predictions."""
-    other = execute(subject.run.model_copy(update={"seed": 9}), subject.folder / "other", _ONE_CPU)
-    _require(
-        not np.array_equal(_predictions(other).probs, subject.predictions.probs),
-        "seeds 0 and 9 predict the same",
-    )
-
-
-def is_computed_once(subject: Subject) -> None:
-    """A finished run is found, not computed again."""
-    file = subject.finished / "predictions.parquet"
-    before = file.stat().st_mtime_ns
-    execute(subject.run, subject.finished.parent, _ONE_CPU)
-    _require(file.stat().st_mtime_ns == before, "a finished run was computed again")
-
-
-def continues_after_a_stop(subject: Subject) -> None:
-    """A run that was stopped in its third epoch continues, and ends with the same bits."""
-    out = subject.folder / "stopped"
-    steps = _Stopping(after=2 * EASY_PARTS[0][2] // subject.run.optimizer.batch_size + 1)
-    try:
-        execute(subject.run, out, Resources("cpu", progress=steps))
-    except _StoppedError:
-        _require(not list(out.glob("*/done")), "a stopped run counts as done")
-    else:
-        _require(is_composed(subject.method) or not steps.counts, "the training went on after an exception")
-    torch.manual_seed(1)
-    folder = execute(subject.run, out, _ONE_CPU)
-    files = ["predictions.parquet"] + ["posterior.pt"] * (not is_composed(subject.method))
-    different = [file for file in files if not _same_file(folder, subject.finished, file)]
-    _require(not different, f"stopped and continued, it gives another {' and '.join(different)}")
-
-
-def restores_its_posterior(subject: Subject) -> None:
-    """The posterior that was saved predicts the same bits as the one that was trained."""
-    run, posterior = load_posterior(subject.finished)
-    _require(run == subject.run, "run.json gives another run back")
-    task = load_task(run.data, run.task)
-    again = predict(run, task, posterior, make_batches(run, task, torch.device("cpu")))
-    _require(
-        np.array_equal(again.probs, subject.predictions.probs),
-        "the posterior that was saved and restored predicts other values: `state` leaves something out",
-    )
-
-
-def predicts_probabilities(subject: Subject) -> None:
-    """`predict` gives (S, B, C) probabilities, S as asked or 1, and the same for the same generator."""
-    _, posterior = load_posterior(subject.finished)
-    images = torch.rand(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-    probs = posterior.predict(images, 4, torch.Generator().manual_seed(1))
-    _require(
-        probs.shape in {(4, 3, 2), (1, 3, 2)},
-        f"4 samples of 3 images have the shape {tuple(probs.shape)}; (4, 3, 2) or (1, 3, 2) is right",
-    )
-    total = probs.sum(dim=2)
-    _require(
-        torch.allclose(total, torch.ones_like(total)), "the probabilities of the classes do not sum to 1"
-    )
-    again = posterior.predict(images, 4, torch.Generator().manual_seed(1))
-    _require(torch.equal(probs, again), "two calls with equal generators predict different values")
-
-
-def refuses_a_diverged_training(subject: Subject) -> None:
-    """A learning rate of 1e30 ends the training with a `WorkError` that names the step, and saves no posterior."""
-    optimizer = subject.run.optimizer.model_copy(update={"lr": 1e30, "warmup": 0})
-    out = subject.folder / "diverged"
-    try:
-        execute(subject.run.model_copy(update={"optimizer": optimizer}), out, _ONE_CPU)
-    except WorkError as error:
-        _require("not finite at step" in str(error), f"the message does not name the step: {error}")
-    else:
-        raise NonconformingError("a learning rate of 1e30 gave a posterior")
-    _require(not list(out.glob("*/posterior.pt")), "a diverged training left posterior.pt")
-
-
-CHECKS: dict[str, _Check] = {
-    check.__name__: check
-    for check in (
-        states_its_settings,
-        learns,
-        records_its_origin,
-        is_reproducible,
-        depends_on_the_seed,
-        is_computed_once,
-        continues_after_a_stop,
-        restores_its_posterior,
-        predicts_probabilities,
-        refuses_a_diverged_training,
-    )
-}
-# What only a method that trains can be asked; a composed one has no posterior of its own.
-_OF_TRAINED = {"restores_its_posterior", "predicts_probabilities", "refuses_a_diverged_training"}
-
-
-class _StoppedError(Exception):
-    """Stands for the end of the process."""
-
-
-class _Stopping(Quiet):
-    """Progress that raises in the first training that reaches a number of steps."""
-
-    def __init__(self, after: int) -> None:
-        self._after, self.counts = after, 0
-
-    @contextmanager
-    def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
-        """Count the steps of a training."""
-        done = 0
-
-        def advance(steps: int) -> None:
-            nonlocal done
-            done += steps
-            self.counts += steps
-            if unit == "steps" and done >= self._after:
-                raise _StoppedError
-
-        yield advance
-
-
-def _predictions(folder: Path) -> Predictions:
-    return read_predictions(folder / "predictions.parquet")
-
-
-def _same_file(one: Path, other: Path, name: str) -> bool:
-    return filecmp.cmp(one / name, other / name, shallow=False)
-
-
-def _require(condition: bool, problem: str) -> None:
-    if not condition:
-        raise NonconformingError(problem)
