@@ -29,7 +29,7 @@ NUMBERS = {  # (task, set, ensembles)
 MOST = 6  # columns of one figure
 _CAPTION = (
     "Predictive entropy of right (blue) and wrong (red) predictions, each normalised to a density; all panels share "
-    "their axes, and bars taller than the frame are cut. Corners: numbers of images predicted right and wrong. All runs "
+    "their axes, and bars taller than the frame are cut. Numbers: images predicted right and wrong. All runs "
     "of a method are pooled."
 )
 
