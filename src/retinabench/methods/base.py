@@ -47,7 +47,13 @@ class Method(Protocol):
         """The class of its hyper-parameters."""
 
     def build(self, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> Posterior:
-        """Return the untrained posterior; `model` is changed in place."""
+        """Return the untrained posterior.
+
+        Args:
+            model: A fresh network, which is changed in place.
+            run: Settings and seed.
+            likelihood: What the outputs of the network mean.
+        """
 
     def fit(
         self,
@@ -57,7 +63,22 @@ class Method(Protocol):
         checkpoint: Checkpoint,
         likelihood: Likelihood,
     ) -> Posterior:
-        """Build the posterior and train it on `batches`."""
+        """Build the posterior and train it, or continue from the checkpoint.
+
+        Args:
+            model: A fresh network on the device of the batches, which is changed in place.
+            batches: Training rows and held-out validation rows.
+            run: Settings and seed.
+            checkpoint: Where the state of the training is kept.
+            likelihood: What the outputs of the network mean.
+
+        Returns:
+            The posterior of the selected epoch.
+
+        Raises:
+            InputError: The settings do not fit the data.
+            DivergedError: The loss or a prediction is not finite.
+        """
 
 
 class FidelitySettings(Frozen):
@@ -93,7 +114,7 @@ def log_range(low: float, high: float) -> dict[str, Any]:
 
 
 def as_config(run: TrainingRun, kind: type[Any]) -> Any:
-    """Return the run's method configuration, checked to be of the method's own class."""
+    """Return the run's method configuration, checked to be of the class `kind`."""
     if not isinstance(run.method, kind):
         raise TypeError(f"a run of the method '{run.method.name}' came to {kind.__module__}")
     return run.method
