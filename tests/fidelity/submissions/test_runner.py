@@ -145,9 +145,9 @@ def test_the_infinite_width_limit_needs_no_training(monkeypatch, tmp_path):
     with pytest.raises(InputError, match="has no settings"):
         run_entry("nngp", target, budget=5, out=tmp_path, overrides=["optimizer.lr=1"])
     monkeypatch.setitem(untrained.UNTRAINED, "nngp", infinite_width.sample)
-    pictures = classification_target()
+    images = classification_target()
     with pytest.raises(InputError, match="no regression"):
-        run_entry("nngp", pictures, budget=5, out=tmp_path)
+        run_entry("nngp", images, budget=5, out=tmp_path)
 
 
 def standardised_truth(target):

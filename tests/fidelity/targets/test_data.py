@@ -26,8 +26,8 @@ def test_shipped_retinas_are_those_of_the_definition():
     assert np.bincount(data.train.targets).tolist() == [100] * 5
     kinds = {group.split("-")[0] for group in data.test.groups}
     assert kinds == set(TARGETS["fundus"].groups)
-    cells, pictures = np.unique(data.test.groups, return_counts=True)
-    assert dict(zip(cells, pictures, strict=True))["corrupted-noise-5"] == 25
+    cells, counts = np.unique(data.test.groups, return_counts=True)
+    assert dict(zip(cells, counts, strict=True))["corrupted-noise-5"] == 25
     assert len(cells) == 2 + 4 * 5
     inputs, _ = standardised(data)
     assert inputs.shape == (500, 3, 28, 28)
@@ -159,13 +159,13 @@ def test_idrid_photographs_become_the_same_kind_of_picture(shared, tmp_path):
     few = [line for line in lines if "IDRiD_00" in line]
     kept = [lines[0]] + [line for split in ("train", "test") for line in few if f",{split}," in line]
     (source / "labels.csv").write_text("\n".join(kept) + "\n")
-    for picture in shared("data", "idrid", "images").glob("IDRiD_00*"):
-        (source / "images" / picture.name).symlink_to(picture)
+    for image in shared("data", "idrid", "images").glob("IDRiD_00*"):
+        (source / "images" / image.name).symlink_to(image)
     prepare("idrid", tmp_path / "prepared", source=source, recipe=Recipe(224), workers=1)
     train = sum(",train," in line for line in kept)
     data = load(small("idrid", train=train), tmp_path / "prepared")
     assert data.train.inputs.shape == (train, 28, 28, 3)
-    # The local average is 128: the pictures are grey on the whole, darkest value below and brightest above.
+    # The local average is 128: the images are grey on the whole, darkest value below and brightest above.
     means = data.train.inputs.mean(axis=(0, 1, 2))
     assert means[0] < 127 < means[1] + 2
     assert means[2] > 129

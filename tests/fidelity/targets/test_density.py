@@ -37,7 +37,7 @@ def plain(density, weights):
     return torch.stack(values), torch.stack(gradients), torch.stack(predictions)
 
 
-# 260 pictures are two passes, 3 chains two groups: every seam is crossed.
+# 260 images are two passes, 3 chains two groups: every seam is crossed.
 @pytest.mark.parametrize(("task", "points"), [("fundus", 260), ("energy-gap", 40)])
 @pytest.mark.parametrize("fast", [True, False])
 def test_values_gradients_and_predictions_are_those_of_a_plain_loop(monkeypatch, task, points, fast):
