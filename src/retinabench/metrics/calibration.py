@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say: calibration errors in bins, for weighted images.
+"""Calibration errors in bins, of weighted images.
 
 Two meanings of binary calibration error are in use and are named apart: *top label* (confidence max(p, 1-p) against
 being right) and *positive class* (p against y). Bins of equal width are (low, high], the first with its low edge;

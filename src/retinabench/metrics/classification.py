@@ -1,4 +1,4 @@
-"""How well the answers fit: accuracy, discrimination and proper scores, for weighted images.
+"""Accuracy, discrimination and proper scores of weighted images.
 
 Every function takes label (N,) 0/1, prob (N,) = P(label = 1) and an optional weight (N,), and returns a float, NaN
 where undefined. An image is *positive by the model* where prob > threshold, 1/2 if not said.

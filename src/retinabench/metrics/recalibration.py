@@ -1,4 +1,4 @@
-"""How probabilities would have to be bent to be right: the clinical view of calibration.
+"""The calibration line of probabilities, and the correction of their prior.
 
 The logistic line logit P(y = 1) = intercept + slope x logit(p). Slope below 1: the model is overconfident; above 1:
 it is timid. *In the large*: the intercept with the slope held at 1, 0 where as many images are positive as foreseen.

@@ -1,4 +1,4 @@
-"""Images sorted once for all scores, and weighted again and again.
+"""Images sorted once for all scores, with any weights.
 
 Every score of this package is a function of *weighted* images. A weight is a number of images: 2 means that the image
 is there twice (a bootstrap replicate), 12.1 that it stands for 12.1 (the balanced set), and the total weight W stands
@@ -46,10 +46,11 @@ class Ranking:
 class Cases:
     """N images with label, probability and uncertainty, sorted by uncertainty (then probability and label).
 
-    Arguments
-    ---------
-    label: (N,) 0 or 1. prob: (N,) P(label = 1) in [0, 1]. uncertainty: (N,) finite, the largest is referred first;
-    None: 0 for all. shifted: (N,) whether the image comes from the shifted domain (joint sets only).
+    Args:
+        label: (N,) 0 or 1.
+        prob: (N,) P(label = 1) in [0, 1].
+        uncertainty: (N,) finite, the largest is referred first; None: 0 for all.
+        shifted: (N,) whether the image comes from the shifted domain (joint sets only).
 
     Attributes are in sorted order; `order` (N,) leads from there to the rows given. `ends` (B,) is the last image of
     each block of equal uncertainty. `error` (N,): the answer p > 1/2 is wrong. `log_loss` (N,) in nats.

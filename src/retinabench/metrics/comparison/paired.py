@@ -1,7 +1,7 @@
 """Several models on the same images: aligned by image, bootstrapped over the same patients.
 
-Two models fail on the same hard photographs. A replicate therefore draws patients once and scores every model on them:
-what is common cancels in the difference.
+Models tend to fail on the same hard images. A replicate therefore draws patients once and scores every model on them, so
+that what they have in common cancels in the difference.
 """
 
 from __future__ import annotations
