@@ -20,6 +20,9 @@ def build_model(config: ModelConfig, seed: int, outputs: int = 1) -> nn.Module:
         config: The network and its settings.
         seed: The weights depend on it alone.
         outputs: Number of logits.
+
+    Returns:
+        The network, with fresh weights.
     """
     if config.name.startswith(TIMM):
         model: nn.Module = timm_network(config.name.removeprefix(TIMM), seed, outputs)

@@ -193,6 +193,9 @@ def summarise(
         chosen: What each criterion chose, with the outcomes of its seeds.
         entries: The entries with their prediction files.
         progress: Reports the progress.
+
+    Returns:
+        The summary.
     """
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:

@@ -38,6 +38,9 @@ def make_evaluator(
         reference: File of a reference, None for the shipped one.
         bootstrap: Replicates of the intervals over test points.
         seed: Seed of the replicates.
+
+    Returns:
+        The evaluator of the target.
     """
     data = load(target, source)
     return Evaluator(target, data, read_reference(target, data.sha256, reference), bootstrap, seed)
@@ -99,6 +102,9 @@ def board_of(
         bootstrap: Replicates of the intervals over test points.
         seed: Seed of the replicates.
         progress: Reports the progress.
+
+    Returns:
+        The board of all targets.
     """
     data, reference = _paths(sources, "--data"), _paths(references, "--reference")
     files = find_submissions(folders)

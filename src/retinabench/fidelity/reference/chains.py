@@ -122,6 +122,9 @@ def sample(
         label: What is sampled, for the progress bar.
         interval: Seconds between checkpoints.
 
+    Returns:
+        The chains: their predictions, weights and history.
+
     Raises:
         InputError: The folder holds chains of other settings, or another process works in it.
         WorkError: A chain reaches values that are not finite, or no proposal is ever accepted; the folder stays usable.

@@ -98,6 +98,9 @@ def energy(history: Values) -> EnergyErrors:
     Args:
         history: Acceptance probability, acceptance and energy error, (T, 3, K). NaN errors count as infinite.
 
+    Returns:
+        The statistics of the energy errors, by name.
+
     References:
         Creutz 1988, "Global Monte Carlo algorithms for many-fermion systems".
     """
@@ -157,6 +160,9 @@ def half_step(
         half: Predictions at half the step, (T', K, N, O).
         after: History at half the step, (T', 3, K).
         mcse: Standard errors of the mean of `predictions`, (N, O).
+
+    Returns:
+        The comparison with the chains of half the step, by name.
     """
     stretch = mcse * np.sqrt(len(predictions) / len(half))
     with np.errstate(divide="ignore", invalid="ignore"):

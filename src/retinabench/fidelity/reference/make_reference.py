@@ -69,6 +69,9 @@ def make_reference(
         command: The command line, for the metadata.
         progress: Is told how far the chains are.
 
+    Returns:
+        The reference, with its diagnostics.
+
     Raises:
         InputError: The folder holds chains of other settings.
         WorkError: A chain reaches values that are not finite, or no proposal is ever accepted.

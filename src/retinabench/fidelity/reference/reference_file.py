@@ -92,6 +92,9 @@ def read_reference(target: Target, data_sha256: str, path: str | Path | None = N
         data_sha256: Hash of its data.
         path: A file; None reads the shipped reference.
 
+    Returns:
+        The reference.
+
     Raises:
         InputError: There is none, or it is of another target, other data or another definition.
     """

@@ -94,7 +94,7 @@ class Resampling:
 
     @classmethod
     def of(cls, target: Target, group: NDArray[np.str_], replicates: int, seed: int) -> Resampling:
-        """Resample the test points of a target.
+        """Return resampled test points of a target.
 
         Args:
             target: Its name and the seed decide the draws.

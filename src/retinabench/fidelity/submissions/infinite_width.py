@@ -113,6 +113,9 @@ def posterior_draws(
         seed: Of all random streams.
         progress: Is told how far the sampling is.
         floor: Of σ.
+
+    Returns:
+        The draws.
     """
     root, inverse = square_root(raw.train)
     generator = torch_generator("cpu", seed, "infinite_width")

@@ -85,6 +85,9 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
         points: Number of its test points.
         data: SHA-256 of its arrays; empty if unknown.
 
+    Returns:
+        The submission.
+
     Raises:
         InputError: The file is damaged, of another target or data, or its values are not valid; names file and row.
     """

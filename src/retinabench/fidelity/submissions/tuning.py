@@ -124,6 +124,9 @@ def tune(
         out: Folder of runs and records.
         resources: Where to compute.
 
+    Returns:
+        The trials, and the best of them.
+
     Raises:
         InputError: All trials failed. A single one that fails is recorded with the reason.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.registry import import_location
 from retinabench.data.dataset import ArrayDataset, concatenate
 from retinabench.fidelity.targets.target import Target
 
@@ -130,11 +130,10 @@ def standardised(data: TargetData) -> tuple[NDArray[np.float32], NDArray[np.floa
 
 def _reader(target: Target) -> Any:
     """Import the function that reads the data of a target."""
-    module, _, function = target.read.partition(":")
     try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
+        return import_location(target.read)
+    except InputError as error:
         raise InputError(
-            f"the reader '{target.read}' of the target '{target.name}' cannot be imported ({error})",
+            f"the reader of the target '{target.name}': {error}",
             hint="`read` names a function as package.module:function.",
         ) from error
