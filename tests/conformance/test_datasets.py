@@ -117,11 +117,11 @@ def test_pictures_have_the_asked_size_and_are_the_same_every_time(opened):
     dataset, root, options = opened
     source = str(dataset.records(root, **options).source[0])
     for size in (32, 48):
-        picture = dataset.read(source, root, Recipe(size))
+        picture = dataset.image(source, root, Recipe(size))
         assert picture.shape == (size, size, 3)
         assert picture.dtype == np.uint8
         assert picture.std() > 5
-        assert np.array_equal(picture, dataset.read(source, root, Recipe(size)))
+        assert np.array_equal(picture, dataset.image(source, root, Recipe(size)))
 
 
 def test_an_unknown_data_set_names_the_nearest():

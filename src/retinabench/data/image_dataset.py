@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,17 @@ from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 from retinabench.data.records import Records
 
 
-def read_file(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
-    """Read and preprocess one image below `root`, from a folder or an archive."""
+class Encoded(NamedTuple):
+    """The bytes of an image file and its name for messages."""
+
+    data: bytes
+    name: str
+
+
+def read_file(source: str, root: Path | None) -> Encoded:
+    """Read the bytes of one image below `root`, from a folder or an archive."""
     files = shared_files(root or Path())
-    return preprocess_bytes(files.read(source), recipe, files.where(source))
+    return Encoded(files.read(source), files.where(source))
 
 
 def file_stamp(source: str, root: Path | None) -> str:
@@ -38,7 +45,8 @@ class ImageDataset:
         records: ``records(source, survey=…, **options)`` -> `Records`. Source: the downloaded folder or archive;
             survey: collects labels and files that are not used; split: puts all images into one split.
         steps: How to get the files by hand, in one paragraph.
-        read: ``read(source, root, recipe)`` -> image (size, size, 3), for one `Records.source` below the folder `root`.
+        encoded: ``encoded(source, root)`` -> the bytes of the image file of one `Records.source` below the folder `root`.
+        read: ``read(source, root, recipe)`` -> image (size, size, 3), for data sets whose images do not come from files.
         remote: ``remote(size)`` -> the file that can be downloaded without a login, for an image size.
         stamp: ``stamp(source, root)`` -> text that changes when the bytes of an image may have changed.
         options: Names of the options of `records`, as the command line spells them in Python.
@@ -47,11 +55,28 @@ class ImageDataset:
 
     records: Callable[..., Records]
     steps: str
-    read: Callable[[str, Path | None, Recipe], NDArray[np.uint8]] = read_file
+    encoded: Callable[[str, Path | None], Encoded] = read_file
+    read: Callable[[str, Path | None, Recipe], NDArray[np.uint8]] | None = None
     remote: Callable[[int], Remote] | None = None
     stamp: Callable[[str, Path | None], str] = file_stamp
     options: tuple[str, ...] = ("split",)
     needs_source: bool = True
+
+    def image(self, source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
+        """Return one image, preprocessed.
+
+        Args:
+            source: An entry of `Records.source`.
+            root: The folder of the data set, or None.
+            recipe: How the image is made.
+
+        Returns:
+            The image (size, size, 3), RGB.
+        """
+        if self.read is not None:
+            return self.read(source, root, recipe)
+        data, name = self.encoded(source, root)
+        return preprocess_bytes(data, recipe, name)
 
     @property
     def card(self) -> str:

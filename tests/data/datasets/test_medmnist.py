@@ -43,8 +43,8 @@ def test_the_published_file(published):
     pixels = arrays(64)["val_images"][3]
     assert records.source[13] == "retinamnist_64.npz:val:3"
     for root in (published, published / "retinamnist_64.npz"):
-        assert np.array_equal(medmnist.read("retinamnist_64.npz:val:3", root, Recipe(64)), pixels)
-    assert medmnist.read("retinamnist_64.npz:val:3", published, Recipe(32)).shape == (32, 32, 3)
+        assert np.array_equal(medmnist.DATASET.image("retinamnist_64.npz:val:3", root, Recipe(64)), pixels)
+    assert medmnist.DATASET.image("retinamnist_64.npz:val:3", published, Recipe(32)).shape == (32, 32, 3)
 
 
 def test_a_file_that_was_replaced_is_read_again(tmp_path):
@@ -54,7 +54,7 @@ def test_a_file_that_was_replaced_is_read_again(tmp_path):
         np.savez_compressed(file, **arrays(seed=seed))
         os.utime(file, ns=(0, 10**18 + seed))  # clocks of some file systems are too coarse for a test
         stamps.append(DATASETS.find("retinamnist").stamp("ours.npz:test:2", tmp_path))
-        pictures.append(medmnist.read("ours.npz:test:2", tmp_path, Recipe(28)))
+        pictures.append(medmnist.DATASET.image("ours.npz:test:2", tmp_path, Recipe(28)))
         assert np.array_equal(pictures[-1], arrays(seed=seed)["test_images"][2])
     assert stamps[0] != stamps[1]
 

@@ -35,7 +35,7 @@ def test_eyepacs_reads_alike_from_folders_and_archives(tmp_path, form):
     packed = eyepacs.records(write_eyepacs(tmp_path / "packed", form, share=SHARE))
     assert len(loose) == 2 * (18 + 5 + 21)
     assert same(loose, packed)
-    read = DATASETS.find("eyepacs").read
+    read = DATASETS.find("eyepacs").image
     for source in loose.source[::9].tolist():
         pictures = [read(source, tmp_path / where, Recipe(24)) for where in ("loose", "packed")]
         assert np.array_equal(*pictures)
@@ -258,13 +258,13 @@ def test_two_tables_ask_which(tmp_path):
     assert sorted(survey.no_label) == ["a/2.jpg", "b/3.png"]
 
 
-def test_a_corrupt_picture_in_an_archive_is_named(tmp_path):
+def test_a_corrupt_image_in_an_archive_is_named(tmp_path):
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w") as archive:
         archive.writestr("x.jpg", b"\xff\xd8 broken")
     (tmp_path / "images.zip").write_bytes(sink.getvalue())
     with pytest.raises(InputError, match=r"images\.zip: x\.jpg"):
-        DATASETS.find("folder").read("x.jpg", tmp_path, Recipe(16))
+        DATASETS.find("folder").image("x.jpg", tmp_path, Recipe(16))
 
 
 def test_one_value_stands_for_all_rows_of_a_column():

@@ -7,7 +7,7 @@ from PIL import Image
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import synthetic
 from retinabench.data.preprocessing.field_of_view import field_box
-from retinabench.data.preprocessing.preprocess import Original, Recipe, originals, preprocess_bytes
+from retinabench.data.preprocessing.preprocess import Original, Recipe, describe_original, preprocess_bytes
 
 
 def read_square(path, size):
@@ -51,19 +51,15 @@ def test_none_keeps_the_whole_photograph_and_its_shape(tmp_path):
     assert not square[50:].any()
 
 
-def test_the_originals_bytes_and_size_are_noted_also_of_broken_files(tmp_path):
+def test_hash_and_size_of_a_file_are_known_even_if_it_is_broken(tmp_path):
     Image.new("RGB", (31, 20)).save(tmp_path / "x.png")
     data = (tmp_path / "x.png").read_bytes()
-    with originals() as found:
-        preprocess_bytes(data, Recipe(16), "x")
+    assert describe_original(data) == Original(hashlib.sha256(data).hexdigest(), len(data), 31, 20)
+    assert describe_original(data[:50]).bytes == 50
+    assert describe_original(b"text").width == describe_original(b"text").height == 0
+    for broken in (data[:50], b"text"):
         with pytest.raises(InputError):
-            preprocess_bytes(data[:50], Recipe(16), "x")
-        with pytest.raises(InputError):
-            preprocess_bytes(b"text", Recipe(16), "x")
-    sha256 = hashlib.sha256(data).hexdigest()
-    assert found[0] == Original(sha256, len(data), 31, 20)
-    assert found[1].bytes == 50
-    assert (found[2].width, found[2].height) == (0, 0)
+            preprocess_bytes(broken, Recipe(16), "x")
 
 
 @pytest.mark.parametrize(

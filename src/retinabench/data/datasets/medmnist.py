@@ -37,11 +37,10 @@ from PIL import Image
 
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ArrayDataset, concatenate
-from retinabench.data.image_dataset import ImageDataset
+from retinabench.data.image_dataset import Encoded, ImageDataset
 from retinabench.data.ingest.archives import stamp
 from retinabench.data.ingest.download import Remote
 from retinabench.data.ingest.label_matching import Survey, make_records, placed
-from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 from retinabench.data.records import Records, join
 
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
@@ -87,14 +86,14 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
     return placed(join([_part(file, short, name) for short, name in SPLITS.items()]), split)
 
 
-def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
-    """Return one image (size, size, 3), by `<file>:<split>:<number>`."""
+def encoded(source: str, root: Path | None) -> Encoded:
+    """Return one image as a PNG file, by `<file>:<split>:<number>`."""
     file, short, number = _place(source, root)
     pixels = read_array(file, f"{short}_images")[int(number)]
     # Encoded without loss, so that every recipe is applied in the same way as to other files.
     sink = io.BytesIO()
     Image.fromarray(pixels).save(sink, "PNG", compress_level=0)
-    return preprocess_bytes(sink.getvalue(), recipe, source)
+    return Encoded(sink.getvalue(), source)
 
 
 def stamp_of(source: str, root: Path | None) -> str:
@@ -203,4 +202,4 @@ def _array_at(file: Path, key: str, _stamp: str) -> NDArray[np.uint8]:
         raise InputError(f"is no sound .npz ({error})", file=file, hint="Download it again.") from None
 
 
-DATASET = ImageDataset(records, STEPS, read=read, remote=remote, stamp=stamp_of)
+DATASET = ImageDataset(records, STEPS, encoded=encoded, remote=remote, stamp=stamp_of)

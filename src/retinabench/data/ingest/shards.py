@@ -21,7 +21,7 @@ import pyarrow.parquet
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError, printable
 from retinabench.data.prepared import write_shard
-from retinabench.data.preprocessing.preprocess import Original, Recipe, originals
+from retinabench.data.preprocessing.preprocess import Original, Recipe, describe_original, preprocess_bytes
 from retinabench.data.records import Records, to_parquet
 from retinabench.data.registry import DATASETS
 
@@ -98,12 +98,17 @@ def make_shard(shard: Shard) -> int:
     for image_id, source in zip(shard.image_ids, shard.sources, strict=True):
         row = {"image_id": image_id, "source": source, "stamp": dataset.stamp(source, shard.root)}
         row |= {"status": "ok", "reason": ""}
-        with originals() as found:
-            try:
+        original = Original()
+        try:
+            if dataset.read is not None:
                 images.append(dataset.read(source, shard.root, shard.recipe))
-            except (InputError, OSError) as error:
-                row |= {"status": "bad", "reason": _reason(error)}
-        rows.append(row | vars(found[-1] if found else Original("", 0, 0, 0)))
+            else:
+                data, name = dataset.encoded(source, shard.root)
+                original = describe_original(data)
+                images.append(preprocess_bytes(data, shard.recipe, name))
+        except (InputError, OSError) as error:
+            row |= {"status": "bad", "reason": _reason(error)}
+        rows.append(row | vars(original))
     side = shard.recipe.size
     write_shard(shard.images, images or np.empty((0, side, side, 3), np.uint8))
     write_bytes(shard.files, to_parquet(pa.Table.from_pylist(rows, STAMPED)))

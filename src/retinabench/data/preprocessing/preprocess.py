@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -71,8 +68,6 @@ def preprocess_bytes(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8
     Raises:
         InputError: The bytes are not an image, or are incomplete.
     """
-    if (notes := _notes.get()) is not None:
-        notes.append(Original(hashlib.sha256(data).hexdigest(), len(data), *dimensions(data)))
     if recipe.published:
         return graham_published(np.asarray(decode(data, name)), recipe.size, recipe.blur)
     if recipe.preprocess == "graham":
@@ -116,24 +111,12 @@ def _graham(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
 class Original:
     """The file that an image is made from: SHA-256 and number of its bytes, width and height (0 if unreadable)."""
 
-    sha256: str
-    bytes: int
-    width: int
-    height: int
+    sha256: str = ""
+    bytes: int = 0
+    width: int = 0
+    height: int = 0
 
 
-_notes: ContextVar[list[Original] | None] = ContextVar("originals", default=None)
-
-
-@contextmanager
-def originals() -> Iterator[list[Original]]:
-    """Collect the `Original` of every `preprocess_bytes` of the block.
-
-    A data set returns pixels, wherever it has the bytes from; `prepare` records the bytes without reading them again.
-    """
-    notes: list[Original] = []
-    token = _notes.set(notes)
-    try:
-        yield notes
-    finally:
-        _notes.reset(token)
+def describe_original(data: bytes) -> Original:
+    """Return hash, length and size of an image file, from its bytes."""
+    return Original(hashlib.sha256(data).hexdigest(), len(data), *dimensions(data))
