@@ -128,7 +128,13 @@ class RunTask(Protocol[Result]):
         """Return the result of a finished run."""
 
     def write(self, result: Result, run: Run, folder: Path) -> None:
-        """Write the result of a run into its folder."""
+        """Write the result of a run into its folder.
+
+        Args:
+            result: What the run gave.
+            run: The run.
+            folder: Its folder.
+        """
 
 
 def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources) -> Path:

@@ -85,7 +85,13 @@ class ImageRuns:
         return read_predictions(folder / FILE)
 
     def write(self, result: Predictions, run: Run, folder: Path) -> None:
-        """Write the predictions of a run."""
+        """Write the predictions of a run.
+
+        Args:
+            result: The predictions.
+            run: The run.
+            folder: Its folder.
+        """
         write_predictions(result, folder / FILE)
 
 
@@ -108,7 +114,13 @@ def execute(run: Run, out: Path, resources: Resources = DEFAULT_RESOURCES) -> Pa
 
 
 def run_folder(run: Run, out: Path, task: Task) -> Path:
-    """Return the folder of a run below `out`."""
+    """Return the folder of a run below `out`.
+
+    Args:
+        run: The run.
+        out: The folder of all runs.
+        task: The task of the run, whose fingerprint is part of the name.
+    """
     return out / ImageRuns(task).folder_name(run)
 
 
@@ -144,7 +156,14 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
 
 
 def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0) -> Batches:
-    """Return the batches of a run: its task's rows with its own settings."""
+    """Return the batches of a run: its task's rows with its own settings.
+
+    Args:
+        run: The run.
+        task: Its task.
+        device: Where the batches are needed.
+        workers: Processes that read images.
+    """
     train = task.splits["train"]
     standardised = run.model.inputs == "standardised"
     return Batches(
@@ -203,7 +222,13 @@ def predict(
 
 
 def metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
-    """Return the metadata of a predictions file; `blur` where the images had Graham's preprocessing."""
+    """Return the metadata of a predictions file; `blur` where the images had Graham's preprocessing.
+
+    Args:
+        run: The run.
+        task: Its task.
+        members: Number of runs that are combined, 1 of a single one.
+    """
     recipe = recipe_of(task.data.folder)
     return {
         "method": run.method.name,

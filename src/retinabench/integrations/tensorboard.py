@@ -20,7 +20,12 @@ FILE = "events.out.tfevents.retinabench"
 
 
 def export(runs: Sequence[TrackedRun], out: Path, project: str) -> list[str]:
-    """Write the event files and return their paths; `project` is not used.
+    """Write the event files and return their paths.
+
+    Args:
+        runs: The runs.
+        out: Folder of the event files.
+        project: Not used.
 
     Raises:
         InputError: Where TensorBoard is not installed.

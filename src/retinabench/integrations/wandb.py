@@ -25,6 +25,11 @@ EXPORTED = "exported.json"
 def export(runs: Sequence[TrackedRun], out: Path, project: str) -> list[str]:
     """Send new epochs and scores of every run to `project`; return a line per run with new content.
 
+    Args:
+        runs: The runs.
+        out: Folder of the record of what was sent before.
+        project: Name of the project there.
+
     Raises:
         InputError: Where wandb is not installed or has no account.
         WorkError: Where the server fails.

@@ -40,6 +40,6 @@ def test_a_stronger_corruption_changes_the_image_more(kind):
 
 def test_pixelation_keeps_the_first_pixel_of_each_block():
     image = np.arange(36, dtype=np.uint8).reshape(6, 6, 1).repeat(3, axis=2)
-    pixelated = fundus_arrays.pixelation(image, 2, np.random.default_rng(0))
+    pixelated = fundus_arrays.CORRUPTIONS["pixelation"](image, 2, np.random.default_rng(0))
     assert pixelated[:, :, 0].tolist()[0] == [0, 0, 0, 3, 3, 3]
     assert pixelated[:, :, 0].tolist()[5] == [18, 18, 18, 21, 21, 21]

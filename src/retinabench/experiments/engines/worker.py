@@ -53,7 +53,14 @@ class JobRequest:
 
 
 def request_for(job: ScheduledJob, number: int, device: str, threads: int) -> JobRequest:
-    """Return the request for the `number`-th start of a job; paths are absolute: workers start in other folders."""
+    """Return the request for the `number`-th start of a job; paths are absolute: workers start in other folders.
+
+    Args:
+        job: The job.
+        number: How often it was started, this time included.
+        device: Where it is computed, such as `cuda:0`.
+        threads: Threads of linear algebra.
+    """
     run = job.run.model_dump(mode="json")
     paths = {key: str(Path(run[key]).absolute()) for key in ("data", "shifted") if run[key] is not None}
     return JobRequest(

@@ -55,14 +55,26 @@ class Criterion:
 
 
 def criterion(name: str, predictions: Predictions, rules: str) -> float:
-    """Return a criterion's value on the validation rows, NaN where undefined; see `measure`."""
+    """Return a criterion's value on the validation rows, NaN where undefined; see `measure`.
+
+    Args:
+        name: The criterion.
+        predictions: Of all splits.
+        rules: `corrected` or `published`.
+    """
     return measure(name, predictions, rules).value
 
 
 def measure(name: str, predictions: Predictions, rules: str) -> CriterionValue:
     """Return a criterion's value, or why it has none; only validation rows count.
 
-    Raises `InputError` for an unknown name or unknown rules.
+    Args:
+        name: The criterion.
+        predictions: Of all splits.
+        rules: `corrected` or `published`.
+
+    Raises:
+        InputError: The name or the rules are unknown.
     """
     chosen = find(name, rules)
     validation = predictions.select(split="validation")

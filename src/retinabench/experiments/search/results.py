@@ -127,7 +127,16 @@ def valid(results: Mapping[str, Result], folders: Mapping[str, str]) -> dict[str
 
 
 def rank(results: Iterable[Result], score: str, *, higher: bool = True) -> list[Result]:
-    """Sort rows by a score, the best first; finished rows without it, then the others by state, follow."""
+    """Sort rows by a score, the best first; finished rows without it, then the others by state, follow.
+
+    Args:
+        results: The rows.
+        score: Name of the score.
+        higher: Whether a higher score is better.
+
+    Returns:
+        The rows, sorted.
+    """
 
     def key(row: Result) -> tuple[int, float, str]:
         value = row.scores.get(score) if row.state == "done" else None

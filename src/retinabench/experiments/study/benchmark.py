@@ -55,7 +55,14 @@ def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = Q
 
 
 def write_outputs(study: Study, out: Path, entries: list[Entry], progress: Progress = QUIET) -> None:
-    """Write the papers' tables and figures, and one page per task and criterion."""
+    """Write the papers' tables and figures, and one page per task and criterion.
+
+    Args:
+        study: The definition.
+        out: The study's folder.
+        entries: The predictions files of all methods.
+        progress: Is told what is drawn.
+    """
     files = list(dict.fromkeys(file for entry in entries for file in entry.files))
     if not files:
         return

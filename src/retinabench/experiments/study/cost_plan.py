@@ -80,14 +80,26 @@ def make_plan(
 ) -> Plan:
     """Time one probe per method and image size; nothing is written below `out`.
 
-    Raises `InputError` where a definition or its data are not usable.
+    Args:
+        study: The definition.
+        out: The study's folder.
+        engine: Where to compute the probes.
+        parallel: Runs at once; None where the cluster decides.
+        threads: Threads of each job.
+        progress: Is told what is timed.
+
+    Returns:
+        The plan.
+
+    Raises:
+        InputError: A definition or its data are not usable.
     """
     every = cells(study, out)
     costs: dict[tuple[str, int], Cost] = {}
     lines = []
     with progress.track("Timing a few steps of every method", len(every), unit="methods") as advance:
         for label in study.tasks:
-            sizes = split_sizes(study, label, out)
+            sizes = _split_sizes(study, label, out)
             with _probe_task(study, label, out) as task:
                 for cell in (cell for cell in every if cell.task == label):
                     key = (cell.method, task.data.size)
@@ -112,7 +124,7 @@ def make_plan(
     )
 
 
-def split_sizes(study: Study, label: str, out: Path) -> dict[str, int]:
+def _split_sizes(study: Study, label: str, out: Path) -> dict[str, int]:
     """Return how many images every split of a task has, drawn already or not."""
     given = study.tasks[label]
     if is_drawn(study, label, out):

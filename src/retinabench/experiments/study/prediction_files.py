@@ -64,7 +64,13 @@ class Entry:
 
 
 def label_predictions(study: Study, out: Path, chosen: Sequence[Chosen]) -> list[Entry]:
-    """Write the files that are missing or stale, delete those that belong to no choice, and return the entries."""
+    """Write the files that are missing or stale, delete those that belong to no choice, and return the entries.
+
+    Args:
+        study: The definition.
+        out: The study's folder.
+        chosen: The choice of every method by every criterion.
+    """
     names = method_titles(chosen)
     entries: list[Entry] = []
     current: set[Path] = set()
@@ -160,6 +166,11 @@ def subsets(seeds: Sequence[int], members: int, rules: str) -> list[tuple[int, .
     corrected: every subset, C(n, K) of them: 20 of 3 out of 6. published: six random draws without replacement, as the
     Retina Benchmark's evaluation makes them (`RandomState(0).choice`); a subset that is drawn again counts again, except
     where there is only one.
+
+    Args:
+        seeds: The seeds of the runs.
+        members: Runs per ensemble; 0 makes none.
+        rules: `corrected` or `published`.
     """
     if members == 0:
         return []
@@ -172,7 +183,16 @@ def subsets(seeds: Sequence[int], members: int, rules: str) -> list[tuple[int, .
 
 
 def pool(members: Sequence[Predictions], seeds: Sequence[int], number: int) -> Predictions:
-    """Pool runs that differ by their seed as ensemble `number` of several, which stands for its seed."""
+    """Pool runs that differ by their seed as ensemble `number` of several, which stands for its seed.
+
+    Args:
+        members: Predictions of the runs, for the same images.
+        seeds: Their seeds.
+        number: Stands in for the seed of the ensemble.
+
+    Returns:
+        The predictions of the ensemble.
+    """
     pooled = combine(members)
     single = str(members[0].metadata.get("title") or members[0].metadata.get("method", "model"))
     hashes = "/".join(str(member.metadata.get("config_hash")) for member in members)

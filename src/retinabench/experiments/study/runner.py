@@ -79,7 +79,16 @@ class Chosen:
 def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> list[Chosen]:
     """Compute what is missing of a study's runs below `out`; return every method's choice by every criterion.
 
-    Raises `InputError` where definition, data or folder are not usable; a run that fails stops no other.
+    A run that fails stops no other.
+
+    Args:
+        study: The definition.
+        out: The study's folder.
+        engine: Computes the runs.
+        progress: Is told what is done.
+
+    Raises:
+        InputError: The definition, the data or the folder are not usable.
     """
     every = cells(study, out)
     tasks = open_tasks(study, out, progress)

@@ -42,7 +42,7 @@ class Cell:
         return self.folder / "runs"
 
 
-def data_folder(study: Study, label: str, out: Path) -> Path:
+def _data_folder(study: Study, label: str, out: Path) -> Path:
     """Return where the prepared data of a task lie, or will lie; tasks that draw alike share them."""
     task = study.tasks[label]
     if task.draw is not None:
@@ -54,27 +54,60 @@ def data_folder(study: Study, label: str, out: Path) -> Path:
 def open_tasks(study: Study, out: Path, progress: Progress = QUIET) -> dict[str, Task]:
     """Draw what is to be drawn, and open every task by its label.
 
-    Raises `InputError` where a folder, or a task on it, is not usable.
+    Args:
+        study: The definition.
+        out: The study's folder.
+        progress: Is told what is drawn.
+
+    Returns:
+        The tasks by label.
+
+    Raises:
+        InputError: A folder, or a task on it, is not usable.
     """
     for label, task in study.tasks.items():
         if task.draw is not None:
-            draw(task.draw, data_folder(study, label, out), progress)
+            draw(task.draw, _data_folder(study, label, out), progress)
     return {label: open_task(study, label, out) for label in study.tasks}
 
 
 def open_task(study: Study, label: str, out: Path) -> Task:
-    """Open one task whose data are there."""
+    """Open one task whose data are there.
+
+    Args:
+        study: The definition.
+        label: Of the task.
+        out: The study's folder.
+
+    Returns:
+        The task.
+    """
     task = study.tasks[label]
-    return load_task(data_folder(study, label, out), task.task or label, task.shifted)
+    return load_task(_data_folder(study, label, out), task.task or label, task.shifted)
 
 
 def is_drawn(study: Study, label: str, out: Path) -> bool:
-    """Tell whether a task's data are there, or need no drawing."""
-    return study.tasks[label].draw is None or (data_folder(study, label, out) / "dataset.json").is_file()
+    """Tell whether a task's data are there, or need no drawing.
+
+    Args:
+        study: The definition.
+        label: Of the task.
+        out: The study's folder.
+
+    Returns:
+        Whether nothing is left to draw.
+    """
+    return study.tasks[label].draw is None or (_data_folder(study, label, out) / "dataset.json").is_file()
 
 
 def draw(drawn: Drawn, folder: Path, progress: Progress = QUIET) -> None:
-    """Draw and prepare a data set, or find it done."""
+    """Draw and prepare a data set, or find it done.
+
+    Args:
+        drawn: Number, size in pixels and seed of the images.
+        folder: The prepared folder.
+        progress: Is told what is drawn.
+    """
     prepare(
         "synthetic",
         folder,
@@ -104,7 +137,15 @@ def cells(study: Study, out: Path) -> list[Cell]:
 def base_run(study: Study, task: str, method: str, out: Path, criterion: str = UNTUNED) -> Run:
     """Return the run that a method starts from on a task: its configuration, then `base`, then its own differences.
 
-    criterion: takes the configuration that is `tuned` by it, where the method names one.
+    Args:
+        study: The definition.
+        task: Label of the task.
+        method: Label of the method.
+        out: The study's folder.
+        criterion: Takes the configuration that is `tuned` by it, where the method names one.
+
+    Raises:
+        InputError: The configuration is not usable, or the method is an ensemble.
     """
     given = study.methods[method]
     source = given.tuned.get(criterion, given.config)
@@ -114,7 +155,7 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
         file, tree = find(source.replace("{rules}", study.rules), Optimizer.model_fields)
     tree = merged(merged(tree, study.base), given.run)
     tree |= {
-        "data": str(data_folder(study, task, out)),
+        "data": str(_data_folder(study, task, out)),
         "shifted": study.tasks[task].shifted,
         "task": study.tasks[task].task or task,
         "seed": study.seed,
@@ -178,7 +219,13 @@ def write_choices(cell: Cell, choices: Mapping[str, SavedChoice]) -> None:
 
 
 def folder_of(run: Run, cell: Cell, task: Task) -> Path:
-    """Return the folder of a run of a cell."""
+    """Return the folder of a run of a cell.
+
+    Args:
+        run: The run.
+        cell: Its cell.
+        task: The task of the cell.
+    """
     return run_folder(run, cell.runs, task)
 
 

@@ -16,15 +16,24 @@ from scipy.special import logsumexp
 from retinabench.data.datasets.uci import Floats
 
 
-def gaussian_log_density(target: Floats, mean: Floats, variance: Floats) -> Floats:
+def _gaussian_log_density(target: Floats, mean: Floats, variance: Floats) -> Floats:
     """log N(target; mean, variance)."""
     density: Floats = -0.5 * (np.log(2 * np.pi * variance) + (target - mean) ** 2 / variance)
     return density
 
 
 def mixture_log_likelihood(target: Floats, means: Floats, variances: Floats) -> float:
-    """Mean over N points of log (1/T Σ_t N(y; m_t, v_t)): the likelihood of the predictive distribution itself."""
-    components = gaussian_log_density(target, means, variances)
+    """Mean over N points of log (1/T Σ_t N(y; m_t, v_t)): the likelihood of the predictive distribution itself.
+
+    Args:
+        target: (N,) y.
+        means: (T, N) of the components.
+        variances: Of the components, of the same shape or one that broadcasts to it.
+
+    Returns:
+        The log-likelihood in nats per point.
+    """
+    components = _gaussian_log_density(target, means, variances)
     return float(np.mean(logsumexp(components, axis=0) - np.log(len(components))))
 
 
@@ -32,9 +41,17 @@ def matched_log_likelihood(target: Floats, means: Floats, variances: Floats) -> 
     """Mean log-likelihood of one Gaussian per point with the mixture's mean and variance (Lakshminarayanan 2017).
 
     The variance is that of the law of total variance: mean of the variances + variance of the means.
+
+    Args:
+        target: (N,) y.
+        means: (T, N) of the components.
+        variances: Of the components, of the same shape or one that broadcasts to it.
+
+    Returns:
+        The log-likelihood in nats per point.
     """
     variance = np.mean(np.broadcast_to(variances, means.shape), axis=0) + np.var(means, axis=0)
-    return float(np.mean(gaussian_log_density(target, means.mean(axis=0), variance)))
+    return float(np.mean(_gaussian_log_density(target, means.mean(axis=0), variance)))
 
 
 def rmse(target: Floats, means: Floats) -> float:

@@ -20,7 +20,13 @@ MEASURES = {
 
 
 def write_tables(found: Results, epochs: int, out: Path) -> list[Path]:
-    """Write `uci.csv` and `uci.md` of all results {set: {method: content}}; return their paths."""
+    """Write `uci.csv` and `uci.md` of all results; return their paths.
+
+    Args:
+        found: The results: {set: {method: content}}.
+        epochs: Of training, for the notes.
+        out: The folder.
+    """
     write_bytes(out / "uci.csv", csv_table(found, epochs).encode())
     write_bytes(out / "uci.md", markdown(found, epochs).encode())
     return [out / "uci.csv", out / "uci.md"]

@@ -82,7 +82,16 @@ def calibration_panel(
     reference: NDArray[np.floating],
     methods: Sequence[tuple[Mark, NDArray[np.floating]]],
 ) -> Figure:
-    """Draw accuracy over confidence in bins of equally many points; perfect calibration is the diagonal."""
+    """Draw accuracy over confidence in bins of equally many points; perfect calibration is the diagonal.
+
+    Args:
+        label: (n,) classes.
+        reference: Of the reference, probabilities (n, C).
+        methods: Of every entry, probabilities (n, C), with its line style.
+
+    Returns:
+        The figure.
+    """
     figure, axes = _calibration()
     for width, color, style, probs in _with_reference(reference, methods):
         confidence, right = probs.max(axis=1), probs.argmax(axis=1) == label
@@ -99,7 +108,16 @@ def coverage_panel(
     reference: NDArray[np.floating],
     methods: Sequence[tuple[Mark, NDArray[np.floating]]],
 ) -> Figure:
-    """Draw the share of y inside central intervals of the draws (n, S) over the level of the intervals."""
+    """Draw the share of y inside central intervals of the draws (n, S) over the level of the intervals.
+
+    Args:
+        truth: (n,) y.
+        reference: Of the reference, draws (n, S).
+        methods: Of every entry, draws (n, S), with its line style.
+
+    Returns:
+        The figure.
+    """
     figure, axes = _calibration()
     for width, color, style, draws in _with_reference(reference, methods):
         low, high = (np.quantile(draws, (1 + sign * LEVELS) / 2, axis=1) for sign in (-1, 1))

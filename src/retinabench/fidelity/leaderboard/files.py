@@ -118,7 +118,16 @@ def board_of(
 def score_tasks(
     files: Sequence[Path], evaluators: Mapping[str, Evaluator], progress: Progress = QUIET
 ) -> list[TaskBoard]:
-    """Read and score submissions for any tasks; `evaluators` are given by the name of the task."""
+    """Read and score submissions for any tasks.
+
+    Args:
+        files: The submissions.
+        evaluators: By the name of the task.
+        progress: Is told how many are scored.
+
+    Returns:
+        One board per task, in the order of the targets.
+    """
     submissions: dict[str, list[Submission]] = {}
     for file in files:
         evaluator = evaluators[task_of(file)]

@@ -48,7 +48,14 @@ class Score:
     def of(
         cls, name: str, estimate: Estimate | None, relative: Estimate | None = None, error: float = np.nan
     ) -> Score:
-        """Return the score of a measure from its estimates; `error` is the standard error over seeds."""
+        """Return the score of a measure from its estimates.
+
+        Args:
+            name: The measure.
+            estimate: Its estimate over test points; None where it is undefined.
+            relative: The estimate over that of one chain of the reference, where this is defined.
+            error: Standard error over seeds; NaN for a single one.
+        """
         if estimate is None or not np.isfinite(estimate.value):
             return cls(Quantity(np.nan), why=_WHY_UNDEFINED.get(name, "undefined here"))
         ratio = None if relative is None else Quantity(relative.value, *relative.interval())

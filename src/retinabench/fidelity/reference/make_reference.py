@@ -94,10 +94,12 @@ def make_reference(
         "seconds": kept.seconds + half.seconds,
         "machine": f"{platform.machine()}, {torch.device(device).type}, PyTorch {torch.__version__}",
     }
-    qualities = {
-        name: getattr(found, name).astype(np.float32) for name in ("rhat", "ess_bulk", "ess_tail", "mcse")
-    }
-    return Reference(meta, **qualities, **arrays)
+    return Reference(meta, **_qualities(found), **arrays)
+
+
+def _qualities(found: convergence.Diagnosis) -> dict[str, NDArray[np.float32]]:
+    names = ("rhat", "ess_bulk", "ess_tail", "mcse")
+    return {name: getattr(found, name).astype(np.float32) for name in names}
 
 
 def _sample_twice(

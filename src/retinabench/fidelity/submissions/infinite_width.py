@@ -51,9 +51,15 @@ class Prior:
 
 
 def relu_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> Tensor:
-    """K of inputs (N, D) and (M, D), both float64 -> (N, M).
+    """Return the prior covariance K (N, M) of a network with one hidden layer of ReLU units between two sets of inputs.
 
     With k = s² |x̃|², k' alike and θ the angle of x̃ and x̃', E[relu(z) relu(z')] = √(k k') (sin θ + (π - θ) cos θ) / 2π.
+
+    Args:
+        a: (N, D) inputs, float64.
+        b: (M, D) inputs, float64.
+        prior_variance: s², of every weight and bias.
+        width: Number of hidden units.
     """
     a, b = (torch.cat([x, torch.ones_like(x[:, :1])], dim=1) for x in (a, b))
     lengths = a.norm(dim=1)[:, None] * b.norm(dim=1)
@@ -201,7 +207,13 @@ def noise_states(
 
 
 def conditioned(y: Tensor, prior: Prior, std: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean (M,) and a root (M, M) of the covariance of Gaussian process regression with noise of the stds (N,)."""
+    """Return mean (M,) and a root (M, M) of the covariance of Gaussian process regression with noise.
+
+    Args:
+        y: (N,) the training targets.
+        prior: The covariances of the process.
+        std: (N,) of the noise of each target.
+    """
     factor = torch.linalg.cholesky(prior.train + torch.diag(std.square()))
     cross = torch.linalg.solve_triangular(factor, prior.cross, upper=False)
     solved = torch.linalg.solve_triangular(factor, y[:, None], upper=False)[:, 0]

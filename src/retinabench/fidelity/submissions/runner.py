@@ -132,7 +132,13 @@ class TargetRuns:
             return Predicted(arrays["values"], gradients, seconds)
 
     def write(self, result: Predicted, run: Run, folder: Path) -> None:
-        """Write the predictions of a run, and the submission of an entry's own run."""
+        """Write the predictions of a run, and the submission of an entry's own run.
+
+        Args:
+            result: The predictions.
+            run: The run.
+            folder: Its folder.
+        """
         entry_s_own = run == self.run
         if not (entry_s_own and is_composed(METHODS[run.method.name])):
             sink = io.BytesIO()

@@ -25,7 +25,7 @@ from retinabench.fidelity.reference.reference_file import Reference, read_refere
 from retinabench.fidelity.submissions.entries import entries
 from retinabench.fidelity.submissions.runner import CPU, run_entry
 from retinabench.fidelity.submissions.submission import Submission, read_submission
-from retinabench.fidelity.targets.data import load
+from retinabench.fidelity.targets.data import TargetData, load
 from retinabench.fidelity.targets.target import Target
 
 SCHEMA = "retinabench.fidelity-tuning/1"
@@ -147,9 +147,7 @@ def tune(
                 overrides=[f"{key}={value}" for key, value in settings.items()],
                 resources=resources,
             )
-            submission = read_submission(file, target, len(data.test), data.sha256)
-            used, seconds = submission.meta["budget"]["used"], submission.meta["seconds"]
-            done.append(Trial(settings, _distance(submission, given), "", used, seconds))
+            done.append(_trial_of(file, settings, target, data, given))
         except (InputError, WorkError) as error:
             done.append(Trial(settings, None, str(error)))
     if all(trial.distance is None for trial in done):
@@ -161,6 +159,14 @@ def tune(
     }  # fmt: skip
     write_json(out / f"{name}-{target.name}.json", record)
     return found
+
+
+def _trial_of(
+    file: Path, settings: Mapping[str, Any], target: Target, data: TargetData, reference: Reference
+) -> Trial:
+    submission = read_submission(file, target, len(data.test), data.sha256)
+    used, seconds = submission.meta["budget"]["used"], submission.meta["seconds"]
+    return Trial(settings, _distance(submission, reference), "", used, seconds)
 
 
 def _distance(submission: Submission, reference: Reference) -> float:

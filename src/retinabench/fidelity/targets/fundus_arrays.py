@@ -54,24 +54,24 @@ class Plan(NamedTuple):
 PLANS = {"fundus": Plan(2026, 500, 250, 25), "fundus-small": Plan(2027, 100, 100, 0)}
 
 
-def noise(image: Image, strength: int, generator: np.random.Generator) -> Image:
+def _noise(image: Image, strength: int, generator: np.random.Generator) -> Image:
     """Add Gaussian noise with a std of 4 to 26 grey levels."""
     std = (4, 8, 12, 18, 26)[strength - 1]
     return _bytes(image + generator.normal(0, std, image.shape))
 
 
-def blur(image: Image, strength: int, generator: np.random.Generator) -> Image:
+def _blur(image: Image, strength: int, generator: np.random.Generator) -> Image:
     """Blur by a Gaussian with a std of 1 to 5 pixels."""
     std = (1.0, 1.5, 2.5, 3.5, 5.0)[strength - 1]
     return _bytes(gaussian_filter(image.astype(np.float64), (std, std, 0)))
 
 
-def brightness(image: Image, strength: int, generator: np.random.Generator) -> Image:
+def _brightness(image: Image, strength: int, generator: np.random.Generator) -> Image:
     """Multiply by 1.2 to 2.2: the bright parts saturate."""
     return _bytes(image.astype(np.float64) * (1.2, 1.4, 1.6, 1.9, 2.2)[strength - 1])
 
 
-def pixelation(image: Image, strength: int, generator: np.random.Generator) -> Image:
+def _pixelation(image: Image, strength: int, generator: np.random.Generator) -> Image:
     """Keep one pixel in every block of 2 to 7."""
     block = (2, 3, 4, 5, 7)[strength - 1]
     rows, columns = (np.arange(side) // block * block for side in image.shape[:2])
@@ -79,10 +79,10 @@ def pixelation(image: Image, strength: int, generator: np.random.Generator) -> I
 
 
 CORRUPTIONS: dict[str, Callable[[Image, int, np.random.Generator], Image]] = {
-    "noise": noise,
-    "blur": blur,
-    "brightness": brightness,
-    "pixelation": pixelation,
+    "noise": _noise,
+    "blur": _blur,
+    "brightness": _brightness,
+    "pixelation": _pixelation,
 }
 
 
@@ -149,7 +149,16 @@ def choose(plan: Plan, population: streams.Population, images: int, start: int) 
 
 
 def draw_pooled(seed: int, population: streams.Population, index: int) -> Image:
-    """Draw one image and pool it, (28, 28, 3)."""
+    """Draw one image and pool it, (28, 28, 3).
+
+    Args:
+        seed: Of the population.
+        population: `in_domain` or `shifted`.
+        index: Of the image in its population.
+
+    Returns:
+        The image, uint8.
+    """
     return extremes(_drawn(seed, population, index))
 
 
