@@ -57,7 +57,13 @@ class PointPosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (1, B, C): more samples would be copies."""
+        """Return probabilities (1, B, C): more samples would be copies.
+
+        Args:
+            images: (B, 3, H, W).
+            samples: Ignored.
+            generator: Ignored.
+        """
         self.model.eval()
         return self.likelihood.predictive(self.model(images))[None]
 
@@ -71,14 +77,28 @@ class PointPosterior:
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> PointPosterior:
-    """Return the network as it is."""
+    """Return the network as it is.
+
+    Args:
+        model: An untrained network.
+        run: Ignored.
+        likelihood: What the outputs of the network mean.
+    """
     return PointPosterior(model, likelihood)
 
 
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> PointPosterior:
-    """Train and return the network."""
+    """Train the network and return it as a point posterior.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+    """
     return train(build(model, run, likelihood), batches, run, checkpoint)
 
 

@@ -35,7 +35,13 @@ def build_model(config: ModelConfig, seed: int, outputs: int = 1) -> nn.Module:
 
 
 def build_published(name: str, seed: int, outputs: int) -> nn.Module:
-    """Build a network of `MODELS`, whatever it takes, at its published width; the weights depend on `seed` alone."""
+    """Build a network of `MODELS`, whatever it takes, at its published width, and return it.
+
+    Args:
+        name: In `MODELS`.
+        seed: The weights depend on it alone.
+        outputs: Number of outputs.
+    """
     model: nn.Module = MODELS.find(name)(outputs=outputs)
     initialise(model, torch_generator("cpu", seed, "weights"))
     return model

@@ -41,7 +41,13 @@ class LeNet(nn.Module):
 
 
 def lenet(*, width: int = 6, outputs: int = 1, activation: type[nn.Module] = nn.ReLU) -> LeNet:
-    """5 layers with weights, 61,751 at width 6 with 7 outputs; `width` is the number of channels of the first."""
+    """Return a network of 5 layers with weights, 61,751 at width 6 with 7 outputs.
+
+    Args:
+        width: Number of channels of the first layer.
+        outputs: Number of outputs.
+        activation: Class of the activations.
+    """
     return LeNet(width, outputs, activation)
 
 

@@ -116,17 +116,35 @@ class ResNet(nn.Module):
 
 
 def resnet18(*, width: int = 64, outputs: int = 1, stem: Stem = "standard") -> ResNet:
-    """18 layers; 11.2 million parameters at width 64."""
+    """Return a ResNet of 18 layers; 11.2 million parameters at width 64.
+
+    Args:
+        width: Number of channels of the first layer.
+        outputs: Number of outputs.
+        stem: `standard`, or `small` for images of 32 to 128 pixels.
+    """
     return ResNet(BasicBlock, (2, 2, 2, 2), width=width, outputs=outputs, stem=stem)
 
 
 def resnet34(*, width: int = 64, outputs: int = 1, stem: Stem = "standard") -> ResNet:
-    """34 layers; 21.3 million parameters at width 64."""
+    """Return a ResNet of 34 layers; 21.3 million parameters at width 64.
+
+    Args:
+        width: Number of channels of the first layer.
+        outputs: Number of outputs.
+        stem: `standard`, or `small` for images of 32 to 128 pixels.
+    """
     return ResNet(BasicBlock, (3, 4, 6, 3), width=width, outputs=outputs, stem=stem)
 
 
 def resnet50(*, width: int = 64, outputs: int = 1, stem: Stem = "standard") -> ResNet:
-    """50 layers, the network of the Retina Benchmark; 23,510,081 parameters at width 64 with one output."""
+    """Return a ResNet of 50 layers, the network of the Retina Benchmark; 23,510,081 parameters at width 64 with one output.
+
+    Args:
+        width: Number of channels of the first layer.
+        outputs: Number of outputs.
+        stem: `standard`, or `small` for images of 32 to 128 pixels.
+    """
     return ResNet(Bottleneck, (3, 4, 6, 3), width=width, outputs=outputs, stem=stem)
 
 

@@ -33,12 +33,18 @@ class TimmNetwork(nn.Module):
 
 
 def timm_network(name: str, seed: int, outputs: int = 1) -> TimmNetwork:
-    """Build the backbone `name` (without the prefix) with fresh weights that depend on `seed` alone.
+    """Return the backbone `name` with fresh weights that depend on `seed` alone.
 
     timm's own rules initialise the backbone. They draw from PyTorch's global generator, which is therefore seeded for
     this and put back afterwards. The last layer is drawn as in our own networks: N(0, 0.01²).
 
-    Raises `InputError` where timm is not installed or does not know the name.
+    Args:
+        name: In timm, without our prefix.
+        seed: Of the run.
+        outputs: Number of logits.
+
+    Raises:
+        InputError: timm is not installed or does not know the name.
     """
     timm = _timm()
     with torch.random.fork_rng(devices=[]):

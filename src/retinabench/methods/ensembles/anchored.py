@@ -79,9 +79,17 @@ class Config(MethodConfig):
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> PointPosterior:
-    """Draw the anchors and train.
+    """Draw the anchors, train and return the member.
 
-    Raises `InputError` where the run has no prior to draw from.
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+
+    Raises:
+        InputError: The run has no prior to draw from.
     """
     anchors, std = Anchors(model, run), prior_std(run, len(batches.train))
     generator = torch_generator(batches.device, run.seed, "anchor", 0)

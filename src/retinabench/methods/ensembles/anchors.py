@@ -44,7 +44,13 @@ def prior_std(run: TrainingRun, images: int) -> float:
 
 
 def anchored_target(optimizer: Optimizer, points: int, anchors: str) -> TargetPosterior:
-    """Return what the members of anchored ensembles are draws of, with anchors of the `prior` or `matched` ones."""
+    """Return what the members of anchored ensembles are draws of.
+
+    Args:
+        optimizer: Settings of the training, with its L2 term.
+        points: Number N of training points.
+        anchors: `prior` or `matched`.
+    """
     how = {
         "prior": "minimisers around anchors of the prior: narrower, of a linear-Gaussian model too",
         "matched": "minimisers of randomised losses: draws, of a linear-Gaussian model",
@@ -82,7 +88,15 @@ class Anchors:
         likelihood: Likelihood,
         generator: torch.Generator,
     ) -> None:
-        """Draw z at the network as it predicts now: one pass over the training images, not augmented."""
+        """Draw z at the network as it predicts now: one pass over the training images, not augmented.
+
+        Args:
+            model: The network, whose mode is put back.
+            batches: Their training rows are used.
+            run: Settings: batch size and precision.
+            likelihood: What the outputs of the network mean.
+            generator: Source of the labels drawn from the network.
+        """
         training, total = model.training, torch.zeros_like(self.score)
         model.eval()
         for images, _ in batches.rows(batches.train, run.optimizer.batch_size):
@@ -108,7 +122,15 @@ class Anchors:
 def anchored_objective(
     model: nn.Module, batches: Batches, run: TrainingRun, likelihood: Likelihood, anchors: Anchors
 ) -> Objective:
-    """Return the likelihood and the pull towards the anchors, l2 Σ (w - a)² - zᵀ w / N."""
+    """Return the likelihood and the pull towards the anchors, l2 Σ (w - a)² - zᵀ w / N.
+
+    Args:
+        model: The network, whose parameters `anchors` were made of.
+        batches: Training rows, for N.
+        run: Settings: l2, precision and reweighting.
+        likelihood: What the outputs of the network mean.
+        anchors: a and z, read at every call.
+    """
     data_term = likelihood_only(model, batches, run, likelihood)
     l2, images = run.optimizer.l2, len(batches.train)
 

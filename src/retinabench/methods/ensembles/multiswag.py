@@ -102,7 +102,13 @@ class SwagMixture:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C): S draws of all weights, one pass each."""
+        """Return probabilities (S, B, C) of images: S draws of all weights, one pass each.
+
+        Args:
+            images: (B, 3, H, W).
+            samples: Number S of samples.
+            generator: Its seed determines the draws; its position does not change.
+        """
         self.model.eval()
 
         def drawn(start: torch.Generator) -> Iterator[dict[str, Tensor]]:
@@ -172,7 +178,13 @@ class Stretches:
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SwagMixture:
-    """Return the network as the mean of one Gaussian of width 0."""
+    """Return the network as the mean of one Gaussian of width 0.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        run: Settings and seed.
+        likelihood: What the outputs of the network mean.
+    """
     method, mean = as_config(run, Config), flat_weights(model)[None]
     empty = mean.new_zeros(1, 0, mean.shape[1])
     return SwagMixture(
@@ -183,9 +195,19 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SwagMix
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> SwagMixture:
-    """Train, collect, and take batch norm's statistics anew at the mean. The checkpoint's validation is the path's.
+    """Train, collect, take batch norm's statistics anew at the mean, and return the mixture.
 
-    Raises `InputError` where a component would have fewer than two iterates.
+    The checkpoint's validation is that of the path.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+
+    Raises:
+        InputError: A component would have fewer than two iterates.
     """
     method, posterior = as_config(run, Config), build(model, run, likelihood)
     total = run.optimizer.epochs * batches.steps
@@ -212,7 +234,7 @@ def fit(
         select_last_epoch(run),
         checkpoint,
         objective=before_steps(likelihood_only(model, batches, run, likelihood), ends, collect),
-        optimizer=path_optimizer(model, batches, run),
+        optimizer=_path_optimizer(model, batches, run),
         schedule=schedule,
         extra=stretches,
     )
@@ -230,7 +252,7 @@ def fit(
     return posterior
 
 
-def path_optimizer(model: nn.Module, batches: Batches, run: TrainingRun) -> torch.optim.Optimizer:
+def _path_optimizer(model: nn.Module, batches: Batches, run: TrainingRun) -> torch.optim.Optimizer:
     """Return the run's own optimiser, or SGLD at temperature 1 (`langevin.py`)."""
     if as_config(run, Config).path == "sgd":
         return make_optimizer(model, run.optimizer)

@@ -127,9 +127,19 @@ class WalkingAnchors(Anchors):
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> CollectedPosterior:
-    """Train the members one after the other. The checkpoint's validation is that of the network of the moment.
+    """Train the members one after the other and return them.
 
-    Raises `InputError` where the run has no prior to draw from, or fewer steps than members.
+    The checkpoint's validation is that of the network of the moment.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+
+    Raises:
+        InputError: The run has no prior to draw from, or fewer steps than members.
     """
     method: Config = as_config(run, Config)
     total = run.optimizer.epochs * batches.steps
@@ -161,7 +171,14 @@ def fit(
 
 
 def rate(step: int, steps_per_epoch: int, run: TrainingRun, ends: list[int]) -> float:
-    """Return the factor on the learning rate: a cosine down to 0 for each member, the first one after the run's warm-up."""
+    """Return the factor on the learning rate: a cosine down to 0 for each member, the first one after the run's warm-up.
+
+    Args:
+        step: 0-based training step.
+        steps_per_epoch: Steps of an epoch.
+        run: Settings: warm-up, and `lr_factor` of the members after the first.
+        ends: Number of steps after which each member ends, ascending.
+    """
     method, warm = as_config(run, Config), round(run.optimizer.warmup * steps_per_epoch)
     member = min(bisect_right(ends, step), len(ends) - 1)
     begin = ends[member - 1] if member else min(warm, ends[0] - 1)

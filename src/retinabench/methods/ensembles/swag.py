@@ -112,7 +112,18 @@ class Moments:
 def draw(
     mean: Tensor, variance: Tensor, deviations: Tensor, scale: float, generator: torch.Generator
 ) -> Tensor:
-    """Draw one vector (P,) of N(mean, scale · (diag(variance) + Dᵀ D / (K - 1))), D: (K, P)."""
+    """Draw one vector of N(mean, scale · (diag(variance) + Dᵀ D / (K - 1))).
+
+    Args:
+        mean: (P,).
+        variance: (P,).
+        deviations: D, (K, P); K may be 0.
+        scale: Factor on the covariance.
+        generator: Source of the draw.
+
+    Returns:
+        A vector (P,).
+    """
     columns = len(deviations)
     diagonal = variance.sqrt() * torch.randn(mean.shape, generator=generator, device=mean.device)
     weights = torch.randn(columns, generator=generator, device=mean.device)
@@ -147,7 +158,13 @@ class SwagPosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C): S draws of all weights, one pass each."""
+        """Return probabilities (S, B, C) of images: S draws of all weights, one pass each.
+
+        Args:
+            images: (B, 3, H, W).
+            samples: Number S of samples.
+            generator: Its seed determines the draws; its position does not change.
+        """
         self.model.eval()
 
         def drawn(start: torch.Generator) -> Iterator[dict[str, Tensor]]:
@@ -174,7 +191,13 @@ class SwagPosterior:
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SwagPosterior:
-    """Return the network as the mean of a Gaussian of width 0."""
+    """Return the network as the mean of a Gaussian of width 0.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        run: Settings and seed.
+        likelihood: What the outputs of the network mean.
+    """
     mean = flat_weights(model)
     return SwagPosterior(
         model, likelihood, torch.zeros_like(mean), mean.new_zeros(0, len(mean)), as_config(run, Config).scale
@@ -184,7 +207,17 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SwagPos
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> SwagPosterior:
-    """Train, collect, set the mean, and take batch norm's statistics anew. The checkpoint's validation is SGD's."""
+    """Train, collect, set the mean, take batch norm's statistics anew, and return the Gaussian.
+
+    The checkpoint's validation is that of SGD.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+    """
     method, posterior = as_config(run, Config), build(model, run, likelihood)
     total = run.optimizer.epochs * batches.steps
     first, every = round(method.start * total), max(1, batches.steps // method.per_epoch)
@@ -220,7 +253,13 @@ def fit(
 
 @torch.no_grad()
 def update_batch_norm(model: nn.Module, batches: Batches, run: TrainingRun) -> None:
-    """Set every batch norm's statistics to the average over the batches of one epoch of the training rows."""
+    """Set every batch norm's statistics to the average over the batches of one epoch of the training rows.
+
+    Args:
+        model: The network, in place; it is left in evaluation mode.
+        batches: Training rows.
+        run: Settings: the epoch after the last is taken, in the run's precision.
+    """
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not norms:
         return

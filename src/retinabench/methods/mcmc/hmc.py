@@ -67,6 +67,17 @@ def transition(
     The energies of float32 weights are too large to subtract: the differences of likelihood, prior and kinetic energy
     are taken apart, the last two element by element, and summed in float64. A trajectory that leaves the finite
     numbers is rejected like any other.
+
+    Args:
+        log_likelihood: Weights (K, P) -> log-likelihood (K,) and its gradient (K, P).
+        state: The K chains.
+        prior_variance: s² of the prior N(0, s² I).
+        step: Step size ε.
+        steps: Leapfrog steps.
+        generator: Source of momenta and acceptances, on the CPU.
+
+    Returns:
+        The chains after the transition, and its statistics.
     """
     weights = state.weights
     # Drawn on the processor, so that the chain does not depend on the device's own generator.
@@ -100,7 +111,17 @@ def leapfrog(
     step: float,
     steps: int,
 ) -> tuple[State, Tensor]:
-    """Follow Hamilton's equations for `steps` steps: the state at the end and its momentum (K, P)."""
+    """Follow Hamilton's equations for `steps` steps; return the state at the end and its momentum (K, P).
+
+    Args:
+        log_likelihood: Weights (K, P) -> log-likelihood (K,) and its gradient (K, P).
+            An attribute `gradient`, where there is one, gives the latter alone.
+        state: The K chains.
+        momentum: (K, P).
+        prior_variance: s² of the prior N(0, s² I).
+        step: Step size ε.
+        steps: Number of steps.
+    """
     weights = state.weights.clone()
     momentum = momentum + (step / 2) * (state.gradient - weights / prior_variance)
     inner = getattr(log_likelihood, "gradient", lambda weights: log_likelihood(weights)[1])
@@ -159,7 +180,14 @@ class StepSize:
 def first_step(
     log_likelihood: LogLikelihood, state: State, prior_variance: float, generator: torch.Generator
 ) -> float:
-    """Return a step size whose single leapfrog step is accepted about half the time, by doubling or halving."""
+    """Return a step size whose single leapfrog step is accepted about half the time, by doubling or halving.
+
+    Args:
+        log_likelihood: Weights (K, P) -> log-likelihood (K,) and its gradient (K, P).
+        state: The K chains.
+        prior_variance: s² of the prior N(0, s² I).
+        generator: Source of the trial transitions, on the CPU.
+    """
     step, direction = math.sqrt(prior_variance) / 10, 0
     for _ in range(60):
         _, info = transition(

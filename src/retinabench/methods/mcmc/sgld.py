@@ -64,7 +64,18 @@ class Config(sgmcmc.Config):
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> CollectedPosterior:
-    """Sample one chain."""
+    """Sample one chain and return its samples.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+
+    Raises:
+        InputError: There are fewer steps than samples.
+    """
     return sample_chain(
         model,
         batches,

@@ -56,7 +56,13 @@ class Config(MethodConfig):
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> CollectedPosterior:
-    """Return the posterior without samples."""
+    """Return the posterior without samples.
+
+    Args:
+        model: An untrained network.
+        run: Ignored.
+        likelihood: What the outputs of the network mean.
+    """
     return CollectedPosterior(model, likelihood)
 
 
@@ -73,9 +79,21 @@ def sample_chain(
 ) -> CollectedPosterior:
     """Run one chain and return its samples, evenly spaced after the burn-in.
 
-    lr: before its `factor`, which is made of the number of steps of the burn-in and the steps at which samples are collected. A
-    linear warm-up of `optimizer.warmup` epochs comes before both. The checkpoint's validation is that of the last iterate.
-    Raises `InputError` where there are fewer steps than samples.
+    The rate also rises linearly from 0 over the first `optimizer.warmup` epochs. The checkpoint's validation is that of the
+    last iterate.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+        momentum: b of the step (`langevin.py`); 0 is Langevin dynamics.
+        lr: Learning rate before its `factor`.
+        factor: Made of the number of steps of the burn-in and the steps at which samples are collected.
+
+    Raises:
+        InputError: There are fewer steps than samples.
     """
     method: Config = as_config(run, Config)
     total = run.optimizer.epochs * batches.steps

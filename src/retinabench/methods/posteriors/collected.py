@@ -40,10 +40,14 @@ class CollectedPosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C): the samples in the order of their collection, one network at a time.
+        """Return probabilities (S, B, C) of the samples in the order of their collection, one network at a time.
 
-        Of more samples than are asked for, evenly spaced ones are used, the last among them; never more than there are.
         An untrained posterior predicts with its network.
+
+        Args:
+            images: (B, 3, H, W).
+            samples: Number S, at most that of the collected ones; of more, evenly spaced ones with the last.
+            generator: Ignored.
         """
         self.model.eval()
         predictions = []
@@ -105,10 +109,15 @@ class Collector:
 
 
 def before_steps(objective: Objective, steps: Sequence[int], action: Callable[[int], None]) -> Objective:
-    """Return `objective`, before which `action(k)` is done when steps[k] steps are done; `steps` ascends.
+    """Return `objective`, before which `action(k)` is done when steps[k] steps are done.
 
     A network that is collected there has its weights after so many steps. After the last step of a training no
     objective is called: an action that is due then is the caller's.
+
+    Args:
+        objective: Of the training loop.
+        steps: Numbers of steps, ascending.
+        action: Called with the 0-based position k in `steps`.
     """
     numbers, done = {step: number for number, step in enumerate(steps)}, -1
 
@@ -126,7 +135,14 @@ def before_steps(objective: Objective, steps: Sequence[int], action: Callable[[i
 def evenly_spaced(first: int, last: int, count: int, run: TrainingRun) -> list[int]:
     """Return `count` numbers of steps that cut those after `first` into equal parts; the last one is `last`.
 
-    Raises `InputError` where there are fewer steps than samples.
+    Args:
+        first: Step after which they begin.
+        last: The last of them.
+        count: How many.
+        run: Named in the error message.
+
+    Raises:
+        InputError: There are fewer steps than samples.
     """
     if last - first < count:
         raise InputError(

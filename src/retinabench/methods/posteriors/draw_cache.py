@@ -1,6 +1,6 @@
 """A cache of posterior samples of the weights between the batches of a prediction.
 
-A posterior over weights draws the same S functions for every batch (`base.rewound`): drawing them once gives the same
+A posterior over weights draws the same S functions for every batch (`rewound`): drawing them once gives the same
 bits and saves S draws of all weights per batch.
 """
 

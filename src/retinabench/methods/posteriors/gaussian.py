@@ -25,7 +25,13 @@ class WeightPosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C): S draws of all weights, one pass each."""
+        """Return probabilities (S, B, C) of images: S draws of all weights, one pass each.
+
+        Args:
+            images: (B, 3, H, W).
+            samples: Number S of samples.
+            generator: Its seed determines the draws; its position does not change.
+        """
         self.model.eval()
 
         def draw(start: torch.Generator) -> Iterator[dict[str, Tensor]]:

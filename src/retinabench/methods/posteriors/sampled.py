@@ -30,7 +30,13 @@ class SampledPosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C): S draws of the network's noise."""
+        """Return probabilities (S, B, C) of images: S draws of the network's noise.
+
+        Args:
+            images: (B, 3, H, W).
+            samples: Number S of samples.
+            generator: Weights draw from the beginning of its stream, units (`per_image`) from its position.
+        """
         if self.per_image:
             return predict_samples(self.model, self.likelihood, images, samples, generator)
         cached, weights = fits_cache(samples, self.model), list(self.model.parameters())
@@ -38,10 +44,10 @@ class SampledPosterior:
             generator,
             samples,
             weights,
-            lambda start: sample_draws(samples, start, cache=cached),
+            lambda start: _sample_draws(samples, start, cache=cached),
             cache=cached,
         )
-        return predict_draws(self.model, self.likelihood, images, list(draws))
+        return _predict_draws(self.model, self.likelihood, images, list(draws))
 
     def state(self) -> State:
         """The network's tensors; the noise is not learnt."""
@@ -60,11 +66,20 @@ def predict_samples(
     generator: torch.Generator,
     pass_values: int | None = None,
 ) -> Tensor:
-    """Return class probabilities (S, B, C) of S posterior samples, fresh draws of `generator`'s stream."""
-    return predict_draws(model, likelihood, images, sample_draws(samples, generator), pass_values)
+    """Return class probabilities (S, B, C) of S posterior samples, fresh draws of `generator`'s stream.
+
+    Args:
+        model: A network with stochastic layers.
+        likelihood: What the outputs of the network mean.
+        images: (B, 3, H, W).
+        samples: Number S of samples.
+        generator: Source of the seeds of the samples; it is advanced.
+        pass_values: Input values in one pass; default: by device.
+    """
+    return _predict_draws(model, likelihood, images, _sample_draws(samples, generator), pass_values)
 
 
-def sample_draws(samples: int, generator: torch.Generator, *, cache: bool = False) -> list[Draw]:
+def _sample_draws(samples: int, generator: torch.Generator, *, cache: bool = False) -> list[Draw]:
     """Return S posterior samples, each with a generator of its own, seeded from `generator`."""
     most = 2**63 - 1
     seeds = torch.randint(most, (samples,), generator=generator, device=generator.device).tolist()
@@ -74,7 +89,7 @@ def sample_draws(samples: int, generator: torch.Generator, *, cache: bool = Fals
     ]
 
 
-def predict_draws(
+def _predict_draws(
     model: nn.Module,
     likelihood: Likelihood,
     images: Tensor,

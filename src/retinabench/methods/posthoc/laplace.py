@@ -109,7 +109,13 @@ class Config(MethodConfig):
 def build(
     model: nn.Module, run: TrainingRun, likelihood: Likelihood
 ) -> LastLayerPosterior | DiagonalPosterior:
-    """Return the network with a Gaussian of no width around it."""
+    """Return the network with a Gaussian of no width around it.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        run: Settings and seed.
+        likelihood: What the outputs of the network mean.
+    """
     if as_config(run, Config).weights == "diagonal":
         widths = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
         return DiagonalPosterior(model, likelihood, widths)
@@ -121,7 +127,20 @@ def build(
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> LastLayerPosterior | DiagonalPosterior:
-    """Train MAP, then measure the curvature in one pass and choose δ. The checkpoint's validation is MAP's."""
+    """Train MAP, measure the curvature in one pass, choose δ and return the posterior.
+
+    The checkpoint's validation is that of MAP.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+
+    Raises:
+        InputError: δ is to be chosen by a validation split that does not exist.
+    """
     posterior = build(model, run, likelihood)
     train(PointPosterior(posterior.model, likelihood), batches, run, checkpoint)
     posterior.model.eval()
@@ -142,7 +161,13 @@ def fit(
 def measure_last_layer(
     posterior: LastLayerPosterior, batches: Batches, run: TrainingRun
 ) -> tuple[NDArray[np.float64], float, Widen]:
-    """Return the eigenvalues λ (P,) of H = V λ Vᵀ, |θ*|², and what sets the factor to V (λ + δ)^-½."""
+    """Return the eigenvalues λ (P,) of H = V λ Vᵀ, |θ*|², and what sets the factor to V (λ + δ)^-½.
+
+    Args:
+        posterior: Around the trained network, in evaluation mode.
+        batches: Training rows.
+        run: Settings: reweighting and precision.
+    """
     network, head = posterior.model, _head_weights(posterior.model)
     curvature = torch.zeros(posterior.factor.shape, dtype=torch.float64, device=batches.device)
     for images, weights in _weighted(batches, run):
@@ -162,7 +187,13 @@ def measure_last_layer(
 def measure_diagonal(
     posterior: DiagonalPosterior, batches: Batches, run: TrainingRun
 ) -> tuple[NDArray[np.float64], float, Widen]:
-    """Return the diagonal h (P,) of H, |θ*|², and what sets the stds to (h + δ)^-½."""
+    """Return the diagonal h (P,) of H, |θ*|², and what sets the stds to (h + δ)^-½.
+
+    Args:
+        posterior: Around the trained network, in evaluation mode.
+        batches: Training rows.
+        run: Settings: reweighting and precision.
+    """
     model = posterior.model
     curvature = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     for images, weights in _weighted(batches, run):

@@ -23,10 +23,18 @@ EXAMPLES_AT_ONCE = 16
 
 
 def linear_curvature(features: Tensor, logits: Tensor, weights: Tensor, likelihood: Likelihood) -> Tensor:
-    """H of the last layer's weights: features (B, D), logits (B, C), weights (B,) -> (C D, C D), float64.
+    """Return H of the last layer's weights, in float64.
 
-    Output by output: entry c D + d belongs to weight d of output c. Give the features a last column of ones to include
-    the bias.
+    Output by output: entry c D + d belongs to weight d of output c.
+
+    Args:
+        features: (B, D); a last column of ones includes the bias.
+        logits: (B, C).
+        weights: Of the images in the likelihood, (B,).
+        likelihood: What the outputs of the network mean.
+
+    Returns:
+        A matrix (C D, C D).
     """
     phi = features.double()
     hessian = likelihood.information(logits.double()) * weights.double()[:, None, None]
@@ -37,9 +45,15 @@ def linear_curvature(features: Tensor, logits: Tensor, weights: Tensor, likeliho
 def diagonal_curvature(
     model: nn.Module, images: Tensor, weights: Tensor, likelihood: Likelihood
 ) -> dict[str, Tensor]:
-    """Diagonal of H over all parameters of `model`, by name: images (B, ...), weights (B,). `model` is in eval mode.
+    """Return the diagonal of H over all parameters of `model`, by name.
 
     Λ = Rᵀ R, so that the diagonal is the sum of squares of the Jacobian of R f, R held fixed: one row per output.
+
+    Args:
+        model: The network, in evaluation mode.
+        images: (B, ...).
+        weights: Of the images in the likelihood, (B,).
+        likelihood: What the outputs of the network mean.
     """
     parameters = {name: p.detach() for name, p in model.named_parameters()}
 

@@ -25,7 +25,13 @@ class LastLayerPosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C): one pass of the trunk, S last layers."""
+        """Return probabilities (S, B, C) of images: one pass of the trunk, S last layers.
+
+        Args:
+            images: (B, 3, H, W).
+            samples: Number S of samples.
+            generator: Its seed determines the draws; its position does not change.
+        """
         self.model.eval()
         draws, features = rewound(generator), self.model.features(images)
         with torch.autocast(images.device.type, enabled=False):
@@ -55,7 +61,13 @@ class DiagonalPosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C): S draws of the linearised network, each a directional derivative."""
+        """Return probabilities (S, B, C) of images: S draws of the linearised network, each a directional derivative.
+
+        Args:
+            images: (B, 3, H, W).
+            samples: Number S of samples.
+            generator: Its seed determines the draws; its position does not change.
+        """
         self.model.eval()
         draws, probs = rewound(generator), []
         center = {name: p.detach() for name, p in self.model.named_parameters()}

@@ -1,4 +1,9 @@
-"""The one training loop of every method that trains by gradient descent."""
+"""The one training loop of every method that trains by gradient descent.
+
+After each epoch the posterior predicts the validation split, and a checkpoint is written. A killed training continues
+from there and ends with the same bits on a CPU, since the order of the images and all noise depend on seed and epoch
+alone. Under `torchrun` all processes train together (`distributed.py`); the first one validates.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +32,8 @@ from retinabench.metrics.classification import auroc, nll
 from retinabench.metrics.registry import SCORES
 from retinabench.models.stochastic.drawing import use_generator
 
+# (inputs, labels, batch) -> the named terms of the loss. Called for every part of a batch (`optimizer.accumulate`, several
+# processes): each term is a mean over the images of the part, or does not depend on them.
 Objective = Callable[[Tensor, Tensor, BatchInfo], dict[str, Tensor]]
 Trained = TypeVar("Trained", bound=NetworkPosterior)
 
@@ -55,18 +62,12 @@ def train(
 ) -> Trained:
     """Train the network of `posterior` for the run's epochs; return the posterior of the selected epoch.
 
-    After each epoch the posterior predicts the validation split, and a checkpoint is written. A killed training continues
-    from there and ends with the same bits on a CPU, since the order of the images and all noise depend on seed and epoch
-    alone. Under `torchrun` all processes call this together (`distributed.py`); the first one validates.
-
     Args:
         posterior: Around the network, whose parameters are changed in place.
         batches: Training and validation data.
         run: Settings of the optimiser and the seed.
         checkpoint: Where the state is kept.
-        objective: (inputs, labels, batch) -> the named terms of the loss, whose sum is minimised. It is called for every
-            part of a batch (`optimizer.accumulate`, several processes); each term is a mean over the images of the part or
-            does not depend on them. Default: `likelihood_only`.
+        objective: Terms of the loss, whose sum is minimised. Default: `likelihood_only`.
         optimizer: Default: `make_optimizer`. A group may have a factor `lr_factor` on the learning rate.
         schedule: 0-based step -> learning rate. Default: that of the run.
         after_epoch: Called with the 0-based epoch before its validation.
@@ -116,7 +117,14 @@ def select_last_epoch(run: TrainingRun) -> TrainingRun:
 def likelihood_only(
     model: nn.Module, batches: Batches, run: TrainingRun, likelihood: Likelihood
 ) -> Objective:
-    """Return the objective of one forward pass and no penalty."""
+    """Return the objective of one forward pass and no penalty.
+
+    Args:
+        model: The network.
+        batches: Their device is used.
+        run: Settings: precision and reweighting.
+        likelihood: What the outputs of the network mean.
+    """
 
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
         with precision(run, batches.device):

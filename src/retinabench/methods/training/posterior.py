@@ -22,6 +22,11 @@ class Posterior(Protocol):
         """Return probabilities (S, B, C) of images (B, 3, H, W); a method without noise returns S = 1.
 
         Under a Gaussian likelihood it returns mean and standard deviation, (S, B, 2).
+
+        Args:
+            images: (B, 3, H, W).
+            samples: Number S of samples; fewer are returned where there are no more.
+            generator: Source of the draws.
         """
 
     def state(self) -> State:

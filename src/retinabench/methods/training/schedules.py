@@ -16,9 +16,14 @@ RELEASED_EPOCHS = 200
 def learning_rate(step: int, steps_per_epoch: int, config: Optimizer) -> float:
     """Return the learning rate of 0-based `step`.
 
-    During the warm-up it rises linearly from 0 to `lr`. `step`: times 0.2 at one and at two thirds of the epochs.
-    `linear`: from `lr` down to `final_lr` * `lr`, on a line that starts at step 0 and ends `warmup` epochs before the
-    training does, as in the Retina Benchmark. `cosine`: from `lr` at the end of the warm-up down to 0.
+    During the warm-up it rises linearly from 0 to `lr`. The schedule `step`: times 0.2 at one and at two thirds of the
+    epochs. `linear`: from `lr` down to `final_lr` * `lr`, on a line that starts at step 0 and ends `warmup` epochs before
+    the training does, as in the Retina Benchmark. `cosine`: from `lr` at the end of the warm-up down to 0.
+
+    Args:
+        step: 0-based training step.
+        steps_per_epoch: Steps of an epoch.
+        config: Settings of the optimiser: lr, schedule, warm-up and epochs.
     """
     warm = round(config.warmup * steps_per_epoch)
     total = config.epochs * steps_per_epoch

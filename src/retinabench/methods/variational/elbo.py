@@ -30,7 +30,7 @@ class VariationalConfig(MethodConfig):
     """Options of every method with a variational objective.
 
     samples: posterior samples per prediction. train_samples: forward passes per training step.
-    kl_temperature: T. annealing: the course of the KL's weight (`methods/annealing.py`).
+    kl_temperature: T. annealing: the course of the KL's weight (`kl_weight`).
     """
 
     samples: int = Field(5, ge=1)
@@ -55,7 +55,14 @@ class WeightConfig(VariationalConfig):
 
 
 def around_weights(model: nn.Module, options: WeightConfig, family: Family, seed: int) -> nn.Module:
-    """Put a posterior of `family` around the weights of every linear layer and convolution, in place."""
+    """Put a posterior of `family` around the weights of every linear layer and convolution, in place; return the network.
+
+    Args:
+        model: The network.
+        options: Estimator, prior and initial σ.
+        family: Noise and divergence.
+        seed: Of the run; seeds the initial ρ.
+    """
     generator = torch_generator("cpu", seed, "variational")
 
     def make(layer: Affine) -> nn.Module:
@@ -74,7 +81,14 @@ def around_weights(model: nn.Module, options: WeightConfig, family: Family, seed
 def elbo(
     posterior: SampledPosterior, batches: Batches, run: TrainingRun, options: VariationalConfig
 ) -> Objective:
-    """Return the objective with the terms `cross_entropy` and `kl`."""
+    """Return the objective with the terms `cross_entropy` and `kl`.
+
+    Args:
+        posterior: Around the stochastic network.
+        batches: Training rows, for N and the steps of an epoch.
+        run: Settings and seed.
+        options: `train_samples`, temperature and annealing.
+    """
     model, likelihood = posterior.model, posterior.likelihood
 
     def data_term(images: Tensor, labels: Tensor, batch: BatchInfo) -> Tensor:

@@ -110,10 +110,14 @@ class GaussianLinear(nn.Module):
     def sample(
         self, features: Tensor, samples: int, generator: torch.Generator, *, mirrored: bool = False
     ) -> Tensor:
-        """(B, D) -> logits (S, B, C), one draw of the weights per sample, drawn in the order of the samples.
+        """Return logits (S, B, C), one draw of the weights per sample, drawn in the order of the samples.
 
-        `mirrored` draws come in pairs mean ± noise: each has q's law, and what is odd in the noise leaves the average,
-        above all the noise that the last layer would send into the trunk.
+        Args:
+            features: (B, D).
+            samples: Number S of samples.
+            generator: Source of the draws.
+            mirrored: Draws in pairs mean ± noise: each has q's law, and what is odd in the noise leaves the average,
+                above all the noise that the last layer would send into the trunk.
         """
         count = (samples + 1) // 2 if mirrored else samples
         shape, device = self.mean.shape, features.device
@@ -133,17 +137,29 @@ class GaussianLinear(nn.Module):
 
 
 def kl_diagonal(mean: Tensor, variance: Tensor, prior_mean: Tensor, prior_variance: Tensor) -> Tensor:
-    """Σ KL(N(mean, variance) ‖ N(prior_mean, prior_variance)) in nats, over all entries."""
+    """Return Σ KL(N(mean, variance) ‖ N(prior_mean, prior_variance)) in nats, a scalar over all entries.
+
+    Args:
+        mean: Of q, in any shape; the others have the same.
+        variance: Of q.
+        prior_mean: Of the prior.
+        prior_variance: Of the prior.
+    """
     ratio = variance / prior_variance
     kl: Tensor = 0.5 * (ratio - 1 - ratio.log() + (mean - prior_mean).square() / prior_variance).sum()
     return kl
 
 
 def kl_full(mean: Tensor, covariance: Tensor, prior_variance: float) -> Tensor:
-    """Σ_c KL(N(mean[:, c], covariance[c]) ‖ N(0, prior_variance · I)): mean (M, C), covariance (C, M, M).
+    """Return Σ_c KL(N(mean[:, c], covariance[c]) ‖ N(0, prior_variance · I)) in nats, a scalar.
 
     It is `kl_diagonal` plus the total correlation of q. A millionth of the mean variance on the diagonal keeps images
     that are (nearly) alike from making the covariance singular.
+
+    Args:
+        mean: Of the C outputs at M inducing inputs, (M, C).
+        covariance: Over the inducing inputs, (C, M, M).
+        prior_variance: Variance of each function value under the prior.
     """
     M = len(mean)
     covariance, mean = covariance.double(), mean.double()
@@ -170,7 +186,13 @@ class FunctionSpacePosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, 3, H, W) -> (S, B, C): one pass of the trunk, S last layers."""
+        """Return probabilities (S, B, C) of images: one pass of the trunk, S last layers.
+
+        Args:
+            images: (B, 3, H, W).
+            samples: Number S of samples.
+            generator: Its seed determines the draws; its position does not change.
+        """
         self.model.eval()
         features = self.model.features(images)
         with torch.autocast(images.device.type, enabled=False):
@@ -187,7 +209,13 @@ class FunctionSpacePosterior:
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> FunctionSpacePosterior:
-    """Put a Gaussian layer where the last linear one was."""
+    """Put a Gaussian layer where the last linear one was, and return the posterior.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        run: Settings and seed.
+        likelihood: What the outputs of the network mean.
+    """
     network = split_last_layer(model)
     assert isinstance(network.head, nn.Linear)
     generator = torch_generator("cpu", run.seed, "fsvi", "log_variance")
@@ -198,7 +226,15 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> Functio
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> FunctionSpacePosterior:
-    """Train trunk and last layer together."""
+    """Train trunk and last layer together, and return the posterior.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+    """
     posterior = build(model, run, likelihood)
     optimizer = make_optimizer(posterior.model, run.optimizer)
     scale = posterior.head.log_variance
@@ -213,7 +249,13 @@ def fit(
 def function_space_objective(
     posterior: FunctionSpacePosterior, batches: Batches, run: TrainingRun
 ) -> Objective:
-    """Return the two terms of the loss: the expected cross-entropy and the weighted KL."""
+    """Return the two terms of the loss: the expected cross-entropy and the weighted KL.
+
+    Args:
+        posterior: Trunk and Gaussian last layer.
+        batches: Training rows, for N and the device.
+        run: Settings and seed.
+    """
     method, network, head = as_config(run, Config), posterior.model, posterior.head
 
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:

@@ -93,14 +93,31 @@ class Scales(nn.Module):
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightPosterior:
-    """Return the network with q as a point."""
+    """Return the network with q as a point.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        run: Ignored.
+        likelihood: What the outputs of the network mean.
+    """
     return point(model, likelihood)
 
 
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> WeightPosterior:
-    """Train q; the last epoch is used. The checkpoint's validation is that of the mean."""
+    """Train q and return it; the last epoch is used. The checkpoint's validation is that of the mean.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+
+    Raises:
+        InputError: `optimizer.l2` is 0, so that there is no prior.
+    """
     options, settings = as_config(run, Config), run.optimizer
     if settings.l2 == 0:
         raise InputError(
@@ -126,7 +143,15 @@ def fit(
 def bound(
     model: nn.Module, scales: Scales, batches: Batches, run: TrainingRun, likelihood: Likelihood
 ) -> Objective:
-    """Return the terms `cross_entropy` and `kl` of the negative evidence bound, per training point."""
+    """Return the terms `cross_entropy` and `kl` of the negative evidence bound, per training point.
+
+    Args:
+        model: The network, whose parameters are the means.
+        scales: The stds, by the same names.
+        batches: Training rows, for N and the device.
+        run: Settings and seed.
+        likelihood: What the outputs of the network mean.
+    """
     options = as_config(run, Config)
     points, prior_precision = len(batches.train), 2 * len(batches.train) * run.optimizer.l2
 
@@ -161,7 +186,13 @@ def bound(
 
 
 def gaussian_kl(mean: Tensor, std: Tensor, prior_precision: float) -> Tensor:
-    """KL(N(mean, std²) ‖ N(0, 1 / prior_precision)), summed over all elements, in nats."""
+    """Return KL(N(mean, std²) ‖ N(0, 1 / prior_precision)) in nats, a scalar over all elements.
+
+    Args:
+        mean: Of any shape.
+        std: Of that shape.
+        prior_precision: Of every element.
+    """
     scaled = prior_precision * std.square()
     return 0.5 * (scaled + prior_precision * mean.square() - 1 - scaled.log()).sum()
 

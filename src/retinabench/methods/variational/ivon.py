@@ -131,16 +131,27 @@ class Ivon(NaturalGradientOptimizer):
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> WeightPosterior:
-    """Train q."""
+    """Train q and return it; the last epoch is used.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+
+    Raises:
+        InputError: `method.std` is wider than the prior.
+    """
     clip = as_config(run, Config).clip
     optimizer = make_natural_optimizer(Ivon, model, run, len(batches.train), clip)
-    objective = perturbed_objective(model, optimizer, run, likelihood)
+    objective = _perturbed_objective(model, optimizer, run, likelihood)
     return train_gaussian(
         model, batches, run, checkpoint, likelihood, objective=objective, optimizer=optimizer
     )
 
 
-def perturbed_objective(
+def _perturbed_objective(
     model: nn.Module, optimizer: Ivon, run: TrainingRun, likelihood: Likelihood
 ) -> Objective:
     """Return the cross-entropy at weights drawn from q; the noise of a step depends on seed and step alone."""

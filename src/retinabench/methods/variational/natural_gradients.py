@@ -101,7 +101,17 @@ Kind = TypeVar("Kind", bound=NaturalGradientOptimizer)
 def next_mean(
     mean: Tensor, momentum: Tensor, h: Tensor, rate: float, delta: float, debias: float, clip: float
 ) -> Tensor:
-    """Return mean - rate · (ḡ / debias + δ m) / (h + δ), the fraction clipped to [-clip, clip] where clip > 0."""
+    """Return mean - rate · (ḡ / debias + δ m) / (h + δ), the fraction clipped to [-clip, clip] where clip > 0.
+
+    Args:
+        mean: m, of any shape.
+        momentum: ḡ, of that shape.
+        h: Estimate of the Hessian's diagonal, of that shape.
+        rate: Learning rate, with the factor h₀ + δ.
+        delta: δ = 2 l2.
+        debias: 1 - β₁ᵗ after t steps.
+        clip: Bound of the fraction; 0 is none.
+    """
     direction = (momentum / debias + delta * mean) / (h + delta)
     return mean - rate * (direction.clamp(-clip, clip) if clip else direction)
 
@@ -129,7 +139,18 @@ def initial_hessian(std: float, ess: float, delta: float) -> float:
 def make_natural_optimizer(
     kind: type[Kind], model: nn.Module, run: TrainingRun, points: int, clip: float = 0.0
 ) -> Kind:
-    """Return the optimiser of a run on N = `points` training points."""
+    """Return the optimiser of a run on N = `points` training points.
+
+    Args:
+        kind: Class of the optimiser.
+        model: The network whose parameters are the means.
+        run: Settings and seed.
+        points: Number N of training points.
+        clip: As in `next_mean`.
+
+    Raises:
+        InputError: `method.std` is wider than the prior.
+    """
     options: NaturalGradientConfig = as_config(run, NaturalGradientConfig)
     settings = run.optimizer
     ess, delta = points / options.temperature, 2 * settings.l2
@@ -147,7 +168,13 @@ def make_natural_optimizer(
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightPosterior:
-    """Return the network with q as a point."""
+    """Return the network with q as a point.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        run: Ignored.
+        likelihood: What the outputs of the network mean.
+    """
     return point(model, likelihood)
 
 
@@ -161,7 +188,19 @@ def train_gaussian(
     objective: Objective,
     optimizer: NaturalGradientOptimizer,
 ) -> WeightPosterior:
-    """Train q; the last epoch is used, since h converges last. The checkpoint's validation is that of the mean."""
+    """Train q and return it; the last epoch is used, since h converges last.
+
+    The checkpoint's validation is that of the mean.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+        objective: At weights drawn from q.
+        optimizer: Holds the means and their curvature.
+    """
     train(
         PointPosterior(model, likelihood),
         batches,

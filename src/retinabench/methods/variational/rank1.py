@@ -97,7 +97,13 @@ class Config(VariationalConfig):
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
-    """Put distributions over r and s into every layer."""
+    """Put distributions over r and s into every layer and return the posterior.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        run: Settings and seed.
+        likelihood: What the outputs of the network mean.
+    """
     options = as_config(run, Config)
     generator = torch_generator("cpu", run.seed, "variational")
 
@@ -118,7 +124,15 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> Sampled
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> SampledPosterior:
-    """Put distributions over r and s into every layer and train them."""
+    """Put distributions over r and s into every layer, train them and return the posterior.
+
+    Args:
+        model: A fresh network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        likelihood: What the outputs of the network mean.
+    """
     posterior, options = build(model, run, likelihood), as_config(run, Config)
     optimizer = make_optimizer(posterior.model, run.optimizer)
     set_pace(optimizer, fast_parameters(posterior.model, norms=options.fast_norms), options.fast_lr)
@@ -137,7 +151,13 @@ def fast_parameters(model: nn.Module, *, norms: bool) -> list[nn.Parameter]:
 
 
 def set_pace(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], lr_factor: float) -> None:
-    """Move `parameters` into groups of their own with this factor on the learning rate; all else of them stays."""
+    """Move `parameters` into groups of their own with this factor on the learning rate; all else of them stays.
+
+    Args:
+        optimizer: Changed in place.
+        parameters: To be moved.
+        lr_factor: Their learning rate over that of the others.
+    """
     chosen = {id(p) for p in parameters}
     for group in list(optimizer.param_groups):
         moved = [p for p in group["params"] if id(p) in chosen]

@@ -47,7 +47,13 @@ def channels(layer: Affine) -> tuple[int, int]:
 
 
 def per_channel(factors: Tensor, x: Tensor, layer_is_linear: bool) -> Tensor:
-    """Shape factors (B, channels) so that they multiply x: (B, channels, H, W), or (B, ..., features) if linear."""
+    """Return `factors` in a shape in which they multiply `x`.
+
+    Args:
+        factors: (B, channels).
+        x: (B, channels, H, W), or (B, ..., features) of a linear layer.
+        layer_is_linear: Whether the layer is linear.
+    """
     rows, size = factors.shape
     shape = (rows, *[1] * (x.ndim - 2), size) if layer_is_linear else (rows, size, *[1] * (x.ndim - 2))
     return factors.view(shape)

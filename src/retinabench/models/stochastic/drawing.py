@@ -80,9 +80,14 @@ def random_signs(shape: torch.Size, generator: torch.Generator) -> Tensor:
 
 
 def channels_last(source: Callable[..., Tensor], shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """Fill `shape` from `source`; memory order (N, H, W, C) where there are four axes.
+    """Return a tensor of `shape` from `source`, in memory order (N, H, W, C) where there are four axes.
 
     Noise in another layout than its activations costs a copy at every use.
+
+    Args:
+        source: Takes a shape, `generator` and `device`, as `torch.randn`.
+        shape: Of the tensor.
+        generator: Source of the draws, on whose device it lies.
     """
     if len(shape) != 4:
         return source(shape, generator=generator, device=generator.device)

@@ -33,11 +33,11 @@ class Dropout(Drawing):
         return self.each_draw(x, self._drop) if self.steps else x
 
     def _drop(self, x: Tensor, draw: Draw) -> Tensor:
-        keep = mask(x.shape, self.steps, x.dtype, draw.generator)
+        keep = _mask(x.shape, self.steps, x.dtype, draw.generator)
         return x * keep if torch.is_grad_enabled() else keep.mul_(x)
 
 
-def mask(shape: torch.Size, steps: int, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+def _mask(shape: torch.Size, steps: int, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Draw 0 with probability `steps` / 2^16, else the inverse of the other probability; laid out channels-last."""
 
     def source(shape: tuple[int, ...], *, generator: torch.Generator, device: torch.device) -> Tensor:

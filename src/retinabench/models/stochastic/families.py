@@ -26,7 +26,13 @@ class Family(NamedTuple):
 
 
 def gaussian_kl(offset: Tensor | None, stddev: Tensor, prior_stddev: float) -> Tensor:
-    """KL(N(μ, σ²) ‖ N(m, τ²)) = Σ log(τ / σ) + (σ² + (μ - m)²) / 2τ² - 1/2."""
+    """Return KL(N(μ, σ²) ‖ N(m, τ²)) = Σ log(τ / σ) + (σ² + (μ - m)²) / 2τ² - 1/2, in nats.
+
+    Args:
+        offset: μ - m, in the shape of `stddev`; None is 0.
+        stddev: σ of every entry; (outputs, inputs, ...) of a layer's weight.
+        prior_stddev: τ.
+    """
     constant = stddev.numel() * (math.log(prior_stddev) - 0.5)
     return _expected_square(offset, stddev, 1) / (2 * prior_stddev**2) - stddev.log().sum() + constant
 
@@ -42,9 +48,14 @@ def radial_noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
 
 
 def radial_kl(offset: Tensor | None, stddev: Tensor, prior_stddev: float) -> Tensor:
-    """KL of the radial posterior from N(m, τ² I): closed, constants included.
+    """Return the KL of the radial posterior from N(m, τ² I) in nats: closed, constants included.
 
     E[ε_i²] = 1 / D makes the cross-entropy Σ (σ² / D + (μ - m)²) / 2τ² + log τ + log(2π) / 2.
+
+    Args:
+        offset: μ - m, in the shape of `stddev`; None is 0.
+        stddev: σ of every entry; (outputs, inputs, ...) of a layer's weight.
+        prior_stddev: τ.
     """
     size = stddev.numel()
     return (
@@ -63,9 +74,14 @@ def per_filter_noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
 
 
 def per_filter_kl(offset: Tensor | None, stddev: Tensor, prior_stddev: float) -> Tensor:
-    """Σ over the vectors w[:, i, ...] of the KL of each vector's own, radial, marginal.
+    """Return Σ over the vectors w[:, i, ...] of the KL of each vector's own, radial, marginal, in nats.
 
     All at once they have no density: they share one distance. This sum has the gradient that was meant.
+
+    Args:
+        offset: μ - m, in the shape of `stddev`; None is 0.
+        stddev: σ of every entry; (outputs, inputs, ...) of a layer's weight.
+        prior_stddev: τ.
     """
     outputs = stddev.shape[0]
     entropy = stddev.numel() / outputs * radial_entropy(outputs) + stddev.log().sum()

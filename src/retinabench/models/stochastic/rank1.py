@@ -48,9 +48,9 @@ class Rank1(Drawing):
         inputs, outputs = (
             torch.empty(components, size, device=layer.weight.device) for size in channels(layer)
         )
-        self.input_mean = initial_signs(inputs, positive, generator)
+        self.input_mean = _initial_signs(inputs, positive, generator)
         self.input_rho = initial_rho(inputs, INITIAL_STDDEV, generator)
-        self.output_mean = initial_signs(outputs, positive, generator)
+        self.output_mean = _initial_signs(outputs, positive, generator)
         self.output_rho = initial_rho(outputs, INITIAL_STDDEV, generator)
         self.components, self.clip = components, clip
         self.prior_mean, self.prior_stddev = prior_mean, prior_stddev
@@ -107,7 +107,7 @@ class Rank1(Drawing):
         return sample if self.clip is None else sample.clamp(-self.clip, self.clip)
 
 
-def initial_signs(like: Tensor, positive: float, generator: torch.Generator) -> nn.Parameter:
+def _initial_signs(like: Tensor, positive: float, generator: torch.Generator) -> nn.Parameter:
     """Draw +1 with probability `positive`, else -1, in the shape of `like`."""
     signs = torch.where(torch.rand(like.shape, generator=generator) < positive, 1.0, -1.0)
     parameter = nn.Parameter(torch.empty_like(like).copy_(signs))

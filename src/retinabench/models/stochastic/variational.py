@@ -96,7 +96,13 @@ class Variational(Drawing):
 
 
 def initial_rho(like: Tensor, stddev: tuple[float, float], generator: torch.Generator) -> nn.Parameter:
-    """Draw ρ in the shape and layout of `like`: softplus⁻¹(mean) + std * N(0, 1), cut at two standard deviations."""
+    """Return ρ in the shape and layout of `like`: softplus⁻¹(mean) + std * N(0, 1), cut at two standard deviations.
+
+    Args:
+        like: A tensor of the wanted shape and device.
+        stddev: Mean of the initial σ, and std of ρ.
+        generator: Source of the draws, on the CPU.
+    """
     mean, std = stddev
     rho = torch.randn(like.shape, generator=generator)  # in host memory, so that the device does not matter
     while (far := rho.abs() > 2).any():
