@@ -15,9 +15,13 @@ class SplitNetwork(nn.Module):
         self.width, self.name = width, name
 
     def features(self, images: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, D), float32, the input of the last layer.
+        """Return the input of the last layer, (B, D), float32.
 
-        Raises `TypeError` where the layer that was taken for the last one is followed by others.
+        Args:
+            images: (B, 3, H, W).
+
+        Raises:
+            TypeError: The layer that was taken for the last one is followed by others.
         """
         features: Tensor = self.trunk(images)
         if features.shape != (len(images), self.width):
@@ -36,7 +40,14 @@ class SplitNetwork(nn.Module):
 def split_last_layer(model: nn.Module) -> SplitNetwork:
     """Take the last `nn.Linear` out of `model`, in place: an identity stands where it was.
 
-    Raises `TypeError` where there is none.
+    Args:
+        model: A network with a linear layer.
+
+    Returns:
+        The network without that layer, and the layer.
+
+    Raises:
+        TypeError: There is none.
     """
     linear = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     if not linear:

@@ -32,7 +32,12 @@ from retinabench.methods.training.posterior import precision
 def prior_std(run: TrainingRun, images: int) -> float:
     """Return s = 1 / √(2 N l2).
 
-    Raises `InputError` where the run has no prior to draw from.
+    Args:
+        run: Settings, with the L2 term.
+        images: Number N of training images.
+
+    Raises:
+        InputError: The run has no prior to draw from.
     """
     if not run.optimizer.l2 or run.optimizer.l2_on == "nothing":
         raise InputError(

@@ -75,9 +75,16 @@ def member_runs(run: TrainingRun) -> list[TrainingRun]:
 
 
 def combine(members: Sequence[Predictions]) -> Predictions:
-    """Pool the predictions of K members of the same images: (N, S) each -> (N, K S), member by member.
+    """Pool the predictions of K members.
 
-    Raises `InputError` where the members hold other images or unequally many samples.
+    Args:
+        members: Of the same images, (N, S) each.
+
+    Returns:
+        Probabilities (N, K S), member by member.
+
+    Raises:
+        InputError: The members hold other images or unequally many samples.
     """
     first = members[0]
     for other in members[1:]:

@@ -73,7 +73,11 @@ class Config(MethodConfig):
 def member_runs(run: TrainingRun) -> list[TrainingRun]:
     """Return the one run to be scaled.
 
-    Raises `InputError` where that is itself scaled: two temperatures are one.
+    Args:
+        run: With this method.
+
+    Raises:
+        InputError: That run is itself scaled; two temperatures are one.
     """
     method = run.method
     assert isinstance(method, Config)
@@ -83,9 +87,13 @@ def member_runs(run: TrainingRun) -> list[TrainingRun]:
 
 
 def combine(members: Sequence[Predictions]) -> Predictions:
-    """Scale the predictions of the one member.
+    """Return the one member's predictions, scaled.
 
-    Raises `InputError` where they hold no in-domain validation images of both classes.
+    Args:
+        members: The predictions of the one member.
+
+    Raises:
+        InputError: They hold no in-domain validation images of both classes.
     """
     (member,) = members
     held = member.select(domain="in_domain", split="validation")

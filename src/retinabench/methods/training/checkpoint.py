@@ -28,10 +28,14 @@ def save_tensors(path: Path, content: Any) -> None:
 
 
 def load_tensors(path: Path, *, mapped: bool = False) -> Any:
-    """Read what `save_tensors` wrote; no code in the file is ever run.
+    """Return what `save_tensors` wrote; no code in the file is ever run.
 
-    mapped: leave the values in the file until they are looked at; it may be replaced or deleted, not changed in place.
-    Raises `InputError` where the file is damaged or holds anything else.
+    Args:
+        path: The file.
+        mapped: Leave the values in the file until they are read; it may be replaced or deleted, not changed in place.
+
+    Raises:
+        InputError: The file is damaged or holds anything else.
     """
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
