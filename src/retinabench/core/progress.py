@@ -33,7 +33,13 @@ class Quiet:
 
     @contextmanager
     def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
-        """Show nothing."""
+        """Yield an advance that shows nothing.
+
+        Args:
+            what: Title of the bar.
+            total: Number of steps.
+            unit: Name of a step, in the plural.
+        """
         yield lambda steps: None
 
     def say(self, line: str) -> None:
@@ -50,7 +56,13 @@ class Bars:
 
     @contextmanager
     def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
-        """Open a bar that stays on the screen when done."""
+        """Open a bar that stays on the screen when done; yield its advance.
+
+        Args:
+            what: Title of the bar.
+            total: Number of steps.
+            unit: Name of a step, in the plural.
+        """
         from rich import progress
 
         class Clock(progress.ProgressColumn):

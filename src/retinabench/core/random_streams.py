@@ -23,7 +23,13 @@ def numpy_generator(seed: int, *name: str | int) -> np.random.Generator:
 
 
 def torch_generator(device: torch.device | str, seed: int, *name: str | int) -> torch.Generator:
-    """Return a PyTorch generator on `device` for the stream `name` of `seed`."""
+    """Return a PyTorch generator on `device` for the stream `name` of `seed`.
+
+    Args:
+        device: Where the generator draws.
+        seed: Seed of the run.
+        *name: Parts of the stream's name, such as `"augment", epoch`.
+    """
     import torch
 
     return torch.Generator(device).manual_seed(derive(seed, *name))

@@ -250,6 +250,14 @@ def first_difference(
     """Return the dotted key of the first difference of two nested mappings with both values, None if they agree.
 
     The order of keys does not count.
+
+    Args:
+        then: The earlier mapping.
+        now: The present mapping.
+        prefix: Put before the key.
+
+    Returns:
+        The key, its value in `then` and its value in `now`; None for a missing value.
     """
     for key in dict.fromkeys([*then, *now]):
         ours, theirs = now.get(key), then.get(key)

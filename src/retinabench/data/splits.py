@@ -131,6 +131,14 @@ def hold_out(records: Records, rows: Rows, share: float = HOLD_OUT) -> tuple[Row
 
     A pure function of the records: no random numbers. Patients are ordered by id within their worst grade, so that
     every grade gives its share.
+
+    Args:
+        records: The images.
+        rows: (n,) the rows to divide.
+        share: Share of the patients that is held out.
+
+    Returns:
+        The rows that stay, and those held out.
     """
     patients, of_row = np.unique(records.patient_id[rows], return_inverse=True)
     worst = np.zeros(len(patients), np.int64)

@@ -39,9 +39,18 @@ STEPS = (
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read `train.csv` and find the images; the published split, or all rows in `split`.
+    """Read `train.csv` and find the images.
 
-    `InputError` is raised for bad labels, and if the published split cannot be made; see `ImageDataset.records`.
+    Args:
+        source: The downloaded folder or archive.
+        survey: Collects labels and files that are not used.
+        split: Puts all images into one split; None keeps the published one.
+
+    Returns:
+        The labelled images.
+
+    Raises:
+        InputError: For a bad label, and if the published split cannot be made.
     """
     files = open_files(source)
     rows = labels(files, split)

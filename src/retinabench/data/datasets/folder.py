@@ -46,9 +46,20 @@ def records(
     labels: str | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> Records:
-    """Read the CSV (`labels`, or the only one there) with `columns` by role, and find the images.
+    """Read the CSV and find the images.
 
-    A label file that is wrong raises `InputError` with file, row and column.
+    Args:
+        source: The downloaded folder or archive.
+        survey: Collects labels and files that are not used.
+        split: Puts all images into one split.
+        labels: Name of the CSV; None takes the only one there.
+        columns: Names of columns by role.
+
+    Returns:
+        The labelled images.
+
+    Raises:
+        InputError: For an unknown role or a bad label file; file, row and column are named.
     """
     columns = columns or {}
     for role in columns:

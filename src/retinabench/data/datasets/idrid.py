@@ -52,9 +52,18 @@ Row = tuple[str, str, int, str]  # name, split, grade, file
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read the official split of 413 and 103 images; see `ImageDataset.records`.
+    """Read the official split of 413 and 103 images.
 
-    Labels that are bad or have no image raise `InputError` with label file and row.
+    Args:
+        source: The downloaded folder or archive.
+        survey: Collects labels and files that are not used.
+        split: Puts all images into one split.
+
+    Returns:
+        The labelled images.
+
+    Raises:
+        InputError: For a label that is bad or has no image; label file and row are named.
     """
     files = open_files(source)
     compact = "labels.csv" in files

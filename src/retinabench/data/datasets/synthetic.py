@@ -78,7 +78,13 @@ def _part(domain: str, split: str, indices: range, seed: int) -> Records:
 
 
 def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
-    """Draw one image (size, size, 3); its field of view fills the square, as with `crop`."""
+    """Draw and return one image (size, size, 3); its field of view fills the square, as with `crop`.
+
+    Args:
+        source: `seed:population:index`, as in `Records.source`.
+        root: Not used, because nothing is read from files.
+        recipe: Size and preprocessing.
+    """
     seed, population, index = source.split(":")
     drawn = draw(int(index), size=recipe.size, seed=int(seed), population=population, masks=False).image
     return drawn if recipe.preprocess == "crop" else preprocess(Image.fromarray(drawn), recipe)

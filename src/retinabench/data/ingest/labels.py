@@ -70,7 +70,16 @@ def _check_header(header: Sequence[str], columns: Sequence[str], where: str) -> 
 
 
 def grade_of(row: Row, column: str, where: str) -> int:
-    """Return a grade 0 … 4; `2.0`, as spreadsheets write it, is 2."""
+    """Return a grade 0 … 4; `2.0`, as spreadsheets write it, is 2.
+
+    Args:
+        row: Number and cells.
+        column: Column of the grade.
+        where: Name of the file, for messages.
+
+    Raises:
+        InputError: The cell is no grade.
+    """
     number, cells = row
     whole = cells[column].removesuffix(".0")
     if whole not in {"0", "1", "2", "3", "4"}:
@@ -81,7 +90,17 @@ def grade_of(row: Row, column: str, where: str) -> int:
 
 
 def word_of(row: Row, column: str, where: str, words: Sequence[str]) -> str:
-    """Return a cell that must be one of `words`, or raise `InputError`."""
+    """Return a cell that must be one of `words`.
+
+    Args:
+        row: Number and cells.
+        column: Column of the cell.
+        where: Name of the file, for messages.
+        words: The values allowed.
+
+    Raises:
+        InputError: The cell is none of them.
+    """
     number, cells = row
     if cells[column] not in words:
         raise InputError(
@@ -91,7 +110,16 @@ def word_of(row: Row, column: str, where: str, words: Sequence[str]) -> str:
 
 
 def ids_of(rows: Sequence[Row], column: str, where: str) -> list[str]:
-    """Return a column of names, or raise `InputError` if one is empty or repeated."""
+    """Return a column of names.
+
+    Args:
+        rows: Numbers and cells.
+        column: Column of the names.
+        where: Name of the file, for messages.
+
+    Raises:
+        InputError: A name is empty or repeated.
+    """
     first: dict[str, int] = {}
     for number, cells in rows:
         if not cells[column]:
@@ -109,7 +137,16 @@ def ids_of(rows: Sequence[Row], column: str, where: str) -> list[str]:
 
 
 def needed(files: Files, basename: str, hint: str) -> str:
-    """Return the name of a file that must be there."""
+    """Return the name of a file that must be there.
+
+    Args:
+        files: The files of the data set.
+        basename: Name of the file without folders, in any case.
+        hint: How to get it, for the message.
+
+    Raises:
+        InputError: It is not there.
+    """
     name = files.find(basename)
     if name is None:
         raise InputError(f"holds no {PurePosixPath(basename).name}", file=files.root, hint=hint)

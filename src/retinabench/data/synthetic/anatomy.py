@@ -35,7 +35,13 @@ class Eye:
 
 
 def grow_eye(seed: int, population: str, index: int) -> Eye:
-    """Grow the eye of image `index`: fellow eyes share most of the variance of every trait."""
+    """Return the eye of image `index`: fellow eyes share most of the variance of every trait.
+
+    Args:
+        seed: Seed of the data set.
+        population: Name of the population.
+        index: Number of the image; 2 k and 2 k + 1 are of one patient.
+    """
     shared = stream("patient_anatomy", seed, population, index // 2)
     own = stream("eye_anatomy", seed, population, index)
     traits = 0.9 * shared.standard_normal(9) + 0.44 * own.standard_normal(9)
@@ -57,7 +63,13 @@ def grow_eye(seed: int, population: str, index: int) -> Eye:
 
 
 def paint_background(raster: Raster, eye: Eye, texture: np.random.Generator) -> Floats:
-    """Return the light (3, side, side) that the retina without its vessels reflects, in grey levels."""
+    """Return the light (3, side, side) that the retina without its vessels reflects, in grey levels.
+
+    Args:
+        raster: The canvas.
+        eye: The eye.
+        texture: Generator of the texture.
+    """
     mottle = raster.texture(0.05 * texture.standard_normal((9, 9)))
     mottle += raster.texture(0.045 * texture.standard_normal((28, 28)))
     mottle += raster.texture(0.05 * texture.standard_normal((120, 120)))
@@ -77,7 +89,7 @@ def paint_background(raster: Raster, eye: Eye, texture: np.random.Generator) -> 
         np.exp(density * np.float32(-absorption) + np.float32(c - 1) * hue, out=retina[c])
         retina[c] *= np.float32(base[c])
         retina[c] *= 1 + np.float32(sheen) * glow
-    paint_disc(raster, eye, retina)
+    _paint_disc(raster, eye, retina)
     return retina
 
 
@@ -106,7 +118,18 @@ def _choroid(raster: Raster, rng: np.random.Generator) -> Floats:
 
 
 def disc_cover(raster: Raster, eye: Eye, rows: slice, columns: slice, share: float = 1.0) -> Floats:
-    """Return the cover of the optic disc, or of its cup at `share` of its size, on a window of the canvas."""
+    """Return the cover of the optic disc, or of its cup, on a window of the canvas.
+
+    Args:
+        raster: The canvas.
+        eye: The eye.
+        rows: Rows of the window.
+        columns: Columns of the window.
+        share: Size over that of the disc; below 1 it is the cup.
+
+    Returns:
+        (rows, columns), from 0 to 1.
+    """
     shift = 0.10 * (1 - share)  # the cup lies a little to the temporal side
     dx = (raster.x[columns] - eye.disc[0] - shift * eye.disc_radius) / (0.93 * share * eye.disc_radius)
     dy = (raster.y[rows] - eye.disc[1]) / (1.05 * share * eye.disc_radius)
@@ -115,7 +138,7 @@ def disc_cover(raster: Raster, eye: Eye, rows: slice, columns: slice, share: flo
     return cover
 
 
-def paint_disc(raster: Raster, eye: Eye, retina: Floats) -> None:
+def _paint_disc(raster: Raster, eye: Eye, retina: Floats) -> None:
     """Paint rim and cup over the background, and the pigment ring around them."""
     window = raster.window((eye.disc[0], eye.disc[1]), 1.5 * eye.disc_radius)
     if window is None:

@@ -27,18 +27,22 @@ EDGE_CLEARANCE = 0.05
 def take_settings(
     population: Population, visit: np.random.Generator, image: np.random.Generator
 ) -> dict[str, float]:
-    """Draw the settings of one image: `visit` is shared by the two eyes of a patient, `image` is not.
+    """Draw the settings of one image.
 
-    field_degrees: angle of view; fill: field-of-view radius over half the frame; cut: half height of the
-    visible field in field radii; gaze: eye coordinates of the centre; exposure, red, green, blue: gains;
-    focus: std of the blur in field radii; fall_off: loss of light at the rim; light: its
-    centre in field radii; haze, reflex: strengths; reflex_angle: radians, clockwise from the right; dust:
-    number of specks; noise: std per pixel of a 512 px image in grey levels; compression:
-    strength of the block pattern in grey levels; notch: 1 where the field stop has its index teeth;
-    sharpening: share of the detail finer than 0.03 field radii that is added once more.
+    Args:
+        population: The population, which chooses the camera.
+        visit: Generator shared by the two eyes of a patient.
+        image: Generator of the image.
+
+    Returns:
+        field_degrees: angle of view; fill: field-of-view radius over half the frame; cut: half height of the
+        visible field in field radii; gaze: eye coordinates of the centre; exposure, red, green, blue: gains;
+        focus: std of the blur in field radii; fall_off: loss of light at the rim; light: centre in field
+        radii; haze, reflex: strengths; reflex_angle: radians, clockwise from the right; dust: number of
+        specks; noise: std per pixel at 512 px in grey levels; compression: block pattern in grey levels;
+        notch: 1 if the field stop has index teeth; sharpening: share of detail below 0.03 radii added.
     """
-    v, p = visit.standard_normal(8), image.standard_normal(8)
-    u = image.random(8)
+    v, p, u = visit.standard_normal(8), image.standard_normal(8), image.random(8)
     good = population == "in_domain"
     if good:
         field, fill, cut = 48 + 1.0 * np.clip(v[0], -2, 2), 0.985, 1.0 if visit.random() < 0.5 else 0.85
@@ -124,7 +128,7 @@ def optics(raster: Raster, blur: float) -> Floats:
     return matrix
 
 
-def shading(raster: Raster, camera: Mapping[str, float], texture: np.random.Generator) -> Floats:
+def _shading(raster: Raster, camera: Mapping[str, float], texture: np.random.Generator) -> Floats:
     """Return the light (side, side) that falls on each place: fall-off from its centre, and unevenness."""
     across = (raster.field - np.float32(camera["light_x"])) ** 2
     down = (raster.field - np.float32(camera["light_y"])) ** 2
@@ -140,8 +144,16 @@ def expose(
     texture: np.random.Generator,
     noise: np.random.Generator,
 ) -> NDArray[np.uint8]:
-    """Return the image (size, size, 3), RGB, of the light (3, side, side) that the retina reflects, in grey levels."""
-    light = shading(raster, camera, texture)
+    """Return the image (size, size, 3), RGB, of the light that the retina reflects.
+
+    Args:
+        raster: The canvas.
+        retina: (3, side, side) the light, in grey levels.
+        camera: The settings of `take_settings`.
+        texture: Generator of unevenness, dust and compression.
+        noise: Generator of the noise of the sensor.
+    """
+    light = _shading(raster, camera, texture)
     lens = optics(raster, camera["focus"])
     gains = np.array([camera["red"], camera["green"], camera["blue"]], np.float32)
     image = np.stack([lens @ (channel * light) @ lens.T for channel in retina]) * gains[:, None, None]

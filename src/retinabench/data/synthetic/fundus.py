@@ -37,7 +37,18 @@ class Fundus:
 def draw(
     index: int, *, size: int, seed: int = 0, population: str = "in_domain", masks: bool = True
 ) -> Fundus:
-    """Draw image `index` of a population; the same (seed, index, size) gives the same image anywhere."""
+    """Draw and return image `index` of a population; the same (seed, index, size) gives the same image anywhere.
+
+    Args:
+        index: Number of the image, from 0.
+        size: Side, in pixels.
+        seed: Seed of the data set.
+        population: Name of the population.
+        masks: Whether the masks are made.
+
+    Raises:
+        InputError: For a number out of range, or an unknown population.
+    """
     facts = truth(index, seed=seed, population=population)
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not SMALLEST <= size <= LARGEST:
         raise InputError(

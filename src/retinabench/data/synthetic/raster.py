@@ -61,7 +61,13 @@ class Raster:
         return place
 
     def bump(self, centre: tuple[float, float], width: float, height: float | None = None) -> Floats:
-        """Return the Gaussian (side, side) of value 1 at `centre`, std in eye units."""
+        """Return the Gaussian (side, side) of value 1 at `centre`.
+
+        Args:
+            centre: x and y in eye units.
+            width: Horizontal std in eye units.
+            height: Vertical std in eye units; None is `width`.
+        """
         across = np.exp(-0.5 * ((self.x - centre[0]) / width) ** 2)
         down = np.exp(-0.5 * ((self.y - centre[1]) / (height or width)) ** 2)
         bump: Floats = (down[:, None] * across).astype(np.float32)
@@ -86,8 +92,15 @@ class Raster:
     ) -> None:
         """Draw M straight strokes, the parts of curved vessels, with maximum where they overlap.
 
-        start, end: (M, 2), radius: (M,) half the calibre, strength: (M,); eye units; softness: half the width
-        of the edge as a share of the radius. A stroke thinner than a pixel covers it in proportion.
+        A stroke thinner than a pixel covers it in proportion.
+
+        Args:
+            layer: Drawn on.
+            start: (M, 2) in eye units.
+            end: (M, 2) in eye units.
+            radius: (M,) half the calibre in eye units.
+            strength: (M,) values drawn.
+            softness: Half the width of the edge as a share of the radius.
         """
         start, end = self.pixels(start), self.pixels(end)
         radius = np.asarray(radius, np.float32) * np.float32(self.scale)
@@ -132,10 +145,15 @@ class Raster:
     ) -> None:
         """Draw M roundish spots, with maximum where they overlap.
 
-        centre: (M, 2), radius: (M,), eye units; softness: half the width of the edge as a share of the
-        radius; strength: (M,);
-        outline: (M, 6) cosine and sine amplitudes of the second, third and fifth harmonic of the radius.
         The edge is never sharper than a pixel; the strength falls so that the volume under the spot stays.
+
+        Args:
+            layer: Drawn on.
+            centre: (M, 2) in eye units.
+            radius: (M,) in eye units.
+            softness: Half the width of the edge as a share of the radius.
+            strength: (M,) values drawn.
+            outline: (M, 6) cosine and sine amplitudes of the second, third and fifth harmonic of the radius.
         """
         centre = self.pixels(centre)
         radius = np.asarray(radius, np.float32) * np.float32(self.scale)

@@ -25,7 +25,13 @@ class Branches:
     alive: NDArray[np.bool_]
 
     def strokes(self, raster: Raster, calibre: Array | float, strength: Array | float) -> tuple[Array, ...]:
-        """Return start, end, half calibre and strength of the living parts, as coarse as the canvas bears."""
+        """Return start, end, half calibre and strength of the living parts, as coarse as the canvas bears.
+
+        Args:
+            raster: The canvas.
+            calibre: Factor on the radius, broadcast to (B, T).
+            strength: Values drawn, broadcast to (B, T).
+        """
         step = self.points[:, 1] - self.points[:, 0]
         stride = max(1, int(2.4 / (raster.scale * np.hypot(step[:, 0], step[:, 1]).mean())))
         thin = slice(None, None, stride)
@@ -42,7 +48,14 @@ def draw_branches(
     *parts: tuple[Branches, Array | float, Array | float],
     softness: float = 0.0,
 ) -> None:
-    """Draw (branches, calibre factor, strength) on one layer, with maximum where they overlap."""
+    """Draw curves on one layer, with maximum where they overlap.
+
+    Args:
+        raster: The canvas.
+        layer: Drawn on.
+        *parts: Branches, factor on their calibre, and strength.
+        softness: Half the width of the edges as a share of the radius.
+    """
     strokes = [branches.strokes(raster, calibre, strength) for branches, calibre, strength in parts]
     start, end, radius, shade = (np.concatenate(column) for column in zip(*strokes, strict=True))
     raster.strokes(layer, start, end, radius, shade, softness)
@@ -60,7 +73,13 @@ class Vessels:
         return self.generations[0]
 
     def draw(self, raster: Raster, layer: Floats, trunk_calibre: Array | float = 1.0) -> None:
-        """Draw all generations; thin vessels hold less blood and are fainter."""
+        """Draw all generations; thin vessels hold less blood and are fainter.
+
+        Args:
+            raster: The canvas.
+            layer: Drawn on.
+            trunk_calibre: Factor on the calibre of the trunks, broadcast to (B, T).
+        """
         calibres = (trunk_calibre, 1.0, 1.0)
         draw_branches(
             raster,
@@ -84,7 +103,20 @@ def grow(
     points: int,
     taper: float = 0.5,
 ) -> Branches:
-    """Grow B curves whose heading relaxes from `heading` to `final` (B,) over the distance `bend`."""
+    """Return B curves whose heading relaxes from `heading` to `final` over the distance `bend`.
+
+    Args:
+        rng: Generator of the curves.
+        start: (B, 2) in eye units.
+        heading: (B,) at the start, in radians.
+        final: (B,) far from the start, in radians.
+        bend: (B,) or one number, in eye units.
+        length: (B,) in eye units.
+        radius: (B,) half the calibre at the start, in eye units.
+        tortuosity: Amplitude of the waves of the heading.
+        points: Number of points T of a curve.
+        taper: Share of the calibre that is lost at the end.
+    """
     start, heading, final, length, radius = (
         np.asarray(a, np.float32) for a in (start, heading, final, length, radius)
     )
@@ -107,7 +139,7 @@ def grow(
     return Branches(path, course, calibre, np.logical_and.accumulate(free, axis=1))
 
 
-def divide(
+def _divide(
     rng: np.random.Generator,
     parent: Branches,
     children: int,
@@ -145,7 +177,14 @@ def divide(
 def grow_vessels(
     rng: np.random.Generator, disc: Array, disc_radius: float, tortuosity: float
 ) -> tuple[Vessels, Vessels]:
-    """Grow the arteries and the veins of an eye."""
+    """Return the arteries and the veins of an eye.
+
+    Args:
+        rng: Generator of the curves.
+        disc: (2,) centre of the optic disc, in eye units.
+        disc_radius: Its radius, in eye units.
+        tortuosity: Amplitude of the waves of the arteries.
+    """
     return _grow_tree(rng, disc, disc_radius, tortuosity, 0.0092), _grow_tree(
         rng, disc, disc_radius, 0.8 * tortuosity, 0.0130
     )
@@ -165,8 +204,8 @@ def _grow_tree(
     spread = 0.06 * rng.standard_normal((8, 2))
     start = disc + disc_radius * (np.array([-0.12, 0.0]) + 0.10 * up[:, None] * np.array([0, 1]) + spread)
     trunks = grow(rng, start, heading, final, bend, length, calibre, tortuosity, points=140, taper=0.68)
-    branches = divide(rng, trunks, 7, (0.35, 0.95), tortuosity, 44)
-    twigs = divide(rng, branches, 2, (0.14, 0.46), 1.2 * tortuosity, 16)
+    branches = _divide(rng, trunks, 7, (0.35, 0.95), tortuosity, 44)
+    twigs = _divide(rng, branches, 2, (0.14, 0.46), 1.2 * tortuosity, 16)
     return Vessels((trunks, branches, twigs))
 
 

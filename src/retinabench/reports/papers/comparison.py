@@ -114,7 +114,13 @@ def _not_worse_than_best(
 
 
 def difference_p(a: MethodRuns, b: MethodRuns, key: Key) -> float:
-    """Return the two-sided p-value of "no difference" between the mean scores of two methods, NaN where unknown."""
+    """Return the two-sided p-value of "no difference" between the mean scores of two methods, NaN where unknown.
+
+    Args:
+        a: A method.
+        b: Another method on the same images.
+        key: Set and score.
+    """
     of_a, of_b = ([run.get(key) for run in method.runs] for method in (a, b))
     difference = float(np.mean(of_a) - np.mean(of_b))
     none = np.empty(0)  # of a single patient there is no jackknife

@@ -58,7 +58,13 @@ class PaperFigure:
 
 
 def file_name(kind: str, number: str, results: TaskResults) -> str:
-    """Return the name of a figure's files, such as `figure-05-results-country-shift`."""
+    """Return the name of a figure's files, such as `figure-05-results-country-shift`.
+
+    Args:
+        kind: What the figure shows, as a slug.
+        number: Its number in the paper, "" if it has none.
+        results: Its task and criterion.
+    """
     lead = f"figure-{int(number):02d}" if number else "figure"
     return "-".join(part for part in (lead, kind, results.slug) if part)
 
@@ -105,7 +111,13 @@ def draw_runs(
 
 
 def method_legend(figure: Figure, names: Sequence[str], marks: Sequence[Mark]) -> None:
-    """Draw one legend below all panels, in as many columns as fit; the figure grows by the legend's height."""
+    """Draw one legend below all panels, in as many columns as fit; the figure grows by the legend's height.
+
+    Args:
+        figure: The figure.
+        names: Names of the methods.
+        marks: Their colours and line patterns.
+    """
     longest = max(map(len, names))
     width = figure.get_size_inches()[0] * 72
     columns = max(1, min(len(names), int(width / (5.2 * longest + 45))))
@@ -126,7 +138,13 @@ def _plain(name: str) -> str:
 
 
 def panel_title(axes: Axes, letter: str, text: str) -> None:
-    """Write `(a) In-domain` above a panel."""
+    """Write `(a) In-domain` above a panel.
+
+    Args:
+        axes: The panel.
+        letter: Its letter, "" for none.
+        text: Its title.
+    """
     axes.set_title(f"({letter}) {text}" if letter else text, fontsize=9.5, loc="left")
 
 
@@ -148,7 +166,14 @@ def style_axes(axes: Axes) -> None:
 
 
 def control_line(axes: Axes, x: Floats, y: Floats, name: str) -> None:
-    """Draw a grey reference curve with its name right of the panel, whose limits must have been set."""
+    """Draw a grey reference curve with its name right of the panel.
+
+    Args:
+        axes: The panel, whose limits must have been set.
+        x: (n,) abscissae.
+        y: (n,) ordinates; NaN is left out.
+        name: Its name.
+    """
     known = y[np.isfinite(y)]
     if not known.size:
         return
@@ -172,7 +197,13 @@ def outline(text: Text) -> None:
 
 
 def has_referral_curve(methods: Sequence[MethodRuns], name: str, metric: str) -> bool:
-    """Tell whether some method has a referral curve of a metric on a set."""
+    """Return whether some method has a referral curve of a metric on a set.
+
+    Args:
+        methods: The methods.
+        name: The set.
+        metric: The metric.
+    """
     return any(
         np.isfinite(run.curves.referral.get((name, metric), np.array(np.nan))).any()
         for method in methods
@@ -234,7 +265,16 @@ def referral_panel(
     name: str,
     collection: Collection,
 ) -> None:
-    """Draw a metric of the retained images of a set for all methods, with random and oracle referral of the best one."""
+    """Draw a metric of the retained images of a set for all methods, with random and oracle referral of the best one.
+
+    Args:
+        axes: The panel.
+        methods: The methods.
+        marks: Their colours and line patterns.
+        metric: The metric.
+        name: The set.
+        collection: Its rules choose the standard error.
+    """
     best: tuple[float, MethodRuns | None] = (-np.inf, None)
     for method, mark in zip(methods, marks, strict=True):
         mean = referral_line(axes, method, mark, metric, name, collection)
@@ -249,7 +289,16 @@ def referral_panel(
 def referral_line(
     axes: Axes, method: MethodRuns, mark: Mark, metric: str, name: str, collection: Collection
 ) -> Floats | None:
-    """Draw one method's referral curve; return its mean (101,) over runs, None where it has none."""
+    """Draw one method's referral curve; return its mean (101,) over runs, None where it has none.
+
+    Args:
+        axes: The panel.
+        method: The method.
+        mark: Its colour and line pattern.
+        metric: The metric.
+        name: The set.
+        collection: Its rules choose the standard error.
+    """
     values = [found for run in method.runs if (found := run.curves.referral.get((name, metric))) is not None]
     if not values:
         return None
@@ -265,7 +314,13 @@ def _controls(axes: Axes, method: MethodRuns, metric: str, name: str) -> None:
 
 
 def value_range(methods: Sequence[MethodRuns], metric: str, name: str) -> tuple[float, float]:
-    """Return limits that include every line up to four fifths referred; bands and noisier ends may exceed them."""
+    """Return limits that include every line up to four fifths referred; bands and noisier ends may exceed them.
+
+    Args:
+        methods: The methods.
+        metric: The metric.
+        name: The set.
+    """
     seen = [
         mean_and_error([run.curves.referral[name, metric] for run in method.runs], 1)[0][
             : int(0.8 * len(GRID))

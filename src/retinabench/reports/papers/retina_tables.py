@@ -62,7 +62,15 @@ def tables(collection: Collection) -> tuple[list[Table], list[str]]:
 
 
 def score_column(set_name: str, score: str, group: str, label: str, **facts: str) -> Column:
-    """Return a column of a score of a set; `facts` are further columns of the CSV."""
+    """Return a column of a score of a set.
+
+    Args:
+        set_name: The set.
+        score: Name of the score.
+        group: Heading above several columns.
+        label: Heading of the column.
+        **facts: Further columns of the CSV.
+    """
     return Column(label, group, SCORES[score].direction, facts={"set": set_name, "score": score, **facts})
 
 

@@ -65,7 +65,14 @@ def write_tables(
 
 
 def write(collection: Collection, out: Path, images: Path | None, progress: Progress) -> list[Path]:
-    """Write everything below `out`; return the files, the index first."""
+    """Write tables, figures and index; return the files, the index first.
+
+    Args:
+        collection: The measured files.
+        out: Folder of the report.
+        images: Folder of fundus images for the examples of preprocessing, or None.
+        progress: Reports the progress.
+    """
     of_2019 = filos.results_of(collection)
     tables, missing = tables_of(collection)
     figures, also_missing = figures_of(collection, images)
