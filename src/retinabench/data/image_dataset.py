@@ -84,7 +84,16 @@ class ImageDataset:
         return inspect.getdoc(sys.modules[self.records.__module__]) or ""
 
     def check_options(self, name: str, source: Path | None, options: Mapping[str, Any]) -> None:
-        """Raise `InputError` for an option that this data set does not have, and for a missing source."""
+        """Check the options of a `prepare` command.
+
+        Args:
+            name: The data set.
+            source: Its files, where they are named.
+            options: The options that are set, by name.
+
+        Raises:
+            InputError: The data set has no such option, or the source is missing.
+        """
         for key in options:
             if key not in self.options:
                 shown = f"--{key.replace('columns', 'column')}"
