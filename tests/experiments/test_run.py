@@ -75,7 +75,7 @@ def test_bfloat16_learns_and_predicts_in_full_precision(tmp_path, method):
     test = read_predictions(execute(run, tmp_path / "runs", Resources("cpu")) / "predictions.parquet").select(
         split="test"
     )
-    assert rb.score(test, bootstrap=0).sets["joint"]["scores"]["auroc"]["value"] > 0.9
+    assert rb.score(test, bootstrap=0)["joint"].auroc.value > 0.9
     # bfloat16 holds 8 significant bits; the sigmoid is taken in float32.
     assert len(np.unique(test.prob)) > 20
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.tabular import Tabular
 from retinabench.metrics.inference.interval import Interval, finite_or_none
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import SET_LABELS
-from retinabench.metrics.tabular import Tabular
 
 SCHEMA = "retinabench.scores/1"
 LIST_SCHEMA = "retinabench.scores-list/1"

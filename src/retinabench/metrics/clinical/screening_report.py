@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.tabular import Tabular
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
     DecisionCurve,
@@ -28,7 +29,6 @@ from retinabench.metrics.clinical.operating_points import (
 from retinabench.metrics.clinical.screening import patient_level, referral_view_intervals
 from retinabench.metrics.inference.interval import Interval, finite_or_none
 from retinabench.metrics.sets import SET_LABELS
-from retinabench.metrics.tabular import Tabular
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.tabular import Tabular
 from retinabench.metrics.clinical.risk_control import Certificate, Resemblance, certify_threshold, resemblance
 from retinabench.metrics.clinical.threshold import Choice, Realised, choose_threshold, realised
 from retinabench.metrics.inference.bootstrap import check_draws
-from retinabench.metrics.tabular import Tabular
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 

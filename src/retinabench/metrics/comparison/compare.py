@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.tabular import Tabular
 from retinabench.metrics.comparison.paired import PairedSet, align, notes_on, paired_sets
 from retinabench.metrics.inference.bootstrap import check_seed, percentile_interval
 from retinabench.metrics.inference.interval import finite_or_none
@@ -19,7 +20,6 @@ from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.results import check_known
 from retinabench.metrics.score import check_rules, why_no_interval
 from retinabench.metrics.sets import SET_LABELS, SETS
-from retinabench.metrics.tabular import Tabular
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 

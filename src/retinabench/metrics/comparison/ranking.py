@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.tabular import Tabular
 from retinabench.metrics.comparison.paired import align, notes_on, paired_sets
 from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.inference.interval import Interval, finite_or_none
 from retinabench.metrics.inference.p_values import difference_p_value, holm
 from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.sets import SET_LABELS
-from retinabench.metrics.tabular import Tabular
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.tabular import Tabular
+from retinabench.core.tabular import Tabular
 
 
 class Rows(Tabular):
