@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import typer
 
-from cli.test_cli import NO_TORCH
+from cli.test_main import NO_TORCH
 from retinabench.cli.fidelity import VERBS
 from retinabench.cli.main import app, run
 from retinabench.fidelity.leaderboard import files
