@@ -175,5 +175,5 @@ def test_idrid_photographs_become_the_same_kind_of_picture(shared, tmp_path):
 
 
 def test_a_reader_that_cannot_be_imported_is_named():
-    with pytest.raises(InputError, match=r"reader 'retinabench.nowhere:read' of the target 'fundus'"):
+    with pytest.raises(InputError, match=r"target 'fundus': retinabench.nowhere:read: cannot be imported"):
         load(small("fundus", read="retinabench.nowhere:read"))
