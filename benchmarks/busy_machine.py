@@ -3,8 +3,8 @@
     python benchmarks/busy_machine.py [--images 800] [--epochs 2] [--rounds 3]
 
 The training is that of the demo's MC dropout network, cut down: 64 x 64 drawn images, all cores, a process of its own. It
-runs alone and beside one process that computes without end, with OMP_WAIT_POLICY=PASSIVE (which every command and every
-worker sets) and without it (OpenMP's default, by which idle threads spin). Medians over the rounds of the seconds of the
+runs alone and beside one process that computes without end, with OMP_WAIT_POLICY=PASSIVE and a short GOMP_SPINCOUNT (which every command
+and every worker sets) and without it (OpenMP's default, by which idle threads spin). Medians over the rounds of the seconds of the
 training, start of Python apart. The limits: beside the busy process at most 2.5 times as long as alone, and alone at most
 5 % longer than without the policy. The machine should have nothing else to do.
 """
@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from retinabench.core.subprocesses import WAIT_POLICY
+from retinabench.core.subprocesses import SPIN_COUNT, SPINS, WAIT_POLICY
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 
@@ -54,8 +54,12 @@ def busy(count):
 
 def seconds(data, out, epochs, passive, others, limit=None):
     """Return the seconds of one training in a process of its own, or `limit` where it takes longer."""
-    own = {key: value for key, value in os.environ.items() if key not in (WAIT_POLICY, "OMP_NUM_THREADS")}
-    own |= {WAIT_POLICY: "PASSIVE"} if passive else {}
+    own = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in (WAIT_POLICY, SPIN_COUNT, "OMP_NUM_THREADS")
+    }
+    own |= {WAIT_POLICY: "PASSIVE", SPIN_COUNT: SPINS} if passive else {}
     command = [sys.executable, __file__, "--train", str(data), str(out), "--epochs", str(epochs)]
     with busy(others):
         try:

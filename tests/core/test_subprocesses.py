@@ -10,7 +10,14 @@ import sys
 import pytest
 
 from retinabench.core.errors import WorkError
-from retinabench.core.subprocesses import WAIT_POLICY, environment, in_processes, sleeping_threads, threads
+from retinabench.core.subprocesses import (
+    SPIN_COUNT,
+    WAIT_POLICY,
+    environment,
+    in_processes,
+    sleeping_threads,
+    threads,
+)
 
 
 def variable(name):
@@ -38,6 +45,12 @@ def test_workers_have_one_thread_that_sleeps_while_it_waits(monkeypatch):
     found = dict(in_processes(variable, ["OMP_NUM_THREADS", WAIT_POLICY], 2))
     assert found == {0: "1", 1: "PASSIVE"}
     assert WAIT_POLICY not in os.environ  # the parent's environment is as before
+
+
+def test_the_users_own_spin_count_wins(monkeypatch):
+    monkeypatch.delenv(WAIT_POLICY, raising=False)
+    monkeypatch.setenv(SPIN_COUNT, "7")
+    assert sleeping_threads() == {WAIT_POLICY: "PASSIVE", SPIN_COUNT: "7"}
 
 
 def test_the_users_own_policy_wins(monkeypatch):

@@ -15,7 +15,9 @@ from typing import TypeVar
 
 from retinabench.core.errors import WorkError
 
-WAIT_POLICY = "OMP_WAIT_POLICY"
+WAIT_POLICY, SPIN_COUNT = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"
+# Steps of GNU OpenMP before an idle thread sleeps, about 30 microseconds: less delays every layer, more costs other work.
+SPINS = "10000"
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -79,13 +81,16 @@ def threads(count: int) -> dict[str, str]:
 
 
 def sleeping_threads() -> dict[str, str]:
-    """Return the environment in which idle OpenMP threads sleep; empty where the user has chosen a policy.
+    """Return the environment in which idle OpenMP threads soon sleep; empty where the user has chosen a policy.
 
-    By default they spin, and on a machine with other work they spin on cores that the working threads need: training
-    with two threads beside one busy process took 40 to 100 times as long (`benchmarks/busy_machine.py`). The OpenMP
-    library reads the variable when it is loaded, so it must be set before PyTorch is imported.
+    By default they spin for long, and on a machine with other work they spin on cores that the working threads need:
+    training with two threads beside one busy process took many times as long. Threads that sleep at once make training
+    slower on an idle machine, so GNU OpenMP spins for a short while first (`benchmarks/busy_machine.py` measures both).
+    The OpenMP library reads the variables when it is loaded, so they must be set before PyTorch is imported.
     """
-    return {} if WAIT_POLICY in os.environ else {WAIT_POLICY: "PASSIVE"}
+    if WAIT_POLICY in os.environ:
+        return {}
+    return {WAIT_POLICY: "PASSIVE", SPIN_COUNT: os.environ.get(SPIN_COUNT, SPINS)}
 
 
 @contextmanager
