@@ -1,4 +1,4 @@
-"""Independent Gaussians over all weights of a network, whoever learnt them."""
+"""Independent Gaussians over all weights of a network, shared by the methods that fit them."""
 
 from __future__ import annotations
 

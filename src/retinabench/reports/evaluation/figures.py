@@ -92,7 +92,7 @@ class Uncertainties:
 def histogram_panel(columns: Sequence[Uncertainties], *, limits: tuple[float, float], label: str) -> Figure:
     """Draw uncertainty by grade (rows) and set (columns), correct above the axis, incorrect below it.
 
-    Each half is scaled to its own tallest bar, because the figure compares positions; the number of images stands beside.
+    Each half is scaled to its own tallest bar, because the figure compares positions; the number of images is printed beside it.
 
     Args:
         columns: One per set.
