@@ -18,10 +18,10 @@ from retinabench.core.version import __version__
 if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
     from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
-    from retinabench.metrics.clinical.threshold_transfer import Transfer, transfer
     from retinabench.metrics.comparison.compare import Comparison, compare
     from retinabench.metrics.comparison.ranking import Ranking, rank
     from retinabench.metrics.estimator import evaluate
+    from retinabench.metrics.guarantees.transfer import Transfer, transfer
     from retinabench.metrics.results import Scores, ScoreValue, SetScores
     from retinabench.metrics.score import referral_curve, score
     from retinabench.metrics.selective.referral_curves import Curve
@@ -60,7 +60,7 @@ _MODULES = {
     "Scores": "metrics.results",
     "ScreeningReport": "metrics.clinical.screening_report",
     "SetScores": "metrics.results",
-    "Transfer": "metrics.clinical.threshold_transfer",
+    "Transfer": "metrics.guarantees.transfer",
     "clinic": "metrics.clinical.screening_report",
     "compare": "metrics.comparison.compare",
     "evaluate": "metrics.estimator",
@@ -69,7 +69,7 @@ _MODULES = {
     "read_predictions": "predictions.io",
     "referral_curve": "metrics.score",
     "score": "metrics.score",
-    "transfer": "metrics.clinical.threshold_transfer",
+    "transfer": "metrics.guarantees.transfer",
     "write_predictions": "predictions.io",
 }
 

@@ -322,7 +322,7 @@ def test_compare_and_transfer_as_a_screening_team_meets_them(tmp_path, capsys):
     assert found["sets"]["shifted"]["guarantee"] == "void"
     assert found["sets"]["in_domain"]["guarantee"] != "void"
     assert "certified" in capsys.readouterr().out
-    assert run(["transfer", file, "--goal", "0.0001", "--confidence", "0.99", "--bootstrap", "10", "-q"]) == 0
+    assert run(["transfer", file, "--goal", "0.0001", "--confidence", "0.99", "--bootstrap", "10", "-q"]) == 3
     assert "No threshold" in capsys.readouterr().out
     assert run(["transfer", file, "--confidence", "95", "-q"]) == 2
     assert "0.95" in one_line(capsys)

@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 import retinabench as rb
 from retinabench.data.synthetic.fundus import draw
-from retinabench.metrics.clinical.risk_control import resemblance
-from retinabench.metrics.clinical.threshold_transfer import transfer
+from retinabench.metrics.guarantees.resemblance import resemblance
+from retinabench.metrics.guarantees.transfer import transfer
 from retinabench.metrics.uncertainty import referral_uncertainty
 
 TRAINING, IN_DOMAIN, SHIFTED = 300, 500, 200  # pictures, two per patient

@@ -1,4 +1,4 @@
-"""The command line: one verb per function. Exit code 0: done; 1: the work failed; 2: wrong input or options.
+"""The command line: one verb per function, which may return an exit code (`output.ExitCode`).
 
 A new verb is one function in the file of its group, and one line in `VERBS`. Whatever is slow to import is imported
 inside the function: `--help` stays quick and never needs PyTorch.
@@ -12,14 +12,25 @@ from collections.abc import Callable
 
 import typer
 
-from retinabench.cli import data, examining, fidelity, scoring, studies, tracking, training, tuning
+from retinabench.cli import (
+    data,
+    examining,
+    guarantees,
+    scoring,
+    studies,
+    tracking,
+    training,
+    tuning,
+)
+from retinabench.cli.fidelity.verbs import app as fidelity_app
+from retinabench.cli.output import ExitCode
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.subprocesses import sleeping_threads
 
 SHELL_INTERRUPTED = 130  # what newer versions of typer turn Ctrl-C into
 
 # In the order of a user's path; each with the example that ends its help.
-VERBS: dict[Callable[..., None], str] = {
+VERBS: dict[Callable[..., int | None], str] = {
     training.demo: "retinabench demo --out retinabench-demo",
     data.prepare: "retinabench prepare aptos --source ~/aptos.zip --out data/aptos --size 512",
     data.inspect: "retinabench inspect data/idrid --out idrid-inspection",
@@ -37,7 +48,7 @@ VERBS: dict[Callable[..., None], str] = {
     studies.benchmark: "retinabench benchmark demo --plan",
     scoring.score: "retinabench score predictions.csv --json scores.json",
     scoring.compare: "retinabench compare ours.csv theirs.csv --json comparison.json",
-    scoring.transfer: (
+    guarantees.transfer: (
         "retinabench transfer predictions.csv --target selective_risk --goal 0.05 --confidence 0.95"
     ),
     scoring.report: "retinabench report runs/* --out report",
@@ -59,7 +70,7 @@ app = typer.Typer(
 )
 for verb, example in VERBS.items():
     app.command(epilog=f"Example: {example}")(verb)
-app.add_typer(fidelity.app, name="fidelity")
+app.add_typer(fidelity_app, name="fidelity")
 
 
 def main() -> None:
@@ -74,25 +85,28 @@ def run(arguments: list[str]) -> int:
         code = app(arguments, prog_name="retinabench", standalone_mode=False)
         if code == SHELL_INTERRUPTED:
             raise KeyboardInterrupt
-        return code if isinstance(code, int) else 0
+        return code if isinstance(code, int) else ExitCode.DONE
     except InputError as error:
-        return _fail(str(error), 2)
+        return _fail(str(error), ExitCode.WRONG_INPUT)
     except WorkError as error:
-        return _fail(str(error), 1)
+        return _fail(str(error), ExitCode.FAILED)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; the same command continues where it stopped", 1)
+        return _fail("interrupted; the same command continues where it stopped", ExitCode.FAILED)
     except MemoryError:
-        return _fail("not enough memory; choose a smaller --size, batch or network", 1)
+        return _fail("not enough memory; choose a smaller --size, batch or network", ExitCode.FAILED)
     except ImportError as error:
         if error.name and error.name.partition(".")[0] == "torch":
-            return _fail("training needs PyTorch. Install it with: pip install 'retinabench[train]'", 2)
+            return _fail(
+                "training needs PyTorch. Install it with: pip install 'retinabench[train]'",
+                ExitCode.WRONG_INPUT,
+            )
         raise
     except Exception as error:
         # Typer's own complaints about options share no public base class across its versions.
         if not hasattr(error, "format_message"):
             raise
         help_for = getattr(getattr(error, "ctx", None), "command_path", "retinabench")
-        return _fail(f"{error.format_message().rstrip('.')}. See: {help_for} --help", 2)
+        return _fail(f"{error.format_message().rstrip('.')}. See: {help_for} --help", ExitCode.WRONG_INPUT)
 
 
 def _fail(message: str, code: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from retinabench.cli import fidelity_reference
+from retinabench.cli.fidelity import reference as fidelity_reference
 from retinabench.core.errors import InputError
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference import convergence, make_reference

@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 import retinabench as rb
-from retinabench.reports.evaluation.terminal import comparison_table, scores_table, transfer_table
+from retinabench.reports.evaluation.terminal import comparison_table, scores_table
+from retinabench.reports.evaluation.transfer_terminal import transfer_table
 from support.fake_predictions import METHODS, population, predictions
 
 

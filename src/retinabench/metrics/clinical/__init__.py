@@ -1,1 +1,1 @@
-"""Operating points, screening, decision curves, thresholds with guarantees."""
+"""Operating points, screening, decision curves."""

@@ -1,4 +1,4 @@
-"""Tables for the terminal, within 80 columns: scores, two models side by side, and a frozen threshold."""
+"""Tables for the terminal, within 80 columns: scores, and two models side by side."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from rich.console import Group
 
-from retinabench.metrics.clinical.threshold_transfer import Transfer
 from retinabench.metrics.comparison.compare import Comparison
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import Scores, SetScores
 from retinabench.metrics.sets import SET_LABELS
-from retinabench.reports.toolkit.number_format import COUNT, NumberFormat, plain
+from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.renderers import to_terminal
 from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table
 
@@ -92,27 +91,3 @@ def comparison_table(found: Comparison) -> Group:
         blocks.append(Block(columns, rows, SET_LABELS[key]))
     note = f"a = {found.a}\nb = {found.b}\nbetter: after Holm's correction over the scores of a set"
     return to_terminal(Table("", blocks, note=note))
-
-
-def transfer_table(found: Transfer) -> Group:
-    """Return the frozen threshold and its effect on each set."""
-    heads = ("images", "referred", "error of\nretained", "resembles\nvalidation", "guarantee")
-    rows = []
-    for key, one in found.sets.items():
-        alike = "" if one.resemblance is None else "no" if one.resemblance.void else "not refuted"
-        label = "Validation" if key == "validation" else SET_LABELS[key]
-        cells = [
-            Cell.number(one.images, form=COUNT), _interval_cell(one.referral_rate), _interval_cell(one.selective_risk),
-            Cell(alike), Cell(one.guarantee or ""),
-        ]  # fmt: skip
-        rows.append(Row(label, cells))
-    return to_terminal(Table.of("", [Column(head) for head in heads], rows, note=_threshold(found)))
-
-
-def _threshold(found: Transfer) -> str:
-    """Return the sentence about the threshold that was frozen, or why there is none."""
-    if found.threshold is None:
-        return f"No threshold: {(found.certificate or found.choice).why}"
-    infinite = math.isinf(found.threshold)
-    rule = "refer no image" if infinite else f"refer above an uncertainty of {plain(found.threshold, 4)}"
-    return f"Frozen on validation: {rule}" + (", certified" if found.certificate else "")

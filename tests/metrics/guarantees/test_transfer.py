@@ -9,7 +9,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.threshold_transfer import transfer
+from retinabench.metrics.guarantees.transfer import transfer
 
 
 def study(shift=(0.6, 1.5), patients=(600, 300, 300)):

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.tabular import Tabular
-from retinabench.metrics.clinical.risk_control import Certificate, Resemblance, certify_threshold, resemblance
-from retinabench.metrics.clinical.threshold import Choice, Realised, choose_threshold, realised
+from retinabench.metrics.guarantees.resemblance import Resemblance, resemblance
+from retinabench.metrics.guarantees.risk_control import Certificate, certify_threshold
+from retinabench.metrics.guarantees.threshold import Choice, Realised, choose_threshold, realised
 from retinabench.metrics.inference.bootstrap import check_draws
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinabench.metrics.clinical.threshold import choose_threshold, realised
+from retinabench.metrics.guarantees.threshold import choose_threshold, realised
 
 CASES = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 6)), min_size=1, max_size=30)
 

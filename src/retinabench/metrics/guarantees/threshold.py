@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.metrics.clinical.risk_control import Resemblance
 from retinabench.metrics.clinical.screening import referral_view_intervals
+from retinabench.metrics.guarantees.resemblance import Resemblance
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import binary

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from cli.test_main import NO_TORCH
-from retinabench.cli.fidelity import VERBS
+from retinabench.cli.fidelity.verbs import VERBS
 from retinabench.cli.main import app, run
 from retinabench.fidelity.leaderboard import files
 from retinabench.fidelity.reference.reference_file import Reference, write_reference
