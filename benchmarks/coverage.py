@@ -79,7 +79,9 @@ def study(number, names, replicates, bca, patients):
     right = (prob > 0.5) == label
     closed = {
         "accuracy": {
-            "patient Korn-Graubard": clustered_proportion(right, np.ones(len(label)), patient)[1:],
+            "patient Korn-Graubard": list(
+                clustered_proportion(right, np.ones(len(label)), patient).to_dict().values()
+            )[1:],
             "image Wilson": wilson(right.sum(), len(label)),
         },
         "auroc": {

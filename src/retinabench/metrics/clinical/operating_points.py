@@ -18,7 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.inference.proportions import binary, clopper_pearson, clustered_proportion, wilson
+from retinabench.metrics.inference.proportions import (
+    binary,
+    clopper_pearson,
+    clustered_proportion,
+    wilson,
+)
 
 Floats = NDArray[np.float64]
 PROPORTIONS = ("sensitivity", "specificity", "ppv", "npv", "accuracy", "prevalence", "positive_rate")
@@ -216,9 +221,8 @@ def judge_goals(
 ) -> tuple[TwoByTwo, list[Verdict]]:
     """Return the 2x2 table and, for each goal, whether the estimates meet it and whether the lower bounds do.
 
-    The bound is the lower end of the 95 % Clopper-Pearson interval, one-sided 97.5 %; with patients at the effective sample
-    size of clustered images (`clustered_proportion`). An absent class meets nothing. The approved IDx-DR met 85 %
-    sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
+    The bound is the lower end of the exact 95 % interval of `clustered_proportion`, one-sided 97.5 %. An absent class meets
+    nothing. The approved IDx-DR met 85 % sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
 
     Args:
         label: (N,) 0 or 1.
@@ -232,28 +236,16 @@ def judge_goals(
     table = two_by_two(label, positive)
     y, said = binary(label, "label"), binary(positive, "positive")
     ids: Any = np.arange(len(y)) if cluster is None else cluster
-    sensitivity = _bound(table.counts("sensitivity"), said, y, ids, cluster is None)
-    specificity = _bound(table.counts("specificity"), ~said, ~y, ids, cluster is None)
+    sensitivity, specificity = (
+        (found.value, found.low)
+        for of, right in ((y, said), (~y, ~said))
+        for found in [clustered_proportion(right, of, ids, exact=True)]
+    )
     verdicts = []
     for name, goal in (GOALS if goals is None else goals).items():
         met = [sensitivity[k] >= goal.sensitivity and specificity[k] >= goal.specificity for k in (0, 1)]
         verdicts.append(Verdict(name, sensitivity, specificity, met[0], met[1]))
     return table, verdicts
-
-
-def _bound(
-    counts: tuple[int, int],
-    success: NDArray[np.bool_],
-    of: NDArray[np.bool_],
-    cluster: Any,
-    independent: bool,
-) -> tuple[float, float]:
-    if independent:
-        k, n = counts
-        value, low = (k / n, float(clopper_pearson(k, n)[0])) if n else (float("nan"), float("nan"))
-    else:
-        value, low, _ = clustered_proportion(success, of, cluster)
-    return value, low
 
 
 def _ratio(top: float, bottom: float) -> float:

@@ -11,8 +11,10 @@ from scipy import stats
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.inference.bootstrap import cluster_codes
+from retinabench.metrics.inference.interval import Interval
 
 Floats = NDArray[np.float64]
+PRIOR_PATIENTS = 2.0  # weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient
 
 
 def wilson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
@@ -62,52 +64,116 @@ def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95
     """
     k, n = _counts(successes, trials)
     tail = (1 - level) / 2
-    low = np.where(k == 0, 0.0, stats.beta.ppf(tail, np.maximum(k, 1), n - k + 1))
-    high = np.where(k == n, 1.0, stats.beta.ppf(1 - tail, k + 1, np.maximum(n - k, 1)))
+    low = np.where(k == 0, 0.0, stats.beta.ppf(tail, np.where(k == 0, 1, k), n - k + 1))
+    high = np.where(k == n, 1.0, stats.beta.ppf(1 - tail, k + 1, np.where(k == n, 1, n - k)))
     return np.where(n > 0, low, np.nan)[()], np.where(n > 0, high, np.nan)[()]
+
+
+def jeffreys(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
+    """Return the modified Jeffreys interval of a proportion, which covers `level` on average over p.
+
+    low = Beta^-1((1-level)/2; k + 1/2, n-k + 1/2), high = Beta^-1((1+level)/2; k + 1/2, n-k + 1/2). At k = 0 and k = n the ends
+    are those of Clopper and Pearson. Neither k nor n has to be whole, which an effective number of trials never is.
+
+    Args:
+        successes: k, of any shape.
+        trials: n, of the same shape.
+        level: Level of the interval.
+
+    Returns:
+        (low, high); NaN where there are no trials.
+
+    References:
+        Brown, Cai and DasGupta, Interval estimation for a binomial proportion, Stat. Sci. 16:101 (2001), section 4.1.
+    """
+    k, n = _counts(successes, trials)
+    tail = (1 - level) / 2
+    exact_low, exact_high = clopper_pearson(k, n, level)
+    with np.errstate(invalid="ignore"):
+        # With less than one trial the quantiles can leave out k/n itself.
+        low = np.minimum(stats.beta.ppf(tail, k + 0.5, n - k + 0.5), k / n)
+        high = np.maximum(stats.beta.ppf(1 - tail, k + 0.5, n - k + 0.5), k / n)
+    edge = (k == 0) | (k == n)
+    return np.where(edge, exact_low, low)[()], np.where(edge, exact_high, high)[()]
 
 
 def clustered_proportion(
     success: ArrayLike,
-    eligible: ArrayLike,
+    weight: ArrayLike,
     cluster: ArrayLike | Sequence[Hashable],
     level: float = 0.95,
-) -> tuple[float, float, float]:
-    """Return the proportion of successes among eligible images, with an exact-type interval for clustered images.
+    *,
+    exact: bool = False,
+    variance: float = 0.0,
+) -> Interval:
+    """Return the proportion of successes among weighted images, with an interval for images of shared patients.
 
-    The Clopper-Pearson limits at the effective sample size n / max(1, design effect), with the linearised variance of the
-    ratio p = sum y_i / sum m_i over G patients, G/(G-1) sum (y_i - p m_i)^2 / (sum m_i)^2, and t in place of z degrees of
-    freedom (G - 1). Where p is 0 or 1 the data hold no variance: the effective size is then the number of patients, as if
-    their images were copies.
+    The interval is `jeffreys` at an effective number of images, as Korn and Graubard's is Clopper and Pearson's. With
+    p = sum w_i y_i / sum w_i and the residual r_g = sum w_i (y_i - p) of each of G patients, the linearised variance is
+    v = G/(G-1) sum r_g^2 / (sum w_i)^2, and the effective number of images p (1-p) / v, at most that of independent images,
+    (sum w_i)^2 / sum w_i^2.
+
+    Few errors say little about how they cluster, and none say nothing: v is then far too small or 0. The design effect is
+    therefore averaged with that of images that are copies of their patient's: the latter counts as much as `PRIOR_PATIENTS`
+    patients, the former as the patients with a success or those with a failure, whichever are fewer. With t in place of z, at
+    G - 1 degrees of freedom, the effective number falls by (z / t)^2, except at p = 0 or 1, where nothing was estimated: there
+    the end is exact for patients whose images are copies.
 
     Args:
-        success: (N,) bool.
-        eligible: (N,) bool.
+        success: (N,) in [0, 1]; a share where it is a mean, such as that over several seeds.
+        weight: (N,) >= 0, what each image counts for; 0 or False leaves it out.
         cluster: (N,) patients.
         level: Level of the interval.
+        exact: Whether to take the interval of Clopper and Pearson at the effective number, for a decision that must not be
+            wrong more often than stated; it is wider.
+        variance: Of the proportion, in place of v where it is larger: which images count may itself depend on the sample.
 
     Returns:
-        (value, low, high); NaN where no image is eligible.
+        The proportion with its interval; NaN where no image counts, the ends also where all that count are of one patient.
 
     References:
         Korn and Graubard, Confidence intervals for proportions with small expected number of positive counts estimated from
-        survey data, Survey Methodology 24:193 (1998).
+        survey data, Survey Methodology 24:193 (1998). Franco, Little, Louis and Slud, Comparative study of confidence intervals
+        for proportions in complex sample surveys, J. Surv. Stat. Methodol. 7:334 (2019), where Jeffreys' covers best.
     """
     codes, _ = cluster_codes(cluster)
-    hit, of = binary(success, "success"), binary(eligible, "eligible")
-    n = int(of.sum())
-    if n == 0:
-        return float("nan"), float("nan"), float("nan")
-    p = float((hit & of).sum()) / n
-    patients = len(np.unique(codes[of]))
-    effective = float(patients)
-    if 0 < p < 1 and patients > 1:
-        residual = np.bincount(codes[of], hit[of] - p)
-        variance = patients / (patients - 1) * float(residual @ residual) / n**2
-        t, z = stats.t.ppf((1 + level) / 2, patients - 1), stats.norm.ppf((1 + level) / 2)
-        effective = min(float(n), p * (1 - p) / variance) * float(z / t) ** 2 if variance > 0 else float(n)
-    low, high = clopper_pearson(p * effective, effective, level)
-    return p, float(low), float(high)
+    y, w = np.asarray(success, np.float64), np.asarray(weight, np.float64)
+    if not y.shape == w.shape == codes.shape:
+        raise InputError(f"{len(y)} successes, {len(w)} weights and {len(codes)} patients")
+    if not ((y >= 0) & (y <= 1)).all() or not (np.isfinite(w) & (w >= 0)).all():
+        raise InputError("successes must lie between 0 and 1, weights must be finite and at least 0")
+    counted = w > 0
+    y, w = y[counted], w[counted]
+    codes = np.unique(codes[counted], return_inverse=True)[1]
+    if not len(y):
+        return Interval(np.nan)
+    p = 0.0 if not y.any() else 1.0 if (y == 1).all() else float(w @ y / w.sum())
+    if codes.max() == 0:
+        return Interval(p)
+    effective = _effective_images(y, w, codes, p, level, variance)
+    low, high = (clopper_pearson if exact else jeffreys)(p * effective, effective, level)
+    return Interval(p, float(low), float(high))
+
+
+def _effective_images(
+    y: Floats, w: Floats, codes: NDArray[np.intp], p: float, level: float, variance: float
+) -> float:
+    """Number of independent images that would know the proportion as well as these do; see `clustered_proportion`."""
+    total = float(w.sum())
+    of_patient, hits = np.bincount(codes, w), np.bincount(codes, w * y)
+    patients = len(of_patient)
+    alone, copies = total**2 / float(w @ w), total**2 / float(of_patient @ of_patient)
+    if not 0 < p < 1:
+        return copies
+    residual = np.bincount(codes, w * (y - p))
+    linear = patients / (patients - 1) * float(residual @ residual) / total**2 if patients < len(y) else 0.0
+    found = max(linear, variance, p * (1 - p) / alone)
+    seen = min(np.count_nonzero(hits), np.count_nonzero(np.bincount(codes, w * (1 - y))))
+    inverse = (seen * found / (p * (1 - p)) + PRIOR_PATIENTS / copies) / (seen + PRIOR_PATIENTS)
+    if patients == len(y):  # images of different patients are independent: their variance was not estimated
+        return float(1 / inverse)
+    t, z = stats.t.ppf((1 + level) / 2, patients - 1), stats.norm.ppf((1 + level) / 2)
+    return float((z / t) ** 2 / inverse)
 
 
 def binary(values: ArrayLike, name: str) -> NDArray[np.bool_]:
