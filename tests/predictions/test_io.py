@@ -74,6 +74,8 @@ WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_
 
 
 PROBS = st.floats(0, 1)
+# A CSV tells codes and numbers apart by their cells alone, so text begins with a letter.
+CELLS = (WORDS.map(lambda word: f"x{word}"), st.floats(-1e300, 1e300))
 
 
 @st.composite
@@ -93,6 +95,10 @@ def predictions(draw):
         domain=maybe(st.sampled_from(["in_domain", "shifted"])),
         split=maybe(st.sampled_from(["validation", "test"])),
         uncertainty=maybe(st.floats(-1e300, 1e300)),
+        subgroups={
+            f"{draw(WORDS)} {k}": draw(st.lists(one, min_size=n, max_size=n))
+            for k, one in enumerate(draw(st.lists(st.sampled_from(CELLS), max_size=3)))
+        },
         metadata={"method": draw(WORDS), "seed": draw(st.integers(0, 9)), "members": samples},
     )
 
@@ -115,6 +121,9 @@ def test_round_trip(kind, folder, given_):
         if before is not None:
             assert before.dtype.kind == after.dtype.kind
             np.testing.assert_array_equal(after, before)
+    assert list(back.subgroups) == [name.strip() if kind == "csv" else name for name in given_.subgroups]
+    for before, after in zip(given_.subgroups.values(), back.subgroups.values(), strict=True):
+        np.testing.assert_array_equal(after, before)
     if kind != "csv":
         assert back.metadata["method"] == given_.metadata["method"]
         assert back.metadata["members"] == given_.samples

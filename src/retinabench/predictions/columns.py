@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.predictions.table import OPTIONAL, SCHEMA, Predictions
 
+SCHEMA = "retinabench.predictions/1"
+DOMAINS = ("in_domain", "shifted")
+SPLITS = ("validation", "test")
+OPTIONAL = ("grade", "patient_id", "domain", "split", "uncertainty")
 MAX_ROWS = 20_000_000  # image ids of so many rows still fit an ordinary machine's memory
 MAX_VALUES = 400_000_000  # 3.2 GB of float64 probabilities
 MAX_TEXT = 1000  # characters of one id
@@ -85,8 +89,8 @@ def read_metadata(path: Path, text: bytes) -> dict[str, Any]:
     return dict(content)
 
 
-def metadata_json(predictions: Predictions) -> str:
+def metadata_json(metadata: Mapping[str, Any], samples: int) -> str:
     """The file metadata with schema and number of samples, as JSON text."""
-    content = {**predictions.metadata, "schema": SCHEMA, "samples": predictions.samples}
+    content = {**metadata, "schema": SCHEMA, "samples": samples}
     # NumPy's numbers become numbers, anything else that JSON does not know (a path, a date) becomes text.
     return json.dumps(content, sort_keys=True, default=lambda v: v.item() if hasattr(v, "item") else str(v))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,13 +29,15 @@ def read_csv(path: Path) -> Predictions:
         )
     encoding, header = csv_header(path)
     delimiter = max(",;\t", key=header.count)
-    names = [name.strip().strip('"').strip() for name in header.split(delimiter)]
+    names = [name.strip().strip('"').strip() for name in next(csv.reader([header], delimiter=delimiter))]
     check_columns(path, names)
     _csv_size(path, sum(sample_number(name) is not None for name in names))
 
+    unique = [name for name, times in Counter(names).items() if times == 1]
+
     def load(text: bool, decimal: str) -> pa.Table:
-        known = [name for name in names if name in KNOWN or sample_number(name) is not None]
-        types = {name: pa.string() if text or name in TEXT else pa.float64() for name in known}
+        numbers = {name for name in names if sample_number(name) is not None} | set(KNOWN) - set(TEXT)
+        types = {name: pa.float64() if name in numbers and not text else pa.string() for name in unique}
         return pa.csv.read_csv(
             path,
             # Only one thread can say in which row a line is broken.
@@ -43,7 +47,7 @@ def read_csv(path: Path) -> Predictions:
             parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
                 column_types=types,
-                include_columns=known,
+                include_columns=unique,
                 decimal_point=decimal,
                 strings_can_be_null=True,
                 null_values=[""],
@@ -63,7 +67,7 @@ def read_csv(path: Path) -> Predictions:
     except (pa.ArrowInvalid, UnicodeError) as error:
         raise broken_csv(path, str(error)) from None
     check_size(path, table.num_rows, max(1, len(names) - 2))
-    return from_table(path, table, {})
+    return from_table(path, table, {}, untyped=True)
 
 
 def csv_header(path: Path) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from retinabench.core.errors import InputError
 from retinabench.predictions.columns import (
     KNOWN,
     MAX_TEXT,
+    OPTIONAL,
     TEXT,
     check_columns,
     check_size,
@@ -24,21 +26,20 @@ from retinabench.predictions.columns import (
     read_metadata,
     sample_number,
 )
-from retinabench.predictions.table import OPTIONAL, Predictions
+from retinabench.predictions.subgroups import keep_further, to_arrow
+from retinabench.predictions.table import Predictions
 
 METADATA_KEY = b"retinabench"
 
 
 def read_parquet(path: Path) -> Predictions:
-    """Read a Parquet file; only the known columns, and only after its declared size is checked."""
+    """Read a Parquet file, only after its declared size is checked."""
     try:
         file = pa.parquet.ParquetFile(path)
         names = file.schema_arrow.names
         check_columns(path, names)
         check_size(path, file.metadata.num_rows, 1)
-        table = file.read(
-            columns=[name for name in names if name in KNOWN or sample_number(name) is not None]
-        )
+        table = file.read()
     except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
         if isinstance(error, (FileNotFoundError, PermissionError)):
             raise
@@ -47,13 +48,16 @@ def read_parquet(path: Path) -> Predictions:
     return from_table(path, table, metadata)
 
 
-def from_table(path: Path, table: pa.Table, metadata: dict[str, Any]) -> Predictions:
+def from_table(
+    path: Path, table: pa.Table, metadata: dict[str, Any], *, untyped: bool = False
+) -> Predictions:
     """Return the predictions in an Arrow table with the columns of `Predictions`.
 
     Args:
         path: The file, for messages.
         table: The table.
         metadata: The file metadata.
+        untyped: Whether text of further columns may stand for numbers, as in a CSV.
 
     Returns:
         The checked predictions.
@@ -62,8 +66,14 @@ def from_table(path: Path, table: pa.Table, metadata: dict[str, Any]) -> Predict
         InputError: A cell is empty, of a wrong type or not valid.
     """
     columns: dict[str, Any] = {}
-    for name in table.column_names:
-        column = table[name].combine_chunks()
+    further: dict[str, pa.Array] = {}
+    twice = {name for name, times in Counter(table.column_names).items() if times > 1}
+    for name, chunked in zip(table.column_names, table.columns, strict=True):
+        column = combined(chunked)
+        if name not in KNOWN and sample_number(name) is None:
+            if column.null_count < len(column) and name not in twice:
+                further[name] = column
+            continue
         if column.null_count and column.null_count < len(column):
             row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]) + 1
             raise InputError("is empty", file=path, row=row, column=name, hint="Fill it, or drop the row.")
@@ -77,7 +87,17 @@ def from_table(path: Path, table: pa.Table, metadata: dict[str, Any]) -> Predict
         columns["probs"] = np.stack([columns.pop(name) for _, name in samples], axis=1)
     elif "prob" in columns:
         columns["probs"] = columns.pop("prob")
-    return Predictions(**columns, metadata=metadata, source=str(path))
+    subgroups, notes = keep_further(further, table.num_rows, untyped=untyped)
+    notes += [f"the column '{name[:60]}' is left out: it stands twice" for name in sorted(twice) if name]
+    return Predictions(
+        **columns, subgroups=subgroups, metadata=metadata, source=str(path), notes=tuple(notes)
+    )
+
+
+def combined(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
+    whole = column.combine_chunks()
+    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(column.unify_dictionaries().chunks)
 
 
 def _flat(path: Path, name: str, column: pa.Array) -> NDArray[Any]:
@@ -179,12 +199,13 @@ def to_table(predictions: Predictions) -> pa.Table:
         offsets = pa.array(np.arange(0, n * samples + 1, samples, dtype=np.int64))
         columns["probs"] = pa.LargeListArray.from_arrays(offsets, pa.array(predictions.probs.ravel()))
     columns |= {name: values for name in OPTIONAL if (values := getattr(predictions, name)) is not None}
+    columns |= {name: to_arrow(values) for name, values in predictions.subgroups.items()}
     return pa.table(columns)
 
 
 def parquet_bytes(predictions: Predictions) -> bytes:
     """A Parquet file with the metadata in its footer."""
-    metadata = {METADATA_KEY: metadata_json(predictions).encode()}
+    metadata = {METADATA_KEY: metadata_json(predictions.metadata, predictions.samples).encode()}
     sink = io.BytesIO()
     pa.parquet.write_table(to_table(predictions).replace_schema_metadata(metadata), sink, compression="zstd")
     return sink.getvalue()

@@ -14,6 +14,7 @@ CSV and NPZ. The columns:
 | `domain`      | optional                 | `in_domain` (default) or `shifted`                                    |
 | `split`       | optional                 | `validation` or `test` (default)                                      |
 | `uncertainty` | finite number, optional  | any score of the model: the largest is referred first                    |
+| any other     | text or numbers          | a subgroup: camera, site, age, sex, date …; a cell may be empty       |
 
 File metadata (Parquet and NPZ): schema version, method, task, model, seed, samples, members, config hash, package
 version. With K members the S samples are stored member by member: member k holds samples k*S/K … (k+1)*S/K - 1.
@@ -29,12 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.predictions.columns import DOMAINS, KNOWN, OPTIONAL, SPLITS, sample_number
+from retinabench.predictions.subgroups import check_subgroups
 from retinabench.predictions.validation import Check
-
-SCHEMA = "retinabench.predictions/1"
-DOMAINS = ("in_domain", "shifted")
-SPLITS = ("validation", "test")
-OPTIONAL = ("grade", "patient_id", "domain", "split", "uncertainty")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +48,7 @@ class Predictions:
         domain: (N,) of `DOMAINS`; None: all are `in_domain`.
         split: (N,) of `SPLITS`; None: all are `test`.
         uncertainty: (N,) finite numbers, the largest is referred first.
+        subgroups: Further columns by name, each (N,): text with "", or float64 with NaN, where it is not known.
         metadata: What the file says of its origin: method, model, seed, members and so on.
         source: The file it came from, for error messages.
         notes: What a reader of its scores must know.
@@ -72,6 +71,7 @@ class Predictions:
     domain: NDArray[np.str_] = None  # type: ignore[assignment]  # filled below, never None afterwards
     split: NDArray[np.str_] = None  # type: ignore[assignment]
     uncertainty: NDArray[np.float64] | None = None
+    subgroups: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     source: str | None = None
     notes: tuple[str, ...] = ()
@@ -98,6 +98,8 @@ class Predictions:
             columns["uncertainty"] = check.finite(
                 "uncertainty", check.length("uncertainty", self.uncertainty, n)
             )
+        taken = [*KNOWN, "metadata", *(name for name in self.subgroups if sample_number(name) is not None)]
+        columns["subgroups"] = check_subgroups(check, self.subgroups, n, taken)
         members = self.metadata.get("members", 1)
         whole = isinstance(members, (int, np.integer)) and members >= 1
         if not whole or columns["probs"].shape[1] % members:
@@ -138,4 +140,5 @@ class Predictions:
             return self
         columns = ("image_id", "label", "probs", *OPTIONAL)
         present = {name: getattr(self, name) for name in columns if getattr(self, name) is not None}
-        return replace(self, **{name: values[rows] for name, values in present.items()})
+        subgroups = {name: values[rows] for name, values in self.subgroups.items()}
+        return replace(self, subgroups=subgroups, **{name: values[rows] for name, values in present.items()})
