@@ -10,7 +10,13 @@ from hypothesis.extra.numpy import arrays
 
 from conftest import shared_path
 from retinabench.core.errors import InputError
-from retinabench.metrics.uncertainty import UNCERTAINTIES, binary_entropy, decompose, referral_uncertainty
+from retinabench.metrics.uncertainty import (
+    UNCERTAINTIES,
+    binary_entropy,
+    decompose,
+    margin,
+    referral_uncertainty,
+)
 from retinabench.predictions.table import Predictions
 
 FIELDS = {
@@ -73,7 +79,7 @@ def test_which_uncertainty():
     assert name == "own"
     assert values.tolist() == [5, 4]
     for name in UNCERTAINTIES:
-        truth = getattr(decompose(base["probs"]), name)
+        truth = margin([0.2, 0.7], 0.5) if name == "margin" else getattr(decompose(base["probs"]), name)
         np.testing.assert_array_equal(referral_uncertainty(own, name, exact=True)[0], truth)
         np.testing.assert_allclose(referral_uncertainty(own, name)[0], truth, rtol=1e-10)
     with pytest.raises(InputError, match="'uncertainty'"):

@@ -26,7 +26,15 @@ Uncertainty = Annotated[
     str,
     typer.Option(
         "--uncertainty",
-        help="What orders the referral: auto, own, total, epistemic, aleatoric, variance, max_probability.",
+        help="What orders the referral: auto, own, total, epistemic, aleatoric, variance, max_probability, margin.",
+    ),
+]
+Threshold = Annotated[
+    str,
+    typer.Option(
+        "--threshold",
+        help="From which probability on an image counts as referable: 0.3, youden, sensitivity=.85@validation, "
+        "specificity=.9@validation; default: above 0.5.",
     ),
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Write everything as JSON.")]

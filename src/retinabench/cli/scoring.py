@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from retinabench.cli.options import Bootstrap, Json, Out, Rules, Seed, Silent, Uncertainty, Workers
+from retinabench.cli.options import Bootstrap, Json, Out, Rules, Seed, Silent, Threshold, Uncertainty, Workers
 from retinabench.cli.output import print_notes, print_table, progress_of
 from retinabench.core.errors import InputError
 
@@ -17,6 +17,7 @@ def score(
     rules: Rules = "corrected",
     bootstrap: Bootstrap = 1000,
     uncertainty: Uncertainty = "auto",
+    threshold: Threshold = "0.5",
     json: Json = None,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write all scores as CSV.")] = None,
     seed: Seed = 0,
@@ -34,7 +35,7 @@ def score(
     found = []
     with progress_of(quiet).track("Scoring", len(paths), unit="files") as advance:
         for one in predictions:
-            found.append(score_predictions(one, rules, bootstrap, seed, uncertainty))
+            found.append(score_predictions(one, rules, bootstrap, seed, uncertainty, threshold=threshold))
             advance(1)
     names = method_names(paths, predictions)
     if json is not None:
@@ -51,6 +52,7 @@ def compare(
     rules: Rules = "corrected",
     bootstrap: Bootstrap = 1000,
     uncertainty: Uncertainty = "auto",
+    threshold: Threshold = "0.5",
     json: Json = None,
     seed: Seed = 0,
     quiet: Silent = False,
@@ -63,7 +65,9 @@ def compare(
 
     first, second = (read_predictions(path) for path in find_files([a, b]))
     with progress_of(quiet).track("Comparing", 1, unit="pair") as advance:
-        found = compare_predictions(first, second, rules, bootstrap, seed, uncertainty=uncertainty)
+        found = compare_predictions(
+            first, second, rules, bootstrap, seed, uncertainty=uncertainty, threshold=threshold
+        )
         advance(1)
     if json is not None:
         write_json(json, found.to_dict())

@@ -98,7 +98,7 @@ def bins_of(w: Weighted, of: Of = "positive_class", spacing: Spacing = "width", 
 def _judged(w: Weighted, of: Of) -> tuple[Floats, Floats]:
     """Forecasts (N,) and what happened, 0 or 1."""
     if of == "top_label":
-        return np.maximum(w.cases.prob, 1 - w.cases.prob), (~w.cases.error).astype(np.float64)
+        return np.where(w.cases.called, w.cases.prob, 1 - w.cases.prob), (~w.cases.error).astype(np.float64)
     return w.cases.prob, w.cases.label.astype(np.float64)
 
 

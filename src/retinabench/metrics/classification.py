@@ -1,7 +1,7 @@
 """Accuracy, discrimination and proper scores of weighted images.
 
 Every function takes label (N,) 0/1, prob (N,) = P(label = 1) and an optional weight (N,), and returns a float, NaN
-where undefined. An image is *positive by the model* where prob > threshold, 1/2 if not said.
+where undefined. An image is *positive by the model* where prob > 1/2; of sorted images, by the threshold they were given.
 """
 
 from __future__ import annotations
@@ -112,14 +112,14 @@ def brier_of(w: Weighted) -> float:
     return w.mean((w.cases.prob - w.cases.label) ** 2)
 
 
-def sensitivity_of(w: Weighted, threshold: float = 0.5) -> float:
+def sensitivity_of(w: Weighted) -> float:
     """Share of positive images that are positive by the model; NaN without positives."""
-    return _ratio(float(w.positive @ (w.cases.prob > threshold)), w.positives)
+    return _ratio(float(w.positive @ w.cases.called), w.positives)
 
 
-def specificity_of(w: Weighted, threshold: float = 0.5) -> float:
+def specificity_of(w: Weighted) -> float:
     """Share of negative images that are negative by the model; NaN without negatives."""
-    return _ratio(float(w.negative @ (w.cases.prob <= threshold)), w.negatives)
+    return _ratio(float(w.negative @ ~w.cases.called), w.negatives)
 
 
 def auroc_of(w: Weighted) -> float:

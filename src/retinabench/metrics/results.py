@@ -11,6 +11,7 @@ from typing import Any
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.tabular import Tabular
+from retinabench.metrics.clinical.decision_threshold import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.inference.interval import Interval, finite_or_none
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import SET_LABELS
@@ -133,6 +134,7 @@ class Scores(Tabular):
         notes: What a reader of the numbers must know.
         metadata: What the file says of its origin.
         source: The file.
+        threshold: The decision threshold.
 
     Example:
         >>> import retinabench as rb
@@ -152,6 +154,7 @@ class Scores(Tabular):
     notes: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     source: str | None = None
+    threshold: FrozenThreshold = ABOVE_HALF
 
     def __getitem__(self, name: str) -> SetScores:
         if name not in self.sets:
@@ -191,6 +194,7 @@ class Scores(Tabular):
             "schema": SCHEMA,
             "rules": self.rules,
             "uncertainty": self.uncertainty,
+            "threshold": self.threshold.to_dict(),
             "bootstrap": self.bootstrap,
             "seed": self.seed,
             "source": self.source,

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import calibration
+from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.inference.bootstrap import check_seed, cluster_bootstrap, percentile_interval
 from retinabench.metrics.published import scores as published
 from retinabench.metrics.published import sets as published_sets
@@ -39,6 +40,7 @@ def score(
     seed: int = 0,
     uncertainty: str = "auto",
     *,
+    threshold: DecisionThreshold | float | str = DEFAULT,
     level: float = 0.95,
 ) -> Scores:
     """Score the test split of a predictions file.
@@ -53,7 +55,8 @@ def score(
         bootstrap: Replicates over patients for percentile intervals; 0 for none.
         seed: Seed of the bootstrap, or of the random duplication of shifted images under the published rules.
         uncertainty: What orders the referral: `auto` (the file's own column where it has one, else total), `own`,
-            `total`, `epistemic`, `aleatoric`, `variance` or `max_probability`.
+            `total`, `epistemic`, `aleatoric`, `variance`, `max_probability` or `margin` (to the decision threshold).
+        threshold: From which probability on an image counts as referable, or what chooses it; see `DecisionThreshold`.
         level: Level of the intervals.
 
     Returns:
@@ -72,6 +75,7 @@ def score(
     if bootstrap < 0:
         raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
     check_seed(seed)
+    cut = frozen_threshold(predictions, threshold, rules)
     test = predictions.select(split="test")
     if test is None:
         raise InputError(
@@ -79,16 +83,16 @@ def score(
             file=predictions.source,
             hint="Scores are of the test split; leave the column 'split' out if all images belong to it.",
         )
-    values, name = referral_uncertainty(test, uncertainty, exact=rules == "published")
-    notes = [*test.notes, f"referral is ordered by: {_described(name)}", *_notes(test, values, name)]
+    values, name = referral_uncertainty(test, uncertainty, exact=rules == "published", threshold=cut.value)
+    notes = [*test.notes, *_notes(test, values, name, cut)]
     sets: Mapping[str, SetScores]
     if rules == "published":
         sets = published_sets.score_sets(test, values, seed)
         notes.append("the published protocol has no intervals")
         bootstrap = 0
     else:
-        sets = {images.name: _scored(images, bootstrap, seed, level) for images in image_sets(test, values)}
-    return Scores(rules, name, bootstrap, seed, sets, tuple(notes), test.metadata, test.source)
+        sets = {s.name: _scored(s, bootstrap, seed, level) for s in image_sets(test, values, cut.value)}
+    return Scores(rules, name, bootstrap, seed, sets, tuple(notes), test.metadata, test.source, cut)
 
 
 def referral_curve(
@@ -144,6 +148,30 @@ def check_rules(rules: str) -> None:
     """Raise `InputError` for unknown rules."""
     if rules not in RULES:
         raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, RULES))
+
+
+def frozen_threshold(
+    predictions: Predictions, threshold: DecisionThreshold | float | str, rules: str = "corrected"
+) -> FrozenThreshold:
+    """Return the decision threshold for a file.
+
+    Args:
+        predictions: The file with all its splits.
+        threshold: As in `score`.
+        rules: `corrected`, or `published`, which knows the default alone.
+
+    Returns:
+        The threshold.
+
+    Raises:
+        InputError: The threshold is not known or cannot be chosen, or the rules do not allow it.
+    """
+    asked = DecisionThreshold.parse(threshold)
+    if rules == "published" and asked != DecisionThreshold():
+        raise InputError(
+            f"the published rules know no threshold but {DEFAULT}", hint="Leave --threshold or --rules out."
+        )
+    return asked.freeze(predictions)
 
 
 def why_no_interval(patients: int) -> str:
@@ -205,7 +233,7 @@ def _classes(curve: Curve, referred: float) -> dict[str, float]:
 
 def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], w: Weighted) -> dict[str, float]:
     """Summaries of the same answers in another order of referral, for the same axes."""
-    other = Cases(cases.label, cases.prob, uncertainty).weighted(w.weight)
+    other = cases.reordered(uncertainty).weighted(w.weight)
     values = {f"referral_{metric}_area": referral_curves.area_of(other, metric) for metric in CONTROL_CURVES}
     return values | {name: SCORES[name](other) for name in CONTROL_SUMMARIES}
 
@@ -224,8 +252,14 @@ def _described(name: str) -> str:
     return "the file's own column 'uncertainty'" if name == "own" else f"{name.replace('_', ' ')} uncertainty"
 
 
-def _notes(test: Predictions, values: Floats, name: str) -> list[str]:
-    notes = []
+def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -> list[str]:
+    notes = [] if cut.note is None else [cut.note]
+    notes.append(f"referral is ordered by: {_described(name)}")
+    if cut.value != DEFAULT and name in ("total", "max_probability"):
+        notes.append(
+            f"{_described(name)} is largest at 0.5, not at the threshold; "
+            "--uncertainty margin refers the images nearest to the threshold first"
+        )
     if test.patient_id is None:
         notes.append("no patient_id: every image is its own cluster, intervals may be too narrow")
     if name in ("epistemic", "variance") and test.samples == 1:

@@ -27,12 +27,14 @@ class ImageSet:
         name: One of `SETS`.
         part: The images of the set.
         uncertainty: (N,) what orders their referral, the largest first.
+        threshold: The decision threshold, see `is_positive`.
     """
 
-    def __init__(self, name: str, part: Predictions, uncertainty: Floats) -> None:
+    def __init__(self, name: str, part: Predictions, uncertainty: Floats, threshold: float = 0.5) -> None:
         self.name, self.part = name, part
         self.shifted = part.domain == "shifted"
-        self.cases = Cases(part.label, part.prob, uncertainty, self.shifted if name == "joint" else None)
+        shifted = self.shifted if name == "joint" else None
+        self.cases = Cases(part.label, part.prob, uncertainty, shifted, threshold)
         self.cluster = part.image_id if part.patient_id is None else part.patient_id
         self.scores = [s for s in SCORES.values() if s.given_for(name)]
 
@@ -100,13 +102,22 @@ def _coarse(w: Weighted) -> float:
     return incremental_precision.coarse_area(w, referral_curves.MIN_CLASS)
 
 
-def image_sets(test: Predictions, uncertainty: Floats) -> list[ImageSet]:
-    """Return the sets that exist: each domain, and both together, as they are and balanced."""
+def image_sets(test: Predictions, uncertainty: Floats, threshold: float = 0.5) -> list[ImageSet]:
+    """Return the sets that exist: each domain, and both together, as they are and balanced.
+
+    Args:
+        test: N images of the test split.
+        uncertainty: (N,) what orders their referral, the largest first.
+        threshold: The decision threshold, see `is_positive`.
+
+    Returns:
+        The sets in the order of `SETS`.
+    """
     found = []
     for domain in ("in_domain", "shifted"):
         rows = np.flatnonzero(test.domain == domain)
         if len(rows):
-            found.append(ImageSet(domain, test.take(rows), uncertainty[rows]))
+            found.append(ImageSet(domain, test.take(rows), uncertainty[rows], threshold))
     if len(found) == 2:
-        found += [ImageSet(name, test, uncertainty) for name in ("joint", "balanced")]
+        found += [ImageSet(name, test, uncertainty, threshold) for name in ("joint", "balanced")]
     return found

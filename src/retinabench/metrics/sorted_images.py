@@ -43,6 +43,11 @@ class Ranking:
         return np.asarray(np.cumsum(mass[self.order])[self.ends])
 
 
+def is_positive(prob: Floats, threshold: float = 0.5) -> Bools:
+    """Whether probabilities (N,) count as positive: p >= threshold, but p > 0.5 at 0.5, as the papers have it."""
+    return np.asarray(prob > 0.5 if threshold == 0.5 else prob >= threshold)
+
+
 class Cases:
     """N images with label, probability and uncertainty, sorted by uncertainty (then probability and label).
 
@@ -51,9 +56,11 @@ class Cases:
         prob: (N,) P(label = 1) in [0, 1].
         uncertainty: (N,) finite, the largest is referred first; None: 0 for all.
         shifted: (N,) whether the image comes from the shifted domain (joint sets only).
+        threshold: An image is positive by the model where `is_positive(prob, threshold)`.
 
     Attributes are in sorted order; `order` (N,) leads from there to the rows given. `ends` (B,) is the last image of
-    each block of equal uncertainty. `error` (N,): the answer p > 1/2 is wrong. `log_loss` (N,) in nats.
+    each block of equal uncertainty. `called` (N,): the model calls the image positive. `error` (N,): that is wrong.
+    `log_loss` (N,) in nats.
     """
 
     def __init__(
@@ -62,6 +69,7 @@ class Cases:
         prob: ArrayLike,
         uncertainty: ArrayLike | None = None,
         shifted: ArrayLike | None = None,
+        threshold: float = 0.5,
     ) -> None:
         y, p = np.asarray(label), np.asarray(prob, np.float64)
         u = np.zeros(len(p)) if uncertainty is None else np.asarray(uncertainty, np.float64)
@@ -80,13 +88,26 @@ class Cases:
             self.shifted = np.asarray(shifted, bool)[self.order]
         u = self.uncertainty
         self.ends = np.append(np.flatnonzero(u[1:] != u[:-1]), len(u) - 1)
-        self.error: Bools = (self.prob > 0.5) != self.label
+        self.threshold = threshold
+        self.called = is_positive(self.prob, threshold)
+        self.error: Bools = self.called != self.label
         clipped = np.clip(self.prob, EPS, 1 - EPS)
         self._indexes: dict[Callable[[Cases], Any], Any] = {}
         self.log_loss: Floats = -np.log(np.where(self.label, clipped, 1 - clipped))
 
     def __len__(self) -> int:
         return len(self.prob)
+
+    def reordered(self, uncertainty: ArrayLike) -> Cases:
+        """Return the same images in another order of referral.
+
+        Args:
+            uncertainty: (N,) in the sorted order of these cases, the largest is referred first.
+
+        Returns:
+            The cases, whose rows given are the sorted rows of these.
+        """
+        return Cases(self.label, self.prob, uncertainty, self.shifted, self.threshold)
 
     def weighted(self, weight: ArrayLike | None = None) -> Weighted:
         """Weigh the images: (N,) in the order of the rows given to `Cases`; None is 1 for each."""

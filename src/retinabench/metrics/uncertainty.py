@@ -4,8 +4,11 @@ With p_s the probability of posterior sample s and p = mean_s p_s, and H the ent
 
     total = H(p)    aleatoric = mean_s H(p_s)    epistemic = total - aleatoric    variance = mean_s (p_s - p)^2
 
+    margin = exp(-|logit p - logit t|), with t the decision threshold
+
 Total, the maximum probability and the standard deviation sqrt(p(1-p)) are one ranking: they all order images by
-|p - 1/2|. Only epistemic, aleatoric and variance see the spread of the samples, and only a model with more than one
+|p - 1/2|, also where the decision is made at another threshold t; the margin is largest at t, where the model's answer
+changes (at t = 1/2 it is that same ranking). Only epistemic, aleatoric and variance see the spread of the samples, and only a model with more than one
 sample has any.
 
 Source: Depeweg et al., ICML 2018; Filos et al. 2019; Band et al. 2021 (Retina Benchmark), equations 1 and 2.
@@ -20,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlog1py, xlogy
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.sorted_images import EPS
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
@@ -58,12 +62,31 @@ def decompose(probs: ArrayLike) -> Uncertainty:
     )
 
 
-UNCERTAINTIES = ("total", "epistemic", "aleatoric", "variance", "max_probability")
+def margin(prob: ArrayLike, threshold: float) -> Floats:
+    """Return how near probabilities are to the decision threshold: exp(-|logit p - logit t|).
+
+    That is the odds of the one over the odds of the other, the smaller over the larger. The threshold is clipped to
+    [1e-15, 1 - 1e-15].
+
+    Args:
+        prob: (N,) P(label = 1).
+        threshold: t, the probability from which on an image is called positive.
+
+    Returns:
+        (N,) values in [0, 1], 1 at the threshold.
+    """
+    p, t = np.asarray(prob, np.float64), min(max(threshold, EPS), 1 - EPS)
+    with np.errstate(divide="ignore"):
+        ratio = p / (1 - p) * ((1 - t) / t)
+        return np.minimum(ratio, 1 / ratio)
+
+
+UNCERTAINTIES = ("total", "epistemic", "aleatoric", "variance", "max_probability", "margin")
 DIGITS = 12
 
 
 def referral_uncertainty(
-    predictions: Predictions, name: str = "auto", *, exact: bool = False
+    predictions: Predictions, name: str = "auto", *, exact: bool = False, threshold: float = 0.5
 ) -> tuple[Floats, str]:
     """Return the values that order the referral, the largest first, and the name of what they are.
 
@@ -76,6 +99,7 @@ def referral_uncertainty(
         name: One of `UNCERTAINTIES`; `own`, the file's column `uncertainty`; or `auto`, the file's own column where it has
             one, else total.
         exact: Whether to keep all digits.
+        threshold: The decision threshold, which `margin` is centred on.
 
     Returns:
         The values (N,), and `own` or one of `UNCERTAINTIES`.
@@ -96,8 +120,11 @@ def referral_uncertainty(
         return np.asarray(predictions.uncertainty, np.float64), name
     if name not in UNCERTAINTIES:
         raise InputError(f"unknown uncertainty '{name}'", hint=nearest(name, ("auto", "own", *UNCERTAINTIES)))
+    if name == "margin":
+        values = margin(predictions.prob, threshold)
+        return values if exact else _rounded(values, values), name
     parts = decompose(predictions.probs)
-    values: Floats = getattr(parts, name)
+    values = getattr(parts, name)
     if exact:
         return values, name
     return _rounded(values, parts.total if name == "epistemic" else values), name

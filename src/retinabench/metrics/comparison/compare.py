@@ -11,6 +11,12 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.tabular import Tabular
+from retinabench.metrics.clinical.decision_threshold import (
+    ABOVE_HALF,
+    DEFAULT,
+    DecisionThreshold,
+    FrozenThreshold,
+)
 from retinabench.metrics.comparison.paired import PairedSet, align, notes_on, paired_sets
 from retinabench.metrics.inference.bootstrap import check_seed, percentile_interval
 from retinabench.metrics.inference.interval import finite_or_none
@@ -18,7 +24,7 @@ from retinabench.metrics.inference.p_values import difference_p_value, holm
 from retinabench.metrics.published.sets import score_sets
 from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.results import check_known
-from retinabench.metrics.score import check_rules, why_no_interval
+from retinabench.metrics.score import check_rules, frozen_threshold, why_no_interval
 from retinabench.metrics.sets import SET_LABELS, SETS
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
@@ -99,6 +105,7 @@ class Comparison(Tabular):
         level: Level of the intervals.
         sets: Set name -> differences.
         notes: What a reader of the numbers must know.
+        thresholds: The decision thresholds of the two models.
 
     Example:
         >>> import retinabench as rb
@@ -117,6 +124,7 @@ class Comparison(Tabular):
     level: float
     sets: Mapping[str, SetComparison]
     notes: tuple[str, ...] = ()
+    thresholds: tuple[FrozenThreshold, FrozenThreshold] = (ABOVE_HALF, ABOVE_HALF)
 
     def __getitem__(self, name: str) -> SetComparison:
         return self.sets[name]
@@ -135,7 +143,9 @@ class Comparison(Tabular):
     def to_dict(self) -> dict[str, Any]:
         """Return what `retinabench compare --json` writes."""
         sets = {name: one.to_dict() for name, one in self.sets.items()}
-        return {"schema": "retinabench.comparison/1", **vars(self), "sets": sets, "notes": list(self.notes)}
+        cuts = [cut.to_dict() for cut in self.thresholds]
+        rest = {"sets": sets, "notes": list(self.notes), "thresholds": cuts}
+        return {"schema": "retinabench.comparison/1", **vars(self), **rest}
 
 
 def compare(
@@ -148,6 +158,7 @@ def compare(
     scores: Sequence[str] | None = None,
     sets: Sequence[str] | None = None,
     uncertainty: str = "auto",
+    threshold: DecisionThreshold | float | str = DEFAULT,
     level: float = 0.95,
 ) -> Comparison:
     """Return the paired, patient-clustered differences a - b of every score.
@@ -164,6 +175,7 @@ def compare(
         scores: Names of scores; None for all of `score`.
         sets: Names of sets; None for all.
         uncertainty: What orders the referral, as in `score`.
+        threshold: The decision threshold, as in `score`; a rule chooses it for each model on its own file.
         level: Level of the intervals.
 
     Returns:
@@ -184,20 +196,27 @@ def compare(
     check_known("score", scores, list(SCORES))
     check_known("set", sets, SETS)
     check_seed(seed)
+    cuts = [frozen_threshold(model, threshold, rules) for model in (a, b)]
     first, second = align([a, b])
     names = a.source or "a", b.source or "b"
-    notes = notes_on([first, second], names, uncertainty)
+    notes = notes_on([first, second], names, uncertainty, cuts)
     if rules == "published":
         table = _published(first, second, scores, sets, uncertainty, seed)
         return Comparison(*names, rules, 0, seed, level, table, (*notes, NO_INTERVALS))
-    paired = paired_sets(
-        [first, second], scores=scores, sets=sets, uncertainty=uncertainty, bootstrap=bootstrap, seed=seed
-    )
-    found = {
-        one.name: SetComparison(one.images, one.patients, one.positives, _differences(one, level))
-        for one in paired
+    options: Any = {
+        "scores": scores,
+        "sets": sets,
+        "uncertainty": uncertainty,
+        "bootstrap": bootstrap,
+        "seed": seed,
     }
-    return Comparison(*names, rules, bootstrap, seed, level, found, notes)
+    paired = paired_sets([first, second], **options, thresholds=[cut.value for cut in cuts])
+    found = {one.name: _compared(one, level) for one in paired}
+    return Comparison(*names, rules, bootstrap, seed, level, found, notes, (cuts[0], cuts[1]))
+
+
+def _compared(one: PairedSet, level: float) -> SetComparison:
+    return SetComparison(one.images, one.patients, one.positives, _differences(one, level))
 
 
 def _differences(one: PairedSet, level: float) -> dict[str, Difference]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
 from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.results import check_known
@@ -104,6 +105,7 @@ def paired_sets(
     uncertainty: str = "auto",
     bootstrap: int = 1000,
     seed: int = 0,
+    thresholds: Sequence[float] | None = None,
 ) -> list[PairedSet]:
     """Score aligned models on every set that exists; the replicates hold the same patients for all models.
 
@@ -114,6 +116,7 @@ def paired_sets(
         uncertainty: What orders the referral of each model, as in `score`.
         bootstrap: Number of replicates R; 0 for none.
         seed: Seed of the bootstrap.
+        thresholds: The decision threshold of each model; None for 0.5.
 
     Returns:
         One result per set that exists and has any of the scores.
@@ -123,9 +126,13 @@ def paired_sets(
     """
     check_known("score", scores, list(SCORES))
     check_known("set", sets, SETS)
-    values = [referral_uncertainty(model, uncertainty)[0] for model in models]
+    cuts = [0.5] * len(models) if thresholds is None else thresholds
+    values = [
+        referral_uncertainty(model, uncertainty, threshold=cut)[0]
+        for model, cut in zip(models, cuts, strict=True)
+    ]
     found = []
-    for images in zip(*map(image_sets, models, values), strict=True):
+    for images in zip(*map(image_sets, models, values, cuts), strict=True):
         one = images[0]
         chosen = tuple(
             one.scores
@@ -168,18 +175,24 @@ def _paired_set(
     )
 
 
-def notes_on(models: Sequence[Predictions], names: Sequence[str], uncertainty: str) -> tuple[str, ...]:
+def notes_on(
+    models: Sequence[Predictions],
+    names: Sequence[str],
+    uncertainty: str,
+    thresholds: Sequence[FrozenThreshold] = (),
+) -> tuple[str, ...]:
     """Return what a reader of a comparison must know of its inputs.
 
     Args:
         models: The aligned models.
         names: What they are called.
         uncertainty: What was asked to order the referral.
+        thresholds: The decision threshold of each model.
 
     Returns:
         One sentence per note.
     """
-    notes = []
+    notes = [f"{name}: {cut.note}" for name, cut in zip(names, thresholds, strict=False) if cut.note]
     if all(model.patient_id is None for model in models):
         notes.append("no patient_id: every image is its own cluster, intervals may be too narrow")
     used = {

@@ -138,11 +138,11 @@ def _brier(w: Weighted) -> Floats:
 
 
 def _sensitivity(w: Weighted) -> Floats:
-    return _share(w.along(w.positive * (w.cases.prob > 0.5)), w.retained_positives)
+    return _share(w.along(w.positive * w.cases.called), w.retained_positives)
 
 
 def _specificity(w: Weighted) -> Floats:
-    return _share(w.along(w.negative * (w.cases.prob <= 0.5)), w.retained_negatives)
+    return _share(w.along(w.negative * ~w.cases.called), w.retained_negatives)
 
 
 def _prevalence(w: Weighted) -> Floats:
