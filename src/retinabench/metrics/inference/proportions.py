@@ -117,7 +117,7 @@ def clustered_proportion(
     therefore averaged with that of images that are copies of their patient's: the latter counts as much as `PRIOR_PATIENTS`
     patients, the former as the patients with a success or those with a failure, whichever are fewer. With t in place of z, at
     G - 1 degrees of freedom, the effective number falls by (z / t)^2, except at p = 0 or 1, where nothing was estimated: there
-    the end is exact for patients whose images are copies.
+    the end is exact for patients whose images are copies. No record with an error has a better bound than one without.
 
     Args:
         success: (N,) in [0, 1]; a share where it is a mean, such as that over several seeds.
@@ -150,25 +150,26 @@ def clustered_proportion(
     p = 0.0 if not y.any() else 1.0 if (y == 1).all() else float(w @ y / w.sum())
     if codes.max() == 0:
         return Interval(p)
-    effective = _effective_images(y, w, codes, p, level, variance)
+    of_patient = np.bincount(codes, w)
+    copies = float(w.sum()) ** 2 / float(of_patient @ of_patient)
+    perfect = float(clopper_pearson(copies, copies, level)[0])
+    if not 0 < p < 1:
+        return Interval(p, perfect if p else 0.0, 1.0 if p else 1 - perfect)
+    effective = _effective_images(y, w, codes, p, copies, level, variance)
     low, high = (clopper_pearson if exact else jeffreys)(p * effective, effective, level)
-    return Interval(p, float(low), float(high))
+    return Interval(p, min(p, perfect, float(low)), max(p, 1 - perfect, float(high)))
 
 
 def _effective_images(
-    y: Floats, w: Floats, codes: NDArray[np.intp], p: float, level: float, variance: float
+    y: Floats, w: Floats, codes: NDArray[np.intp], p: float, copies: float, level: float, variance: float
 ) -> float:
     """Number of independent images that would know the proportion as well as these do; see `clustered_proportion`."""
-    total = float(w.sum())
-    of_patient, hits = np.bincount(codes, w), np.bincount(codes, w * y)
-    patients = len(of_patient)
-    alone, copies = total**2 / float(w @ w), total**2 / float(of_patient @ of_patient)
-    if not 0 < p < 1:
-        return copies
+    total, patients = float(w.sum()), int(codes.max()) + 1
+    alone = total**2 / float(w @ w)
     residual = np.bincount(codes, w * (y - p))
     linear = patients / (patients - 1) * float(residual @ residual) / total**2 if patients < len(y) else 0.0
     found = max(linear, variance, p * (1 - p) / alone)
-    seen = min(np.count_nonzero(hits), np.count_nonzero(np.bincount(codes, w * (1 - y))))
+    seen = min(np.count_nonzero(np.bincount(codes, side)) for side in (y, 1 - y))
     inverse = (seen * found / (p * (1 - p)) + PRIOR_PATIENTS / copies) / (seen + PRIOR_PATIENTS)
     if patients == len(y):  # images of different patients are independent: their variance was not estimated
         return float(1 / inverse)
