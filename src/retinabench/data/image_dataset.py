@@ -43,7 +43,8 @@ class ImageDataset:
 
     Args:
         records: ``records(source, survey=…, **options)`` -> `Records`. Source: the downloaded folder or archive;
-            survey: collects labels and files that are not used; split: puts all images into one split.
+            survey: collects labels and files that are not used; split: puts all images into one split. Raises
+            `InputError` for a bad label or file, which names file, row and column.
         steps: How to get the files by hand, in one paragraph.
         encoded: ``encoded(source, root)`` -> the bytes of the image file of one `Records.source` below the folder `root`.
         read: ``read(source, root, recipe)`` -> image (size, size, 3), for data sets whose images do not come from files.

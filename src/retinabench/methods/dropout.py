@@ -56,28 +56,14 @@ class Config(MethodConfig):
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
-    """Put dropout into the network and return the posterior.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        run: Settings and seed.
-        likelihood: What the outputs of the network mean.
-    """
+    """Put dropout into the network and return the posterior."""
     return SampledPosterior(add_dropout(model, as_config(run, Config).rate), likelihood, per_image=True)
 
 
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> SampledPosterior:
-    """Put dropout into the network, train it and return the posterior.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
-    """
+    """Put dropout into the network, train it and return the posterior."""
     return train(build(model, run, likelihood), batches, run, checkpoint)
 
 

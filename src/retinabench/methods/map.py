@@ -32,7 +32,7 @@ from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterio
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
-from retinabench.methods.training.posterior import State, network_state
+from retinabench.methods.training.posterior import NetworkOnly
 
 
 class Config(MethodConfig):
@@ -49,7 +49,7 @@ class Config(MethodConfig):
 
 
 @dataclass
-class PointPosterior:
+class PointPosterior(NetworkOnly):
     """All mass on one network."""
 
     model: nn.Module
@@ -57,48 +57,20 @@ class PointPosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """Return probabilities (1, B, C): more samples would be copies.
-
-        Args:
-            images: (B, 3, H, W).
-            samples: Ignored.
-            generator: Ignored.
-        """
+        """Return probabilities (1, B, C): more samples would be copies."""
         self.model.eval()
         return self.likelihood.predictive(self.model(images))[None]
 
-    def state(self) -> State:
-        """The network's tensors."""
-        return network_state(self.model)
-
-    def restore(self, state: State) -> None:
-        """Take over saved tensors."""
-        self.model.load_state_dict(state)
-
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> PointPosterior:
-    """Return the network as it is.
-
-    Args:
-        model: An untrained network.
-        run: Ignored.
-        likelihood: What the outputs of the network mean.
-    """
+    """Return the network as it is."""
     return PointPosterior(model, likelihood)
 
 
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> PointPosterior:
-    """Train the network and return it as a point posterior.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
-    """
+    """Train the network and return it as a point posterior."""
     return train(build(model, run, likelihood), batches, run, checkpoint)
 
 

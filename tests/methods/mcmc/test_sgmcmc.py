@@ -14,7 +14,7 @@ from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, load_posterior
-from retinabench.methods.mcmc.sgmcmc import constant_after_burn_in, cyclical
+from retinabench.methods.mcmc import csghmc, sgld
 from retinabench.methods.posteriors.collected import (
     SAMPLES,
     CollectedPosterior,
@@ -59,9 +59,9 @@ def test_the_samples_of_a_linear_gaussian_are_its_posterior(method, words):
 
 
 def test_schedules_are_the_stated_ones():
-    factor = constant_after_burn_in(0.1)(10, [15, 20])
+    factor = sgld.Config(lr_factor=0.1).factor(10, [15, 20])
     assert [factor(0), factor(5), factor(10), factor(19)] == pytest.approx([1, 0.55, 0.1, 0.1])
-    factor = cyclical(10, [14, 18])
+    factor = csghmc.Config().factor(10, [14, 18])
     assert [factor(step) for step in (0, 9, 10, 12, 14, 16)] == pytest.approx([1, 1, 1, 0.5, 1, 0.5])
     assert 0 < factor(13) < 0.15
     run = load_run(None, ["method.name=sgld"], data="d")

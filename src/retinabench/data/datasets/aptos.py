@@ -39,19 +39,7 @@ STEPS = (
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read `train.csv` and find the images.
-
-    Args:
-        source: The downloaded folder or archive.
-        survey: Collects labels and files that are not used.
-        split: Puts all images into one split; None keeps the published one.
-
-    Returns:
-        The labelled images.
-
-    Raises:
-        InputError: For a bad label, and if the published split cannot be made.
-    """
+    """Read `train.csv` and find the images."""
     files = open_files(source)
     rows = labels(files, split)
     return pair(rows, files, survey, np.full(len(rows), "train_images"))

@@ -48,19 +48,7 @@ NAME = re.compile(r"(?P<patient>\d+)_(?P<eye>left|right)")
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read both label files and find the images.
-
-    Args:
-        source: The downloaded folder or archive.
-        survey: Collects labels and files that are not used.
-        split: Puts all images into one split.
-
-    Returns:
-        The labelled images.
-
-    Raises:
-        InputError: For a bad label; file, row and column are named.
-    """
+    """Read both label files and find the images."""
     files = open_files(source)
     rows = labels(files)
     folders = np.where(rows.split == "train", "train", "test")

@@ -52,19 +52,7 @@ Row = tuple[str, str, int, str]  # name, split, grade, file
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read the official split of 413 and 103 images.
-
-    Args:
-        source: The downloaded folder or archive.
-        survey: Collects labels and files that are not used.
-        split: Puts all images into one split.
-
-    Returns:
-        The labelled images.
-
-    Raises:
-        InputError: For a label that is bad or has no image; label file and row are named.
-    """
+    """Read the official split of 413 and 103 images."""
     files = open_files(source)
     compact = "labels.csv" in files
     name, of_split, grade, path = zip(*(_compact(files) if compact else _official(files)), strict=True)

@@ -69,19 +69,7 @@ def remote(size: int) -> Remote:
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read the labels of one `.npz`: that file, or the only one in a folder.
-
-    Args:
-        source: The file or its folder.
-        survey: Collects labels and files that are not used.
-        split: Puts all images into one split.
-
-    Returns:
-        The labelled images.
-
-    Raises:
-        InputError: There is no such file or several, or it is not the published one.
-    """
+    """Read the labels of one `.npz`: that file, or the only one in a folder."""
     file = _file(source)
     known = {file_name(side): digest for side, digest in MD5.items()}
     with open(file, "rb") as handle:

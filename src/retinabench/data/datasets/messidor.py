@@ -36,19 +36,7 @@ STEPS = (
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read the adjudicated grades, pair the eyes, and find the images.
-
-    Args:
-        source: The downloaded folder or archive.
-        survey: Collects labels and files that are not used.
-        split: Puts all images into one split.
-
-    Returns:
-        The gradable images.
-
-    Raises:
-        InputError: For a bad label; file, row and column are named.
-    """
+    """Read the adjudicated grades, pair the eyes, and find the images."""
     files = open_files(source)
     name = needed(
         files, "messidor_data.csv", "Download it from the Kaggle data set google-brain/messidor2-dr-grades."

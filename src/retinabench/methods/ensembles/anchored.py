@@ -81,13 +81,6 @@ def fit(
 ) -> PointPosterior:
     """Draw the anchors, train and return the member.
 
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
-
     Raises:
         InputError: The run has no prior to draw from.
     """

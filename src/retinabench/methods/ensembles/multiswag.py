@@ -32,39 +32,42 @@ Maddox et al. 2019; Wilson et al. 2022 (the competition's report; its authors' c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, as_config, log_range
-from retinabench.methods.ensembles.swag import Moments, draw, flat_weights, named_weights, update_batch_norm
+from retinabench.methods.ensembles.swag import (
+    Moments,
+    PathConfig,
+    draw,
+    flat_weights,
+    named_weights,
+    set_mean,
+    train_path,
+)
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.langevin import Langevin
-from retinabench.methods.posteriors.collected import before_steps
-from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
-from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
+from retinabench.methods.posteriors.drawn_weights import DrawnWeights
+from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import likelihood_only, select_last_epoch, train
 from retinabench.methods.training.optimizers import make_optimizer, parameter_groups
-from retinabench.methods.training.posterior import State, restore_with, state_with
-from retinabench.methods.training.schedules import learning_rate
+from retinabench.methods.training.posterior import State
 
 FAMILIES = ("diagonal", "low_rank", "per_layer")
 
 
-class Config(MethodConfig):
+class Config(PathConfig):
     """samples: weight draws per prediction. path: what is collected along, `sgd` or `sgld` (at temperature 1).
 
-    start: share of the training after which iterates are collected. lr_factor: the constant learning rate of that phase
-    over the run's peak rate. per_epoch: iterates collected in an epoch. rank: K, the largest number of deviations kept
-    for each component. covariance, components: see above. scale: on the covariance.
+    covariance, components: see above. scale: on the covariance. The other options are those of `PathConfig`, with `rank`
+    deviations for each component.
     """
 
     title = "SWAG mixture"
@@ -73,9 +76,6 @@ class Config(MethodConfig):
     samples: int = Field(6, ge=1)
     path: Literal["sgd", "sgld"] = "sgd"
     start: float = Field(0.5, ge=0, lt=1)
-    lr_factor: float = Field(0.1, gt=0)
-    per_epoch: int = Field(4, ge=1)
-    rank: int = Field(20, ge=2)
     covariance: Literal["diagonal", "low_rank", "per_layer", "all"] = "all"
     components: int = Field(1, ge=1)
     scale: float = Field(1.0, ge=0)
@@ -88,40 +88,25 @@ class Config(MethodConfig):
 
 
 @dataclass
-class SwagMixture:
+class SwagMixture(DrawnWeights):
     """M components: means and variances (M, P), deviations (M, K, P). The network holds their mean."""
 
-    model: nn.Module
-    likelihood: Likelihood
     means: Tensor
     variances: Tensor
     deviations: Tensor
     covariance: str
     scale: float
-    cache: DrawCache[dict[str, Tensor]] = field(default_factory=DrawCache, repr=False)
 
-    @torch.no_grad()
-    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """Return probabilities (S, B, C) of images: S draws of all weights, one pass each.
+    @property
+    def beside(self) -> State:
+        """The moments."""
+        return {"means": self.means, "variances": self.variances, "deviations": self.deviations}
 
-        Args:
-            images: (B, 3, H, W).
-            samples: Number S of samples.
-            generator: Its seed determines the draws; its position does not change.
-        """
-        self.model.eval()
-
-        def drawn(start: torch.Generator) -> Iterator[dict[str, Tensor]]:
-            for number in range(samples):
-                family = FAMILIES[number % len(FAMILIES)] if self.covariance == "all" else self.covariance
-                yield named_weights(self.model, self.sample(family, start))
-
-        sources = [*self.model.parameters(), self.means, self.variances, self.deviations]
-        drawn_weights = self.cache.samples(
-            generator, samples, sources, drawn, cache=fits_cache(samples, self.model)
-        )
-        passes = [functional_call(self.model, weights, (images,)) for weights in drawn_weights]
-        return torch.stack([self.likelihood.predictive(outputs) for outputs in passes])
+    def draw(self, samples: int, generator: torch.Generator) -> Iterator[dict[str, Tensor]]:
+        """Yield draws, of the families in turn where there are several."""
+        for number in range(samples):
+            family = FAMILIES[number % len(FAMILIES)] if self.covariance == "all" else self.covariance
+            yield named_weights(self.model, self.sample(family, generator))
 
     def sample(self, family: str, generator: torch.Generator) -> Tensor:
         """Draw one vector (P,) of a family."""
@@ -137,17 +122,6 @@ class SwagMixture:
         if family == "diagonal":
             return draw(mean, variance, self.deviations[chosen, :0, part], self.scale, generator)
         return draw(mean, variance, self.deviations[chosen, :, part], 0.5 * self.scale, generator)
-
-    def state(self) -> State:
-        """The network's tensors and the moments."""
-        moments = {"means": self.means, "variances": self.variances, "deviations": self.deviations}
-        return state_with(self.model, moments)
-
-    def restore(self, state: State) -> None:
-        """Take over saved tensors."""
-        moments = restore_with(self.model, state)
-        self.means, self.variances = moments["means"], moments["variances"]
-        self.deviations = moments["deviations"]
 
 
 def layer_sizes(model: nn.Module) -> list[tuple[int, int]]:
@@ -178,13 +152,7 @@ class Stretches:
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SwagMixture:
-    """Return the network as the mean of one Gaussian of width 0.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        run: Settings and seed.
-        likelihood: What the outputs of the network mean.
-    """
+    """Return the network as the mean of one Gaussian of width 0."""
     method, mean = as_config(run, Config), flat_weights(model)[None]
     empty = mean.new_zeros(1, 0, mean.shape[1])
     return SwagMixture(
@@ -199,19 +167,12 @@ def fit(
 
     The checkpoint's validation is that of the path.
 
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
-
     Raises:
         InputError: A component would have fewer than two iterates.
     """
     method, posterior = as_config(run, Config), build(model, run, likelihood)
     total = run.optimizer.epochs * batches.steps
-    first, every = round(method.start * total), max(1, batches.steps // method.per_epoch)
+    first, every = method.phase(total, batches.steps)
     ends = list(range(first + every, total + 1, every))
     if len(ends) < 2 * method.components:
         raise InputError(
@@ -220,24 +181,13 @@ def fit(
         )
     stretches = Stretches(method.components, posterior.means.shape[1], method.rank, batches.device)
 
-    def schedule(step: int) -> float:
-        if step < first:
-            return learning_rate(step, batches.steps, run.optimizer)
-        return float(method.lr_factor * run.optimizer.lr)
-
     def collect(number: int) -> None:
         stretches.moments[number * method.components // len(ends)].collect(flat_weights(model))
 
-    train(
-        PointPosterior(model, likelihood),
-        batches,
-        select_last_epoch(run),
-        checkpoint,
-        objective=before_steps(likelihood_only(model, batches, run, likelihood), ends, collect),
-        optimizer=_path_optimizer(model, batches, run),
-        schedule=schedule,
-        extra=stretches,
-    )
+    train_path(
+        PointPosterior(model, likelihood), batches, run, checkpoint,
+        ends=ends, collect=collect, extra=stretches, optimizer=_path_optimizer(model, batches, run),
+    )  # fmt: skip
     if ends[-1] == total:
         collect(len(ends) - 1)
     moments = stretches.moments
@@ -245,10 +195,7 @@ def fit(
     posterior.variances = torch.stack([m.variance for m in moments])
     fewest = min(len(m.deviations) for m in moments)
     posterior.deviations = torch.stack([m.deviations[-fewest:] for m in moments])
-    with torch.no_grad():
-        for name, weights in named_weights(model, posterior.means.mean(dim=0)).items():
-            model.get_parameter(name).copy_(weights)
-    update_batch_norm(model, batches, run)
+    set_mean(model, posterior.means.mean(dim=0), batches, run)
     return posterior
 
 

@@ -131,13 +131,6 @@ def fit(
 
     The checkpoint's validation is that of the network of the moment.
 
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
-
     Raises:
         InputError: The run has no prior to draw from, or fewer steps than members.
     """

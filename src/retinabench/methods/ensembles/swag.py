@@ -28,45 +28,56 @@ statistics hold: on the synthetic images `lr_factor = 0.3` cost one seed of thre
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, as_config, log_range
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.posteriors.collected import before_steps
-from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
+from retinabench.methods.posteriors.drawn_weights import DrawnWeights
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import likelihood_only, select_last_epoch, train
-from retinabench.methods.training.posterior import State, precision, restore_with, state_with
+from retinabench.methods.training.loop import Stateful, likelihood_only, select_last_epoch, train
+from retinabench.methods.training.posterior import State, precision
 from retinabench.methods.training.schedules import learning_rate
 
 
-class Config(MethodConfig):
-    """samples: weight draws per prediction. start: share of the training after which iterates are collected.
+class PathConfig(MethodConfig):
+    """Options of the methods that collect iterates, at a constant learning rate at the end of the training.
 
-    lr_factor: the constant learning rate of that phase over the run's peak rate. per_epoch: iterates collected in an
-    epoch. rank: K, the largest number of deviations kept (the latest). scale: ½ as in the paper, 1 as in the Retina
-    Benchmark's script; 0 is stochastic weight averaging.
+    start: share of the training after which iterates are collected. lr_factor: the constant learning rate of that phase
+    over the run's peak rate. per_epoch: iterates collected in an epoch. rank: K, the largest number of deviations kept
+    (the latest).
+    """
+
+    start: float = Field(0.75, ge=0, lt=1)
+    lr_factor: float = Field(0.1, gt=0)
+    per_epoch: int = Field(4, ge=1)
+    rank: int = Field(20, ge=2)
+
+    def phase(self, total: int, steps_per_epoch: int) -> tuple[int, int]:
+        """Return the step after which iterates are collected, and the steps between two of them."""
+        return round(self.start * total), max(1, steps_per_epoch // self.per_epoch)
+
+
+class Config(PathConfig):
+    """samples: weight draws per prediction. scale: ½ as in the paper, 1 as in the Retina Benchmark's script.
+
+    A scale of 0 is stochastic weight averaging; the other options are those of `PathConfig`.
     """
 
     title = "SWAG"
 
     name: Literal["swag"] = "swag"
     samples: int = Field(5, ge=1)
-    start: float = Field(0.75, ge=0, lt=1)
-    lr_factor: float = Field(0.1, gt=0)
-    per_epoch: int = Field(4, ge=1)
-    rank: int = Field(20, ge=2)
     scale: float = Field(0.5, ge=0)
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
@@ -146,58 +157,28 @@ def named_weights(model: nn.Module, vector: Tensor) -> dict[str, Tensor]:
 
 
 @dataclass
-class SwagPosterior:
+class SwagPosterior(DrawnWeights):
     """The mean in the network, the variance (P,) and the deviations (K, P) beside it."""
 
-    model: nn.Module
-    likelihood: Likelihood
     variance: Tensor
     deviations: Tensor
     scale: float
-    cache: DrawCache[dict[str, Tensor]] = field(default_factory=DrawCache, repr=False)
 
-    @torch.no_grad()
-    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """Return probabilities (S, B, C) of images: S draws of all weights, one pass each.
+    @property
+    def beside(self) -> State:
+        """Variance and deviations."""
+        return {"variance": self.variance, "deviations": self.deviations}
 
-        Args:
-            images: (B, 3, H, W).
-            samples: Number S of samples.
-            generator: Its seed determines the draws; its position does not change.
-        """
-        self.model.eval()
-
-        def drawn(start: torch.Generator) -> Iterator[dict[str, Tensor]]:
-            mean = flat_weights(self.model)
-            for _ in range(samples):
-                vector = draw(mean, self.variance, self.deviations, self.scale, start)
-                yield named_weights(self.model, vector)
-
-        sources = [*self.model.parameters(), self.variance, self.deviations]
-        drawn_weights = self.cache.samples(
-            generator, samples, sources, drawn, cache=fits_cache(samples, self.model)
-        )
-        passes = [functional_call(self.model, weights, (images,)) for weights in drawn_weights]
-        return torch.stack([self.likelihood.predictive(outputs) for outputs in passes])
-
-    def state(self) -> State:
-        """The network's tensors, variance and deviations."""
-        return state_with(self.model, {"variance": self.variance, "deviations": self.deviations})
-
-    def restore(self, state: State) -> None:
-        """Take over saved tensors."""
-        beside = restore_with(self.model, state)
-        self.variance, self.deviations = beside["variance"], beside["deviations"]
+    def draw(self, samples: int, generator: torch.Generator) -> Iterator[dict[str, Tensor]]:
+        """Yield draws of the Gaussian."""
+        mean = flat_weights(self.model)
+        for _ in range(samples):
+            vector = draw(mean, self.variance, self.deviations, self.scale, generator)
+            yield named_weights(self.model, vector)
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SwagPosterior:
-    """Return the network as the mean of a Gaussian of width 0.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        run: Settings and seed.
-        likelihood: What the outputs of the network mean.
-    """
+    """Return the network as the mean of a Gaussian of width 0."""
     mean = flat_weights(model)
     return SwagPosterior(
         model, likelihood, torch.zeros_like(mean), mean.new_zeros(0, len(mean)), as_config(run, Config).scale
@@ -210,45 +191,72 @@ def fit(
     """Train, collect, set the mean, take batch norm's statistics anew, and return the Gaussian.
 
     The checkpoint's validation is that of SGD.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
     """
     method, posterior = as_config(run, Config), build(model, run, likelihood)
     total = run.optimizer.epochs * batches.steps
-    first, every = round(method.start * total), max(1, batches.steps // method.per_epoch)
-    ends = range(first + every, total, every)
+    first, every = method.phase(total, batches.steps)
     moments = Moments(len(posterior.variance), method.rank, batches.device)
+    train_path(
+        PointPosterior(model, likelihood), batches, run, checkpoint,
+        ends=range(first + every, total, every), collect=lambda _: moments.collect(flat_weights(model)), extra=moments,
+    )  # fmt: skip
+    moments.collect(flat_weights(model))
+    set_mean(model, moments.mean, batches, run)
+    posterior.variance, posterior.deviations = moments.variance, moments.deviations
+    return posterior
+
+
+def train_path(
+    posterior: PointPosterior,
+    batches: Batches,
+    run: TrainingRun,
+    checkpoint: Checkpoint,
+    *,
+    ends: Sequence[int],
+    collect: Callable[[int], None],
+    extra: Stateful,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> None:
+    """Train a network with the rate of a `PathConfig`, and collect its iterates.
+
+    Args:
+        posterior: The network, which is changed in place.
+        batches: Training and validation rows.
+        run: Settings and seed.
+        checkpoint: Where the state of the training is kept.
+        ends: Numbers of steps before which `collect` is called, with the position among them.
+        collect: Takes in the network's weights.
+        extra: What it fills.
+        optimizer: Default: that of the run.
+    """
+    method: PathConfig = as_config(run, PathConfig)
+    first, _ = method.phase(run.optimizer.epochs * batches.steps, batches.steps)
 
     def schedule(step: int) -> float:
         if step < first:
             return learning_rate(step, batches.steps, run.optimizer)
-        return float(method.lr_factor * run.optimizer.lr)
+        return method.lr_factor * run.optimizer.lr
 
+    objective = likelihood_only(posterior.model, batches, run, posterior.likelihood)
     train(
-        PointPosterior(model, likelihood),
-        batches,
-        select_last_epoch(run),
-        checkpoint,
-        objective=before_steps(
-            likelihood_only(model, batches, run, likelihood),
-            ends,
-            lambda _: moments.collect(flat_weights(model)),
-        ),
-        schedule=schedule,
-        extra=moments,
-    )
-    moments.collect(flat_weights(model))
-    with torch.no_grad():
-        for name, weights in named_weights(model, moments.mean).items():
-            model.get_parameter(name).copy_(weights)
+        posterior, batches, select_last_epoch(run), checkpoint,
+        objective=before_steps(objective, ends, collect), optimizer=optimizer, schedule=schedule, extra=extra,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def set_mean(model: nn.Module, mean: Tensor, batches: Batches, run: TrainingRun) -> None:
+    """Give the network a mean (P,) of its weights, and take batch norm's statistics anew (`update_batch_norm`).
+
+    Args:
+        model: The network, in place.
+        mean: All its weights, flat.
+        batches: Training rows.
+        run: Settings.
+    """
+    for name, weights in named_weights(model, mean).items():
+        model.get_parameter(name).copy_(weights)
     update_batch_norm(model, batches, run)
-    posterior.variance, posterior.deviations = moments.variance, moments.deviations
-    return posterior
 
 
 @torch.no_grad()

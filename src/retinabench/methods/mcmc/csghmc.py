@@ -25,16 +25,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import nn
-
-from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, log_range
 from retinabench.methods.mcmc import sgmcmc
-from retinabench.methods.mcmc.sgmcmc import build, cyclical, sample_chain
-from retinabench.methods.posteriors.collected import CollectedPosterior
-from retinabench.methods.settings import TrainingRun
-from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import Likelihood
+from retinabench.methods.mcmc.sgmcmc import build, fit
 
 __all__ = ["FIDELITY", "Config", "build", "fit"]
 
@@ -45,33 +38,6 @@ class Config(sgmcmc.Config):
     title = "cyclical SGHMC"
 
     name: Literal["csghmc"] = "csghmc"
-
-
-def fit(
-    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
-) -> CollectedPosterior:
-    """Sample one chain and return its samples.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
-
-    Raises:
-        InputError: There are fewer steps than samples.
-    """
-    return sample_chain(
-        model,
-        batches,
-        run,
-        checkpoint,
-        likelihood,
-        momentum=run.optimizer.momentum,
-        lr=run.optimizer.lr,
-        factor=cyclical,
-    )
 
 
 FIDELITY = (

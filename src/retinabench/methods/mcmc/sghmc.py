@@ -27,55 +27,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-from torch import nn
-
-from retinabench.data.loader import Batches
-from retinabench.methods.base import FidelitySettings, as_config, log_range
+from retinabench.methods.base import FidelitySettings, log_range
 from retinabench.methods.mcmc import sgmcmc
-from retinabench.methods.mcmc.sgmcmc import build, constant_after_burn_in, sample_chain
-from retinabench.methods.posteriors.collected import CollectedPosterior
-from retinabench.methods.settings import TrainingRun
-from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import Likelihood
+from retinabench.methods.mcmc.sgmcmc import build, fit
 
 __all__ = ["FIDELITY", "Config", "build", "fit"]
 
 
-class Config(sgmcmc.Config):
-    """lr_factor: the constant step of the sampling over that at the start of the burn-in; the rest as in `sgmcmc.py`."""
+class Config(sgmcmc.ConstantStepConfig):
+    """The options of `sgmcmc.ConstantStepConfig`, and no other."""
 
     title = "SGHMC"
 
     name: Literal["sghmc"] = "sghmc"
-    lr_factor: float = Field(0.3, gt=0)
-
-
-def fit(
-    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
-) -> CollectedPosterior:
-    """Sample one chain and return its samples.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
-
-    Raises:
-        InputError: There are fewer steps than samples.
-    """
-    return sample_chain(
-        model,
-        batches,
-        run,
-        checkpoint,
-        likelihood,
-        momentum=run.optimizer.momentum,
-        lr=run.optimizer.lr,
-        factor=constant_after_burn_in(as_config(run, Config).lr_factor),
-    )
 
 
 FIDELITY = (

@@ -50,47 +50,57 @@ class Config(MethodConfig):
     temperature: float = Field(1.0, ge=0)
     preconditioner: Literal["none", "rmsprop"] = "none"
 
+    def momentum(self, optimizer: Optimizer) -> float:
+        """Return b of the step (`langevin.py`)."""
+        return optimizer.momentum
+
+    def factor(self, first: int, ends: Sequence[int]) -> Schedule:
+        """Return the factor on the learning rate.
+
+        It is constant during the burn-in of `first` steps, then ½ (1 + cos(π t / cycle)) in cycles, each of which ends where
+        a sample is collected.
+        """
+        starts = [first, *ends]
+
+        def at(step: int) -> float:
+            if step < first:
+                return 1.0
+            cycle = min(bisect_right(starts, step), len(ends)) - 1
+            begin, end = starts[cycle], starts[cycle + 1]
+            return 0.5 * (1 + math.cos(math.pi * (step - begin) / (end - begin)))
+
+        return at
+
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior (see `MethodConfig`)."""
         return optimizer.target(points, "draws, up to the error of the step", self.temperature)
 
 
-def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> CollectedPosterior:
-    """Return the posterior without samples.
+class ConstantStepConfig(Config):
+    """lr_factor: the constant step of the sampling over that at the start of the burn-in."""
 
-    Args:
-        model: An untrained network.
-        run: Ignored.
-        likelihood: What the outputs of the network mean.
-    """
+    lr_factor: float = Field(0.3, gt=0)
+
+    def factor(self, first: int, ends: Sequence[int]) -> Schedule:
+        """Return a cosine from 1 down to `lr_factor` during the burn-in of `first` steps, constant afterwards."""
+        final = self.lr_factor
+        return lambda step: (
+            final + (1 - final) * 0.5 * (1 + math.cos(math.pi * min(1.0, step / max(1, first))))
+        )
+
+
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> CollectedPosterior:
+    """Return the posterior without samples."""
     return CollectedPosterior(model, likelihood)
 
 
-def sample_chain(
-    model: nn.Module,
-    batches: Batches,
-    run: TrainingRun,
-    checkpoint: Checkpoint,
-    likelihood: Likelihood,
-    *,
-    momentum: float,
-    lr: float,
-    factor: Callable[[int, Sequence[int]], Schedule],
+def fit(
+    model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> CollectedPosterior:
     """Run one chain and return its samples, evenly spaced after the burn-in.
 
     The rate also rises linearly from 0 over the first `optimizer.warmup` epochs. The checkpoint's validation is that of the
     last iterate.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
-        momentum: b of the step (`langevin.py`); 0 is Langevin dynamics.
-        lr: Learning rate before its `factor`.
-        factor: Made of the number of steps of the burn-in and the steps at which samples are collected.
 
     Raises:
         InputError: There are fewer steps than samples.
@@ -99,11 +109,11 @@ def sample_chain(
     total = run.optimizer.epochs * batches.steps
     first, warm = round(method.burn_in * total), round(run.optimizer.warmup * batches.steps)
     ends = evenly_spaced(first, total, method.samples, run)
-    shape, collector = factor(first, ends), Collector(model, checkpoint)
+    shape, collector = method.factor(first, ends), Collector(model, checkpoint)
     optimizer = Langevin(
         parameter_groups(model, run.optimizer),
-        lr=lr,
-        momentum=momentum,
+        lr=run.optimizer.lr,
+        momentum=method.momentum(run.optimizer),
         images=len(batches.train),
         temperature=method.temperature,
         adapt=max(1, first) if method.preconditioner == "rmsprop" else 0,
@@ -116,32 +126,7 @@ def sample_chain(
         checkpoint,
         objective=before_steps(likelihood_only(model, batches, run, likelihood), ends, collector.collect),
         optimizer=optimizer,
-        schedule=lambda step: lr * shape(step) * (min(1.0, step / warm) if warm else 1.0),
+        schedule=lambda step: run.optimizer.lr * shape(step) * (min(1.0, step / warm) if warm else 1.0),
     )
     collector.collect(method.samples - 1)
     return collector.posterior(method.samples, likelihood)
-
-
-def constant_after_burn_in(final: float) -> Callable[[int, Sequence[int]], Schedule]:
-    """Cosine from 1 down to `final` during the burn-in, constant afterwards."""
-
-    def factor(first: int, ends: Sequence[int]) -> Schedule:
-        return lambda step: (
-            final + (1 - final) * 0.5 * (1 + math.cos(math.pi * min(1.0, step / max(1, first))))
-        )
-
-    return factor
-
-
-def cyclical(first: int, ends: Sequence[int]) -> Schedule:
-    """Constant during the burn-in, then ½ (1 + cos(π t / cycle)) in cycles that end where a sample is collected."""
-    starts = [first, *ends]
-
-    def at(step: int) -> float:
-        if step < first:
-            return 1.0
-        cycle = min(bisect_right(starts, step), len(ends)) - 1
-        begin, end = starts[cycle], starts[cycle + 1]
-        return 0.5 * (1 + math.cos(math.pi * (step - begin) / (end - begin)))
-
-    return at

@@ -43,11 +43,6 @@ class CollectedPosterior:
         """Return probabilities (S, B, C) of the samples in the order of their collection, one network at a time.
 
         An untrained posterior predicts with its network.
-
-        Args:
-            images: (B, 3, H, W).
-            samples: Number S, at most that of the collected ones; of more, evenly spaced ones with the last.
-            generator: Ignored.
         """
         self.model.eval()
         predictions = []

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.posterior import State, network_state
+from retinabench.methods.training.posterior import NetworkOnly
 from retinabench.models.stochastic.drawing import Draw, use_draws
 
 # Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest images. A
@@ -18,7 +18,7 @@ PASS_VALUES = {"cpu": 2**18, "cuda": 2**25}
 
 
 @dataclass
-class SampledPosterior:
+class SampledPosterior(NetworkOnly):
     """One network with layers that draw: weights, of which each sample is one function for all images, or units, which
     every image draws on its own (`per_image`).
     """
@@ -30,13 +30,7 @@ class SampledPosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """Return probabilities (S, B, C) of images: S draws of the network's noise.
-
-        Args:
-            images: (B, 3, H, W).
-            samples: Number S of samples.
-            generator: Weights draw from the beginning of its stream, units (`per_image`) from its position.
-        """
+        """Return probabilities (S, B, C) of images: S draws of the network's noise."""
         if self.per_image:
             return predict_samples(self.model, self.likelihood, images, samples, generator)
         cached, weights = fits_cache(samples, self.model), list(self.model.parameters())
@@ -48,14 +42,6 @@ class SampledPosterior:
             cache=cached,
         )
         return _predict_draws(self.model, self.likelihood, images, list(draws))
-
-    def state(self) -> State:
-        """The network's tensors; the noise is not learnt."""
-        return network_state(self.model)
-
-    def restore(self, state: State) -> None:
-        """Take over saved tensors."""
-        self.model.load_state_dict(state)
 
 
 def predict_samples(

@@ -109,13 +109,7 @@ class Config(MethodConfig):
 def build(
     model: nn.Module, run: TrainingRun, likelihood: Likelihood
 ) -> LastLayerPosterior | DiagonalPosterior:
-    """Return the network with a Gaussian of no width around it.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        run: Settings and seed.
-        likelihood: What the outputs of the network mean.
-    """
+    """Return the network with a Gaussian of no width around it."""
     if as_config(run, Config).weights == "diagonal":
         widths = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
         return DiagonalPosterior(model, likelihood, widths)
@@ -130,13 +124,6 @@ def fit(
     """Train MAP, measure the curvature in one pass, choose δ and return the posterior.
 
     The checkpoint's validation is that of MAP.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
 
     Raises:
         InputError: δ is to be chosen by a validation split that does not exist.

@@ -25,13 +25,7 @@ class LastLayerPosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """Return probabilities (S, B, C) of images: one pass of the trunk, S last layers.
-
-        Args:
-            images: (B, 3, H, W).
-            samples: Number S of samples.
-            generator: Its seed determines the draws; its position does not change.
-        """
+        """Return probabilities (S, B, C) of images: one pass of the trunk, S last layers."""
         self.model.eval()
         draws, features = rewound(generator), self.model.features(images)
         with torch.autocast(images.device.type, enabled=False):
@@ -61,13 +55,7 @@ class DiagonalPosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """Return probabilities (S, B, C) of images: S draws of the linearised network, each a directional derivative.
-
-        Args:
-            images: (B, 3, H, W).
-            samples: Number S of samples.
-            generator: Its seed determines the draws; its position does not change.
-        """
+        """Return probabilities (S, B, C) of images: S draws of the linearised network, each a directional derivative."""
         self.model.eval()
         draws, probs = rewound(generator), []
         center = {name: p.detach() for name, p in self.model.named_parameters()}

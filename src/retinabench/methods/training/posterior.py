@@ -26,7 +26,8 @@ class Posterior(Protocol):
         Args:
             images: (B, 3, H, W).
             samples: Number S of samples; fewer are returned where there are no more.
-            generator: Source of the draws.
+            generator: Source of the draws. A posterior over weights draws from the beginning of its stream (`rewound`), one
+                over units, which every image draws on its own, from its position.
         """
 
     def state(self) -> State:
@@ -46,6 +47,20 @@ class NetworkPosterior(Posterior, Protocol):
     @property
     def likelihood(self) -> Likelihood:
         """What its outputs mean."""
+
+
+class NetworkOnly:
+    """State of a posterior that is all in the tensors of its network."""
+
+    model: nn.Module
+
+    def state(self) -> State:
+        """Return the network's tensors."""
+        return network_state(self.model)
+
+    def restore(self, state: State) -> None:
+        """Take over saved tensors."""
+        self.model.load_state_dict(state)
 
 
 def rewound(generator: torch.Generator) -> torch.Generator:

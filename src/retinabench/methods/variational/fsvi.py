@@ -52,7 +52,7 @@ from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Objective, train
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.methods.training.optimizers import make_optimizer
-from retinabench.methods.training.posterior import State, network_state, precision, rewound
+from retinabench.methods.training.posterior import NetworkOnly, precision, rewound
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
 
 RELEASED_DEVICES = 4  # each took the KL at its own inducing inputs, over its own quarter of the batch
@@ -172,7 +172,7 @@ def kl_full(mean: Tensor, covariance: Tensor, prior_variance: float) -> Tensor:
 
 
 @dataclass
-class FunctionSpacePosterior:
+class FunctionSpacePosterior(NetworkOnly):
     """A deterministic trunk and a Gaussian last layer."""
 
     model: SplitNetwork
@@ -186,36 +186,16 @@ class FunctionSpacePosterior:
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """Return probabilities (S, B, C) of images: one pass of the trunk, S last layers.
-
-        Args:
-            images: (B, 3, H, W).
-            samples: Number S of samples.
-            generator: Its seed determines the draws; its position does not change.
-        """
+        """Return probabilities (S, B, C) of images: one pass of the trunk, S last layers."""
         self.model.eval()
         features = self.model.features(images)
         with torch.autocast(images.device.type, enabled=False):
             logits = self.head.sample(features, samples, rewound(generator))
         return torch.stack([self.likelihood.predictive(draw) for draw in logits])
 
-    def state(self) -> State:
-        """The tensors of trunk and last layer."""
-        return network_state(self.model)
-
-    def restore(self, state: State) -> None:
-        """Take over saved tensors."""
-        self.model.load_state_dict(state)
-
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> FunctionSpacePosterior:
-    """Put a Gaussian layer where the last linear one was, and return the posterior.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        run: Settings and seed.
-        likelihood: What the outputs of the network mean.
-    """
+    """Put a Gaussian layer where the last linear one was, and return the posterior."""
     network = split_last_layer(model)
     assert isinstance(network.head, nn.Linear)
     generator = torch_generator("cpu", run.seed, "fsvi", "log_variance")
@@ -226,15 +206,7 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> Functio
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> FunctionSpacePosterior:
-    """Train trunk and last layer together, and return the posterior.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
-    """
+    """Train trunk and last layer together, and return the posterior."""
     posterior = build(model, run, likelihood)
     optimizer = make_optimizer(posterior.model, run.optimizer)
     scale = posterior.head.log_variance

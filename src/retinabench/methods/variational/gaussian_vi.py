@@ -45,7 +45,7 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, as_config, log_range
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.posteriors.gaussian import WeightPosterior, point
+from retinabench.methods.posteriors.drawn_weights import WeightPosterior, point
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
@@ -93,13 +93,7 @@ class Scales(nn.Module):
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightPosterior:
-    """Return the network with q as a point.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        run: Ignored.
-        likelihood: What the outputs of the network mean.
-    """
+    """Return the network with q as a point."""
     return point(model, likelihood)
 
 
@@ -107,13 +101,6 @@ def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> WeightPosterior:
     """Train q and return it; the last epoch is used. The checkpoint's validation is that of the mean.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
 
     Raises:
         InputError: `optimizer.l2` is 0, so that there is no prior.

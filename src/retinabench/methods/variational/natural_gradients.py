@@ -17,7 +17,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.posteriors.gaussian import WeightPosterior, point
+from retinabench.methods.posteriors.drawn_weights import WeightPosterior, point
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
@@ -168,13 +168,7 @@ def make_natural_optimizer(
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightPosterior:
-    """Return the network with q as a point.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        run: Ignored.
-        likelihood: What the outputs of the network mean.
-    """
+    """Return the network with q as a point."""
     return point(model, likelihood)
 
 

@@ -72,13 +72,7 @@ class Config(WeightConfig):
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
-    """Put radial posteriors around the weights and return the posterior.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        run: Settings and seed.
-        likelihood: What the outputs of the network mean.
-    """
+    """Put radial posteriors around the weights and return the posterior."""
     options = as_config(run, Config)
     family = FAMILIES["radial" if options.norm == "layer" else "radial_per_filter"]
     return SampledPosterior(around_weights(model, options, family, run.seed), likelihood)
@@ -87,15 +81,7 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> Sampled
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> SampledPosterior:
-    """Put radial posteriors around the weights, train them and return the posterior.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
-    """
+    """Put radial posteriors around the weights, train them and return the posterior."""
     posterior = build(model, run, likelihood)
     objective = elbo(posterior, batches, run, as_config(run, Config))
     return train(posterior, batches, run, checkpoint, objective=objective)

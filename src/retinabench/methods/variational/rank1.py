@@ -97,13 +97,7 @@ class Config(VariationalConfig):
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
-    """Put distributions over r and s into every layer and return the posterior.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        run: Settings and seed.
-        likelihood: What the outputs of the network mean.
-    """
+    """Put distributions over r and s into every layer and return the posterior."""
     options = as_config(run, Config)
     generator = torch_generator("cpu", run.seed, "variational")
 
@@ -124,15 +118,7 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> Sampled
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> SampledPosterior:
-    """Put distributions over r and s into every layer, train them and return the posterior.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
-    """
+    """Put distributions over r and s into every layer, train them and return the posterior."""
     posterior, options = build(model, run, likelihood), as_config(run, Config)
     optimizer = make_optimizer(posterior.model, run.optimizer)
     set_pace(optimizer, fast_parameters(posterior.model, norms=options.fast_norms), options.fast_lr)

@@ -43,7 +43,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, log_range
-from retinabench.methods.posteriors.gaussian import WeightPosterior
+from retinabench.methods.posteriors.drawn_weights import WeightPosterior
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -100,13 +100,6 @@ def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> WeightPosterior:
     """Train q and return it; the last epoch is used.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
 
     Raises:
         InputError: `method.std` is wider than the prior.
