@@ -155,17 +155,33 @@ def clustered_proportion(
     perfect = float(clopper_pearson(copies, copies, level)[0])
     if not 0 < p < 1:
         return Interval(p, perfect if p else 0.0, 1.0 if p else 1 - perfect)
-    effective = _effective_images(y, w, codes, p, copies, level, variance)
+    effective = effective_images(y, w, codes, level, variance)
     low, high = (clopper_pearson if exact else jeffreys)(p * effective, effective, level)
     return Interval(p, min(p, perfect, float(low)), max(p, 1 - perfect, float(high)))
 
 
-def _effective_images(
-    y: Floats, w: Floats, codes: NDArray[np.intp], p: float, copies: float, level: float, variance: float
+def effective_images(
+    success: Floats, weight: Floats, codes: NDArray[np.intp], level: float, variance: float = 0.0
 ) -> float:
-    """Number of independent images that would know the proportion as well as these do; see `clustered_proportion`."""
-    total, patients = float(w.sum()), int(codes.max()) + 1
-    alone = total**2 / float(w @ w)
+    """Return the number of independent images that would know a proportion as well as these do.
+
+    Args:
+        success: (N,) in [0, 1].
+        weight: (N,) > 0.
+        codes: (N,) number of the patient of each image, each number from 0 on at least once.
+        level: Level of the two-sided interval, or of twice a one-sided test, for which it is used.
+        variance: See `clustered_proportion`, which says how it is computed.
+
+    Returns:
+        The effective number; it need not be whole.
+    """
+    y, w, total = success, weight, float(weight.sum())
+    p = float(w @ y) / total
+    of_patient = np.bincount(codes, w)
+    patients = len(of_patient)
+    alone, copies = total**2 / float(w @ w), total**2 / float(of_patient @ of_patient)
+    if not 0 < p < 1:
+        return copies
     residual = np.bincount(codes, w * (y - p))
     linear = patients / (patients - 1) * float(residual @ residual) / total**2 if patients < len(y) else 0.0
     found = max(linear, variance, p * (1 - p) / alone)

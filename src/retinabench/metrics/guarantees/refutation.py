@@ -1,0 +1,134 @@
+"""Whether labelled new patients refute or confirm a bound on a risk, E[num] / E[den] <= goal.
+
+The risk is that of the very estimand that was certified: for the error of the retained images, num and den are 1 for a wrong
+retained and for a retained image (per image), or these divided by the number of images of the patient (per image of a random
+patient). With the ratio r and the effective number of images m of `inference.proportions`, which heeds that the images of a
+patient go together, and k = r m, the tests are those of Clopper and Pearson: P(Binomial(m, goal) >= k) refutes the bound where
+it is small, P(Binomial(m, goal) <= k) confirms it, both continued to real k and m by the incomplete beta function. The exact
+interval of `clustered_proportion` is what these tests do not reject. `benchmarks/new_data.py` has their error rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.inference.bootstrap import cluster_codes
+from retinabench.metrics.inference.p_values import holm
+from retinabench.metrics.inference.proportions import effective_images
+
+Verdict = Literal["broken", "holds", "not refuted"]
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Refutation:
+    """What the labels of a set say about one certified bound.
+
+    Args:
+        risk: The ratio on these patients; NaN where no image counts.
+        goal: The certified bound.
+        patients: Patients with an image that counts.
+        p_broken: P-value of "the risk is at most the goal"; small: refuted.
+        p_holds: P-value of "the risk is at least the goal"; small: confirmed.
+        verdict: `broken`, `holds` or `not refuted`, after Holm's correction over `tests`.
+        tests: Number of bounds and sets that are tested together.
+        level: Family-wise level of each of the two kinds of verdict.
+    """
+
+    risk: float
+    goal: float
+    patients: int
+    p_broken: float
+    p_holds: float
+    verdict: Verdict
+    tests: int
+    level: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields, None for an undefined risk."""
+        return {**asdict(self), "risk": self.risk if np.isfinite(self.risk) else None}
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRisk:
+    """A certified risk on N labelled images.
+
+    Args:
+        num: (N,) what is to be rare, such as a wrong retained image; at most `den`.
+        den: (N,) what it is rare among, such as a retained image; times the weight of the image in the estimand.
+        patient: (N,) patients.
+        goal: The certified bound on E[num] / E[den], in (0, 1).
+    """
+
+    num: ArrayLike
+    den: ArrayLike
+    patient: ArrayLike
+    goal: float
+
+
+def ratio_p_values(risk: LabelledRisk, level: float = LEVEL) -> tuple[float, float]:
+    """Return the p-values of "at most the goal" and of "at least the goal".
+
+    Args:
+        risk: The images and the goal.
+        level: Level at which the tests will be read; it sets the quantile of t.
+
+    Returns:
+        (p_broken, p_holds); both 1 where no image counts.
+
+    Raises:
+        InputError: The goal is not in (0, 1), or a numerator lies outside 0 … its denominator.
+    """
+    num, den = np.asarray(risk.num, np.float64), np.asarray(risk.den, np.float64)
+    if not 0 < risk.goal < 1:
+        raise InputError(f"the goal is {risk.goal}", hint="It lies between 0 and 1.")
+    if np.any(num < 0) or np.any(num > den + 1e-9):
+        raise InputError("a numerator lies outside 0 … its denominator")
+    counted = den > 0
+    if not counted.any():
+        return 1.0, 1.0
+    codes, _ = cluster_codes(np.asarray(risk.patient)[counted])
+    success = np.minimum(num[counted] / den[counted], 1.0)
+    trials = effective_images(success, den[counted], codes, 1 - 2 * level)
+    hits = trials * float(num.sum() / den.sum())
+    broken = special.betainc(hits, max(trials - hits, 0) + 1, risk.goal) if hits > 0 else 1.0
+    holds = special.betaincc(hits + 1, trials - hits, risk.goal) if hits < trials else 1.0
+    return float(broken), float(holds)
+
+
+def judge(risks: Sequence[LabelledRisk], level: float = LEVEL) -> list[Refutation]:
+    """Judge several certified bounds, on one or several sets, by the labels of these sets.
+
+    `broken` and `holds` are each given at family-wise level `level`: among all bounds that are kept, one is called broken with
+    at most this probability, and among all that are not kept one is called held.
+
+    Args:
+        risks: The images of every bound and set.
+        level: The family-wise level.
+
+    Returns:
+        One verdict for each.
+    """
+    if not risks:
+        return []
+    pairs = np.array([ratio_p_values(one, level) for one in risks])
+    broken, holds = holm(pairs[:, 0]) <= level, holm(pairs[:, 1]) <= level
+    found = []
+    for one, (p_broken, p_holds), refuted, confirmed in zip(risks, pairs, broken, holds, strict=True):
+        den = np.asarray(one.den, np.float64)
+        ratio = float(np.sum(one.num) / den.sum()) if den.sum() > 0 else float("nan")
+        verdict: Verdict = "broken" if refuted else "holds" if confirmed else "not refuted"
+        found.append(
+            Refutation(
+                ratio, one.goal, len(np.unique(np.asarray(one.patient)[den > 0])), float(p_broken), float(p_holds), verdict,
+                len(risks), level,
+            )
+        )  # fmt: skip
+    return found
