@@ -14,7 +14,7 @@ Out = Annotated[Path, typer.Option("--out", help="Folder to write into.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 Silent = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; default: one per core.")]
-Readers = Annotated[int, typer.Option("--workers", min=0, help="Processes that read ahead.")]
+Readers = Annotated[int, typer.Option("--readers", min=0, help="Processes that read images ahead.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 Rules = Annotated[
     Literal["corrected", "published"],
@@ -73,4 +73,4 @@ Storage = Annotated[
     str | None,
     typer.Option("--storage", help="Where a cluster's runs meet: a shared folder or an fsspec URL."),
 ]
-Attempts = Annotated[int, typer.Option("--attempts", min=1, help="Tries of a run that fails.")]
+Attempts = Annotated[int, typer.Option("--attempts", min=1, help="How often a run that fails is started.")]

@@ -50,7 +50,7 @@ def train(
         int | None, typer.Option("--seed", min=0, help="Seed of weights, order and noise.")
     ] = None,
     device: Device = "auto",
-    workers: Readers = 0,
+    readers: Readers = 0,
     quiet: Silent = False,
 ) -> None:
     """Train one run and write its predictions; the same command continues a killed one."""
@@ -59,7 +59,7 @@ def train(
     from retinabench.methods.training.distributed import current
 
     run = configured_run(config, overrides, data, shifted, task, method, seed)
-    folder = execute(run, out, Resources(device, workers, progress_of(quiet)))
+    folder = execute(run, out, Resources(device, readers, progress_of(quiet)))
     if current().leads:  # of several processes that train together, one prints
         print(folder / "predictions.parquet")
 
@@ -69,14 +69,14 @@ def predict(
     data: Annotated[Path, typer.Option("--data", help="Prepared folder, to test on as the shifted domain.")],
     out: Annotated[Path, typer.Option("--out", help="Predictions file to write: .parquet, .csv or .npz.")],
     device: Device = "auto",
-    workers: Readers = 0,
+    readers: Readers = 0,
     quiet: Silent = False,
 ) -> None:
     """Test a trained run on another data set, without training again."""
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.predict import predict_on
 
-    print(predict_on(folder, data, out, Resources(device, workers, progress_of(quiet))))
+    print(predict_on(folder, data, out, Resources(device, readers, progress_of(quiet))))
 
 
 def check(

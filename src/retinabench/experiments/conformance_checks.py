@@ -13,17 +13,24 @@ from types import ModuleType
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from retinabench.core.errors import WorkError
 from retinabench.core.progress import Advance, Quiet
+from retinabench.core.random_streams import torch_generator
 from retinabench.data.easy_images import EASY_PARTS
+from retinabench.data.loader import array_batches
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, is_composed
 from retinabench.experiments.run import execute, load_posterior, make_batches, predict
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import MethodConfig
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian, Likelihood, MultiLabel
 from retinabench.metrics.classification import auroc
+from retinabench.models.build import initialise
+from retinabench.models.mlp import MLP
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 
@@ -62,6 +69,7 @@ class Subject:
 
 
 _ONE_CPU = Resources("cpu")
+_LIKELIHOODS = (Bernoulli(), Categorical(3), Gaussian(floor=0.3), MultiLabel(3))
 _Check = Callable[[Subject], None]
 
 
@@ -177,6 +185,66 @@ def predicts_probabilities(subject: Subject) -> None:
     _require(torch.equal(probs, again), "two calls with equal generators predict different values")
 
 
+def learns_under_its_likelihoods(subject: Subject) -> None:
+    """Under every likelihood that `Config` declares, a small network learns to predict easy points."""
+    for likelihood in _LIKELIHOODS:
+        if likelihood.name in subject.run.method.supported():
+            _learns_under(subject, likelihood)
+
+
+def _learns_under(subject: Subject, likelihood: Likelihood) -> None:
+    """Train on 120 points of three features, and compare the loss with that of the best constant prediction."""
+    draws = torch.Generator().manual_seed(0)
+    inputs = torch.randn(120, 3, generator=draws)
+    targets = {
+        "bernoulli": (inputs[:, 0] > 0).float(),
+        "categorical": inputs.argmax(dim=1),
+        "gaussian": inputs[:, 0],
+        "multilabel": (inputs > 0).float(),
+    }[likelihood.name]
+    settings = {
+        "epochs": 30,
+        "batch_size": 20,
+        "lr": 0.02,
+        "warmup": 0.0,
+        "reweight": "none",
+        "select": "last",
+    }
+    optimizer = subject.run.optimizer.model_copy(update=settings)
+    run, cpu = subject.run.model_copy(update={"optimizer": optimizer}), torch.device("cpu")
+    network = MLP(3, 16, likelihood.outputs, torch.nn.ReLU)
+    initialise(network, torch_generator(cpu, run.seed, "weights"))
+    batches = array_batches(inputs.numpy(), targets.numpy(), 20, run.seed, cpu)
+    posterior = subject.method.fit(network, batches, run, Checkpoint(), likelihood)
+    with torch.no_grad():
+        drawn = posterior.predict(inputs, 8, torch.Generator().manual_seed(1))
+    found, asked = tuple(drawn.shape), f"{likelihood.name}: 8 samples of 120 points"
+    width = max(2, likelihood.outputs)
+    _require(
+        found in {(8, 120, width), (found[0], 120, width)},
+        f"{asked} have the shape {found}, not (8, 120, {width})",
+    )
+    _require(bool(drawn.isfinite().all()), f"{asked} are not finite")
+    error, constant = _errors(likelihood.name, drawn.mean(dim=0), targets)
+    _require(
+        error < 0.85 * constant,
+        f"{likelihood.name}: the error on easy training points is {error:.3f}; that of a constant is {constant:.3f}",
+    )
+
+
+def _errors(name: str, predicted: Tensor, targets: Tensor) -> tuple[float, float]:
+    """Return the mean squared error of predicted means or probabilities, and that of the best constant."""
+    if name == "gaussian":
+        predicted = predicted[:, 0]
+    elif name == "bernoulli":
+        predicted = predicted[:, 1]
+    elif name == "categorical":
+        targets = torch.nn.functional.one_hot(targets, predicted.shape[1]).float()
+    return float((predicted - targets).square().mean()), float(
+        (targets - targets.mean(dim=0)).square().mean()
+    )
+
+
 def refuses_a_diverged_training(subject: Subject) -> None:
     """A learning rate of 1e30 ends the training with a `WorkError` that names the step, and saves no posterior."""
     optimizer = subject.run.optimizer.model_copy(update={"lr": 1e30, "warmup": 0})
@@ -202,11 +270,14 @@ CHECKS: dict[str, _Check] = {
         continues_after_a_stop,
         restores_its_posterior,
         predicts_probabilities,
+        learns_under_its_likelihoods,
         refuses_a_diverged_training,
     )
 }
 # What only a method that trains can be asked; a composed one has no posterior of its own.
-OF_TRAINED = {"restores_its_posterior", "predicts_probabilities", "refuses_a_diverged_training"}
+OF_TRAINED = {
+    "restores_its_posterior", "predicts_probabilities", "learns_under_its_likelihoods", "refuses_a_diverged_training",
+}  # fmt: skip
 
 
 class _StoppedError(Exception):

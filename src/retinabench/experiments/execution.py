@@ -30,6 +30,7 @@ from retinabench.data.loader import Batches
 from retinabench.experiments.config import Run
 from retinabench.methods.posteriors.collected import SAMPLES
 from retinabench.methods.registry import METHODS
+from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
 from retinabench.methods.training.likelihood import Likelihood
@@ -46,12 +47,12 @@ class Resources:
 
     Args:
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        workers: Processes that read images ahead; 0 reads in this process.
+        readers: Processes that read images ahead; 0 reads in this process.
         progress: Is told how far the work is.
     """
 
     device: str = "auto"
-    workers: int = 0
+    readers: int = 0
     progress: Progress = QUIET
 
     def torch_device(self) -> torch.device:
@@ -85,7 +86,6 @@ class Training(Generic[Result]):
     Args:
         model: The untrained network, on its device.
         batches: Training and validation data.
-        likelihood: What the outputs of the network mean.
         predict: Returns the result of the run from its trained posterior.
         title: What is being trained, for the progress bar.
         counts: Numbers that every checkpoint keeps, such as gradients so far; a resumed training counts on.
@@ -94,7 +94,6 @@ class Training(Generic[Result]):
 
     model: nn.Module
     batches: Batches
-    likelihood: Likelihood
     predict: Callable[[Posterior], Result]
     title: str
     counts: dict[str, float] = field(default_factory=dict)
@@ -103,6 +102,10 @@ class Training(Generic[Result]):
 
 class RunTask(Protocol[Result]):
     """What runs are trained on, and what becomes of their predictions."""
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """What the outputs of the network mean."""
 
     @property
     def decisive(self) -> tuple[str, ...]:
@@ -153,9 +156,10 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
         The folder of the finished run.
 
     Raises:
-        InputError: The folder was begun with other settings or data.
+        InputError: The method does not support the likelihood, or the folder was begun with other settings or data.
         DivergedError: The training diverged.
     """
+    check_likelihood(run, task.likelihood)
     device = resources.torch_device()
     if not (leads := distributed.join(device).leads):
         resources = replace(resources, progress=QUIET)
@@ -190,6 +194,21 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
     return workspace.folder
 
 
+def check_likelihood(run: TrainingRun, likelihood: Likelihood) -> None:
+    """Refuse a method that does not support a likelihood.
+
+    Raises:
+        InputError: It does not; the message names those that it supports.
+    """
+    supported = run.method.supported()
+    if likelihood.name not in supported:
+        raise InputError(
+            f"the method '{run.method.name}' does not support the likelihood {likelihood.name}, which the data ask for; it "
+            f"supports {', '.join(supported)}",
+            hint="Name another method.",
+        )
+
+
 def is_composed(method: ModuleType) -> bool:
     """Tell whether a method combines the runs of others instead of training (`methods/base.py`)."""
     return hasattr(method, "member_runs")
@@ -199,7 +218,7 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
     method, leads, saved = METHODS[run.method.name], distributed.current().leads, folder / "posterior.pt"
     training = task.training(run, resources)
     if saved.is_file():
-        posterior = method.build(training.model, run, training.likelihood)
+        posterior = method.build(training.model, run, task.likelihood)
         posterior.restore(load_tensors(saved, mapped=True))
         return training.predict(posterior)
     checkpoint = Checkpoint(
@@ -210,7 +229,7 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
         interval=training.interval,
         counts=training.counts,
     )
-    posterior = method.fit(training.model, training.batches, run, checkpoint, training.likelihood)
+    posterior = method.fit(training.model, training.batches, run, checkpoint, task.likelihood)
     if task.keeps_posterior:
         distributed.wait()  # until every process has read best.pt and the samples
         if leads:

@@ -23,7 +23,7 @@ from retinabench.experiments.execution import DEFAULT_RESOURCES, Resources, Trai
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import load_tensors
-from retinabench.methods.training.likelihood import Bernoulli
+from retinabench.methods.training.likelihood import Bernoulli, Likelihood
 from retinabench.methods.training.posterior import Posterior, precision
 from retinabench.models.build import build_model
 from retinabench.predictions.io import read_predictions, write_predictions
@@ -40,6 +40,7 @@ class ImageRuns:
     """Runs on the images of a task (see `RunTask`); their result is a predictions file."""
 
     task: Task
+    likelihood: Likelihood = LIKELIHOOD
     decisive: tuple[str, ...] = ("identity",)
     keeps_posterior: bool = True
 
@@ -65,11 +66,10 @@ class ImageRuns:
         for note in self.task.notes:
             resources.progress.say(f"note: {note}")
         device = resources.torch_device()
-        batches = make_batches(run, self.task, device, resources.workers)
+        batches = make_batches(run, self.task, device, resources.readers)
         return Training(
             model=build_model(run.model, run.seed).to(device),
             batches=batches,
-            likelihood=LIKELIHOOD,
             predict=lambda posterior: predict(run, self.task, posterior, batches, resources.progress),
             title=f"Training {run.method.describe()}, seed {run.seed}",
         )

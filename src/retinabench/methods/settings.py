@@ -87,11 +87,14 @@ class MethodConfig(Frozen):
     """The hyper-parameters of a method, and what the method says of itself.
 
     name: as in `METHODS`. samples: posterior samples per prediction. title: what readers call the method; the name where
-    it is empty. needs_validation_labels: whether predictions depend on labels of a validation split.
+    it is empty. likelihoods: names of those that it supports (`training/likelihood.py`). needs_validation_labels: whether
+    predictions depend on labels of a validation split. pools_seeds: whether it combines runs that differ by their seed.
     """
 
     title: ClassVar[str] = ""
+    likelihoods: ClassVar[tuple[str, ...]] = ("bernoulli", "categorical", "gaussian", "multilabel")
     needs_validation_labels: ClassVar[bool] = False
+    pools_seeds: ClassVar[bool] = False
 
     name: str
     samples: int = Field(1, ge=1)
@@ -99,6 +102,10 @@ class MethodConfig(Frozen):
     def describe(self, *, titles: bool = True) -> str:
         """Return the method in a few words: by titles for readers, else by names for folders."""
         return (self.title if titles else "") or self.name
+
+    def supported(self) -> tuple[str, ...]:
+        """Return the names of the likelihoods that it supports with these settings."""
+        return self.likelihoods
 
     def gradients_per_example(self, optimizer: Optimizer) -> float:
         """Return the gradient evaluations per training example: epochs times `train_samples`, where there are any."""

@@ -20,7 +20,6 @@ from retinabench.experiments.run import run_folder
 from retinabench.experiments.search.space import Space, read_space
 from retinabench.experiments.search.trials import trial_runs
 from retinabench.experiments.study.definition import UNTUNED, Drawn, Study
-from retinabench.methods.ensembles import ensemble
 from retinabench.methods.settings import Optimizer
 
 CHOICES = "choices.json"
@@ -161,7 +160,7 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
         "seed": study.seed,
     }
     run = build_run(tree, file)
-    if isinstance(run.method, ensemble.Config):
+    if run.method.pools_seeds:
         raise InputError(
             f"methods.{method}: is an ensemble, and a study makes the ensembles of every method itself",
             hint="Name the members' method, and how many of them under 'ensemble'.",

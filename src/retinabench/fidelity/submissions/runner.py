@@ -35,6 +35,7 @@ from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network, likelihood_of, point_batches
 from retinabench.methods.base import FidelitySettings
 from retinabench.methods.registry import METHODS
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.posterior import Posterior
 
 PREDICT_BATCH = 256
@@ -80,6 +81,11 @@ class TargetRuns:
     decisive: tuple[str, ...] = ("data",)
     keeps_posterior: bool = False
 
+    @property
+    def likelihood(self) -> Likelihood:
+        """That of the target."""
+        return likelihood_of(self.target)
+
     def folder_name(self, run: Run) -> str:
         """Return the name of a run's folder; members of several entries share theirs."""
         name, content = run.method.name, self.target.fingerprint(self.data.sha256)
@@ -110,7 +116,6 @@ class TargetRuns:
         return Training(
             model=meter.watch(build_network(self.target, run.seed).to(device)),
             batches=point_batches(self.data, run.optimizer.batch_size, run.seed, device),
-            likelihood=likelihood_of(self.target),
             predict=predicted,
             title=f"{run.method.name}, {self.target.name}, seed {run.seed}",
             counts=meter.counts,

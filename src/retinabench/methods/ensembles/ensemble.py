@@ -48,6 +48,8 @@ from retinabench.predictions.table import Predictions
 class Config(MethodConfig):
     """members: K. member: the method of every member. Its samples are the members' own, pooled."""
 
+    pools_seeds = True
+
     name: Literal["ensemble"] = "ensemble"
     members: int = Field(3, ge=2)
     member: AnyMethod = Field(default_factory=lambda: method_config("map"))
@@ -55,6 +57,10 @@ class Config(MethodConfig):
     def describe(self, *, titles: bool = True) -> str:
         """Return the method in a few words, its members included."""
         return f"ensemble of {self.members} {self.member.describe(titles=titles)}"
+
+    def supported(self) -> tuple[str, ...]:
+        """Return the likelihoods that its members support."""
+        return self.member.supported()
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior of the members, of which this is a mixture."""

@@ -56,6 +56,7 @@ SMALLEST = 2.0**-53  # a probability of 1 stands for one that float64 cannot tel
 class Config(MethodConfig):
     """member: the method whose logits are scaled; its samples are kept."""
 
+    likelihoods = ("bernoulli",)
     needs_validation_labels = True
 
     name: Literal["temperature"] = "temperature"

@@ -18,9 +18,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 class Likelihood(ABC):
     """p(y | outputs): a loss, a predictive distribution, and the curvature that Laplace's approximation needs.
 
-    reweightable: whether `optimizer.reweight`, which is about two classes, has a meaning.
+    name: by which methods declare what they support (`MethodConfig.likelihoods`). reweightable: whether
+    `optimizer.reweight`, which is about two classes, has a meaning.
     """
 
+    name: ClassVar[str]
     reweightable: ClassVar[bool] = False
 
     @property
@@ -57,6 +59,7 @@ class Likelihood(ABC):
 class Bernoulli(Likelihood):
     """Two classes, one logit (B, 1); labels 0. or 1. as floats (B,). Predicts P(0) and P(1), (B, 2)."""
 
+    name: ClassVar[str] = "bernoulli"
     reweightable: ClassVar[bool] = True
 
     @property
@@ -92,6 +95,7 @@ class Bernoulli(Likelihood):
 class Categorical(Likelihood):
     """C classes, C logits (B, C); labels are class numbers, int64 (B,). Predicts class probabilities (B, C)."""
 
+    name: ClassVar[str] = "categorical"
     classes: int
 
     @property
@@ -129,6 +133,7 @@ class Gaussian(Likelihood):
     Predicts mean and standard deviation, (B, 2).
     """
 
+    name: ClassVar[str] = "gaussian"
     floor: float = 0.0
 
     @property
@@ -180,6 +185,7 @@ class MultiLabel(Likelihood):
     Losses are means over the known labels. Predicts P(1) of each label, (B, O).
     """
 
+    name: ClassVar[str] = "multilabel"
     labels: int
 
     @property

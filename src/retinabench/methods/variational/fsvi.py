@@ -253,7 +253,7 @@ def function_space_objective(
         terms = (
             inputs * batch.size / RELEASED_DEVICES if method.kl_weight == "released" else len(batches.train)
         )
-        repeated = labels.repeat(len(logits))
+        repeated = labels.repeat(len(logits), *[1] * (labels.ndim - 1))
         return {
             "cross_entropy": cross_entropy(
                 logits.flatten(0, 1), repeated, posterior.likelihood, run.optimizer.reweight, batch
