@@ -17,7 +17,7 @@ from retinabench.experiments.engines.jobs import Outcome
 from retinabench.experiments.search.plots import marginals, parallel
 from retinabench.experiments.search.ranking import Ranking, Trial, in_order, ranking_table, short_names
 from retinabench.experiments.search.space import points, read_space, space_of
-from retinabench.reports.toolkit.renderers import to_terminal
+from retinabench.reports.toolkit.terminal import to_terminal
 from support.helpers import TINY, make_prepared
 from support.searching import Serial, pretend
 

@@ -112,7 +112,7 @@ def _show_status(definition: Study, folder: Path) -> None:
 
     from retinabench.experiments.study import console
     from retinabench.experiments.study.status import read_status
-    from retinabench.reports.toolkit.renderers import to_terminal
+    from retinabench.reports.toolkit.terminal import to_terminal
 
     found = read_status(definition, folder)
     Console().print(to_terminal(console.status_table(found)))
@@ -135,7 +135,7 @@ def _show_plan(
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.study import console
     from retinabench.experiments.study.cost_plan import make_plan
-    from retinabench.reports.toolkit.renderers import to_terminal
+    from retinabench.reports.toolkit.terminal import to_terminal
 
     engine = local() if local is not None else None
     places = engine.places if isinstance(engine, LocalEngine) else parallel
@@ -150,7 +150,7 @@ def _compute(definition: Study, folder: Path, engine: JobEngine, progress: Progr
 
     from retinabench.experiments.study import console
     from retinabench.experiments.study.benchmark import benchmark as run_benchmark
-    from retinabench.reports.toolkit.renderers import to_terminal
+    from retinabench.reports.toolkit.terminal import to_terminal
 
     summary = run_benchmark(definition, folder, engine, progress)
     for table in console.summary_tables(summary):

@@ -84,7 +84,7 @@ def tune(
     from retinabench.experiments.search.ranking import ranking_table, write_ranking
     from retinabench.experiments.search.search import search
     from retinabench.experiments.search.space import read_space
-    from retinabench.reports.toolkit.renderers import to_terminal
+    from retinabench.reports.toolkit.terminal import to_terminal
 
     base = configured_run(config, overrides, data, shifted, task, method, seed)
     ranges = read_space(space)

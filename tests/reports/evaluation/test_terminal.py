@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 import retinabench as rb
 from retinabench.reports.evaluation.terminal import comparison_table, scores_table
 from retinabench.reports.evaluation.transfer_terminal import transfer_table
+from retinabench.reports.toolkit.number_format import Quantity
 from support.fake_predictions import METHODS, population, predictions
 
 
@@ -24,20 +26,24 @@ def people():
     return population(160, 100)
 
 
-def test_one_file_has_intervals_and_seeds_have_standard_errors(people):
+def test_one_file_has_an_interval_and_seeds_have_both_interval_and_error(people):
     one = rb.score(predictions("MAP", 0, people), bootstrap=20)
     auroc = one["shifted"].auroc
     text = printed(scores_table(["MAP"], [one]))
-    assert f"{auroc.value:.3f}" in text
-    assert f"{auroc.low:.3f}–{auroc.high:.3f}" in text
+    form = Quantity(auroc.value, auroc.low, auroc.high).form()
+    assert f" {form(auroc.value)} " in text
+    assert f"{form(auroc.low)}–{form(auroc.high)}" in text
     assert "…" not in text
     assert "±" not in text.partition("Below each value")[0]
-    two = rb.score(predictions("MAP", 1, people), bootstrap=0)
-    mean = (auroc.value + two["shifted"].auroc.value) / 2
-    error = abs(auroc.value - two["shifted"].auroc.value) / 2  # std (ddof 1) of two values over the root of 2
+    two = rb.score(predictions("MAP", 1, people), bootstrap=20)
+    other = two["shifted"].auroc
+    mean, low, high = (np.mean([getattr(x, end) for x in (auroc, other)]) for end in ("value", "low", "high"))
+    error = abs(auroc.value - other.value) / 2  # std (ddof 1) of two values over the root of 2
+    form = Quantity(mean, low, high).form()
     text = printed(scores_table(["MAP", "MAP"], [one, two]))
-    assert f"{mean:.3f}" in text
-    assert f"± {error:.3f}" in text
+    assert f" {form(mean)} " in text
+    assert f"{form(low)}–{form(high)}" in text
+    assert f"± {form(error)}" in text
 
 
 def test_controls_follow_and_names_are_not_markup(people):
@@ -53,9 +59,9 @@ def test_comparison_shows_both_values_and_the_signed_difference(people):
     found = rb.compare(a, b, bootstrap=40, scores=["auroc", "nll"])
     text = printed(comparison_table(found))
     nll = found["joint"]["nll"]
-    assert f"{nll.a:.3f}" in text
-    assert f"{abs(nll.difference):.3f}" in text
-    assert ("+" if nll.difference > 0 else "−") + f"{abs(nll.difference):.3f}" in text
+    form = Quantity(nll.difference, nll.low, nll.high).form()
+    assert f" {form(nll.a)} " in text
+    assert ("+" if nll.difference > 0 else "−") + form(abs(nll.difference)) in text
     assert text.count("auroc") == len(found.sets)
 
 

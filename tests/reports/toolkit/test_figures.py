@@ -64,6 +64,16 @@ def test_a_drawing_can_stand_beside_another():
     assert not re.search(r"http|font-family|<style|<metadata", one)
 
 
+def test_tick_labels_keep_their_digits_and_coordinates_are_short():
+    figure, [[axes]] = canvas(200, 100)
+    axes.plot([0, 1], [0.945, 0.975], color=INK)
+    axes.set_yticks([0.945, 0.96, 0.975], ["0.945", "0.960", "0.975"])
+    svg = str(to_svg(figure, "ticks", title="0.12345", description="y is 0.98765"))
+    assert re.findall(r">(0\.9\d+)<", svg) == ["0.945", "0.960", "0.975"]
+    assert ">0.12345<" in svg
+    assert not re.search(r"<(path|g|use)[^>]*\d\.\d{3,}", svg)
+
+
 @pytest.mark.parametrize("name", ["svg", "png", "pdf"])
 def test_saved_files_are_the_same_every_time(tmp_path: Path, name: str):
     def once(folder: str) -> bytes:

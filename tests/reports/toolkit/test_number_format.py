@@ -44,6 +44,38 @@ def test_sign_of_a_quantity_needs_an_interval() -> None:
     assert Quantity(-0.6, -0.7, -0.5).sign() == -1
 
 
+@pytest.mark.parametrize(
+    ("quantity", "text"),
+    [
+        (Quantity(0.0512, 0.0491, 0.0533), "+0.0512 [+0.0491, +0.0533]"),
+        (Quantity(0.05123, 0.05091, 0.05133), "+0.05123 [+0.05091, +0.05133]"),
+        (Quantity(0.62, 0.5, 0.75), "+0.62 [+0.50, +0.75]"),
+        (Quantity(12.34, -40, 55), "+12 [−40, +55]"),
+        (Quantity(0.5, 0.5, 0.5), "+0.500 [+0.500, +0.500]"),
+        (Quantity(0.5), "+0.500"),
+    ],
+)
+def test_decimals_follow_the_width_of_the_interval(quantity: Quantity, text: str) -> None:
+    form = quantity.form(NumberFormat(3, signed=True))
+    assert f"{form(quantity.value)} {form.interval(quantity.low, quantity.high)}".strip() == text
+
+
+def test_the_ends_of_an_interval_can_always_be_told_apart() -> None:
+    for exponent in range(-4, 3):
+        for width in (1, 1.5, 2, 3, 4.99, 5, 5.01, 9.9):
+            low, high = 0.3, 0.3 + width * 10.0**exponent
+            form = Quantity(low, low, high).form()
+            digits = form.digits
+            assert 10.0**-digits <= (high - low) / 5 * 1.001 or digits == 6
+            assert digits == 0 or 10.0 ** (1 - digits) > (high - low) / 5
+
+
+def test_percent_of_a_wide_and_a_narrow_interval() -> None:
+    share = NumberFormat(0, scale=100, suffix=" %")
+    assert Quantity(0.343, 0.28, 0.40).form(share)(0.343) == "34 %"
+    assert Quantity(0.9523, 0.935, 0.969).form(share)(0.9523) == "95.2 %"
+
+
 def test_quantity_carries_its_exact_value() -> None:
     quantity = Quantity(1 / 3, 0.25, 0.5, place=Place("A", "joint", "nll"))
     assert f'data-value="{1 / 3!r}">0.33</span>' in quantity.html()

@@ -143,7 +143,7 @@ def score(
     from retinabench.fidelity.leaderboard.files import make_evaluator, score_files
     from retinabench.fidelity.leaderboard.tables import groups_shown, task_table
     from retinabench.fidelity.targets.registry import TARGETS
-    from retinabench.reports.toolkit.renderers import to_terminal
+    from retinabench.reports.toolkit.terminal import to_terminal
 
     evaluator = make_evaluator(TARGETS.find(task), data, reference, bootstrap, seed)
     found = score_files(files, evaluator, json_out=json, keep=keep, title=title)
@@ -173,7 +173,7 @@ def board(
 
     from retinabench.fidelity.leaderboard.files import board_of
     from retinabench.fidelity.leaderboard.tables import ranking_table, task_table, write_board
-    from retinabench.reports.toolkit.renderers import to_terminal
+    from retinabench.reports.toolkit.terminal import to_terminal
 
     found = board_of(folders, data or (), reference or (), bootstrap, seed, progress_of(quiet))
     page = write_board(found, out)

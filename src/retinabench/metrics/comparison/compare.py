@@ -203,14 +203,9 @@ def compare(
     if rules == "published":
         table = _published(first, second, scores, sets, uncertainty, seed)
         return Comparison(*names, rules, 0, seed, level, table, (*notes, NO_INTERVALS))
-    options: Any = {
-        "scores": scores,
-        "sets": sets,
-        "uncertainty": uncertainty,
-        "bootstrap": bootstrap,
-        "seed": seed,
-    }
-    paired = paired_sets([first, second], **options, thresholds=[cut.value for cut in cuts])
+    options: Any = {"scores": scores, "sets": sets, "bootstrap": bootstrap, "seed": seed}
+    options |= {"uncertainty": uncertainty, "thresholds": [cut.value for cut in cuts]}
+    paired = paired_sets([first, second], **options)
     found = {one.name: _compared(one, level) for one in paired}
     return Comparison(*names, rules, bootstrap, seed, level, found, notes, (cuts[0], cuts[1]))
 

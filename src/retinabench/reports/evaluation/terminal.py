@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from rich.console import Group
 
 from retinabench.metrics.comparison.compare import Comparison
-from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import Scores, SetScores
 from retinabench.metrics.sets import SET_LABELS
-from retinabench.reports.toolkit.number_format import NumberFormat
-from retinabench.reports.toolkit.renderers import to_terminal
+from retinabench.reports.toolkit.number_format import NumberFormat, Quantity
 from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table
+from retinabench.reports.toolkit.terminal import to_terminal
 
 COLUMNS = ("auroc", "accuracy", "nll", "referral_accuracy_area")
 SETS = ("in_domain", "shifted", "joint")
@@ -32,8 +32,8 @@ def scores_table(
     """Return the scores of methods on every set.
 
     Args:
-        names: The method of each file. Files of one name are seeds of one method: their mean is shown with its standard
-            error, a single file with its 95 % interval.
+        names: The method of each file. Files of one name are seeds of one method: their mean is shown with the mean of
+            their intervals (which is at least as wide as the interval of the mean) and with its standard error over seeds.
         scores: The scores of each file.
         controls: Set -> controls, which follow the methods.
 
@@ -59,7 +59,8 @@ def scores_table(
             cells = [Cell.number(values[score]) if score in values else Cell() for score in COLUMNS]
             rows.append(Row(control, cells, control=True))
         blocks.append(Block(columns, rows, SET_LABELS[key]))
-    note = "Below each value: its 95 % interval over patients, or ± the standard error over seeds."
+    note = "Per image. Below each value: its 95 % interval over patients"
+    note += "; ± its standard error over seeds." if len(groups) < len(scores) else "."
     return to_terminal(Table("", blocks, note=note))
 
 
@@ -70,12 +71,9 @@ def _score_cell(sets: Sequence[SetScores], score: str) -> Cell:
         return UNDEFINED
     if len(values) > 1:
         error = float(np.std(values, ddof=1) / np.sqrt(len(values)))
-        return Cell.number(float(np.mean(values)), error=error)
-    return _interval_cell(found[0])
-
-
-def _interval_cell(one: Interval) -> Cell:
-    return Cell.number(one.value, one.low, one.high)
+        low, high = (float(np.mean([getattr(one, end) for one in found])) for end in ("low", "high"))
+        return Cell.number(float(np.mean(values)), low, high, error)
+    return Cell.number(found[0].value, found[0].low, found[0].high)
 
 
 def comparison_table(found: Comparison) -> Group:
@@ -86,7 +84,9 @@ def comparison_table(found: Comparison) -> Group:
         rows = []
         for name, score in one.scores.items():
             difference = Cell.number(score.difference, score.low, score.high, form=SIGNED)
-            numbers = [Cell.number(score.a), Cell.number(score.b), difference, Cell.number(score.p_holm)]
+            form = replace(Quantity(score.difference, score.low, score.high).form(), signed=False)
+            numbers = [Cell.number(one, form=form) for one in (score.a, score.b)]
+            numbers += [difference, Cell.number(score.p_holm)]
             rows.append(Row(name, [*numbers, Cell(score.better or "")]))
         blocks.append(Block(columns, rows, SET_LABELS[key]))
     note = f"a = {found.a}\nb = {found.b}\nbetter: after Holm's correction over the scores of a set"

@@ -10,8 +10,8 @@ from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.toolkit.number_format import COUNT, plain
-from retinabench.reports.toolkit.renderers import to_terminal
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
+from retinabench.reports.toolkit.terminal import to_terminal
 
 
 def transfer_table(found: Transfer) -> Group:

@@ -197,12 +197,18 @@ def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup
     assert view, "matplotlib writes a viewBox"
     body = drawing[drawing.index(">", view.end()) + 1 : drawing.rindex("</svg>")]
     body = re.sub(r"<(metadata|style)\b.*?</\1>|<!--.*?-->|<defs>\s*</defs>", "", body, flags=re.DOTALL)
-    body = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", body)
+    body = re.sub(
+        r"<[^>]*>", _shortened, body
+    )  # the coordinates in the tags; the text between them stays as it is
     body = _themed(_namespaced(body, name))
     return Markup(
         '<svg viewBox="{}" role="img" aria-labelledby="{}-title {}-desc">'
         '<title id="{}-title">{}</title><desc id="{}-desc">{}</desc>{}</svg>'
     ).format(view[1], name, name, name, title, name, description, Markup(re.sub(r"\n\s*", "\n", body)))
+
+
+def _shortened(tag: re.Match[str]) -> str:
+    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag[0])
 
 
 def _namespaced(body: str, name: str) -> str:

@@ -2,6 +2,10 @@
 
 `NumberFormat` writes one number; `Quantity` is a value with its interval, its standard error and the name under which a
 page carries its exact value.
+
+**How many decimals.** A number with an interval gets as many as its interval bears out: the last one is at most a fifth of
+the interval's width, so that the ends can be told apart and nothing is claimed beyond them. Of a number with a standard
+error alone the width is four standard errors. A number without either has the decimals of its `NumberFormat`.
 """
 
 from __future__ import annotations
@@ -40,6 +44,14 @@ class NumberFormat:
         sign = "" if zero else MINUS if value < 0 else "+" if self.signed else ""
         return f"{sign}{text}{self.suffix}"
 
+    def fitted(self, width: float) -> NumberFormat:
+        """Return the same format with the decimals that an interval of this width bears out; see the top of the file."""
+        width = abs(self.scale) * width
+        if not (math.isfinite(width) and width > 0):
+            return self
+        digits = math.ceil(-math.log10(width / 5) - 1e-9)
+        return replace(self, digits=min(max(digits, 0), MOST_DIGITS))
+
     def interval(self, low: float, high: float) -> str:
         """Return `[low, high]`, or an empty string where an end is unknown."""
         if not (math.isfinite(low) and math.isfinite(high)):
@@ -47,6 +59,7 @@ class NumberFormat:
         return f"[{self(low)}, {self(high)}]"
 
 
+MOST_DIGITS = 6
 TWO_DIGITS, THREE_DIGITS = NumberFormat(2), NumberFormat(3)
 PERCENT = NumberFormat(0, scale=100, suffix=" %")
 COUNT = NumberFormat(0)
@@ -122,12 +135,17 @@ class Quantity:
             return 0
         return 1 if self.low > against else -1 if self.high < against else 0
 
+    def form(self, form: NumberFormat = THREE_DIGITS) -> NumberFormat:
+        """Return the format with the decimals that the interval, else the standard error, bears out."""
+        return form.fitted(self.high - self.low if self.bounded else 4 * self.error)
+
     def html(self, form: NumberFormat = TWO_DIGITS, part: str = "value") -> Markup:
         """Return one part ("value", "low", "high" or "standard_error") as HTML, with its exact value as an attribute.
 
         The element has the attributes `data-entry`, `data-set`, `data-score`, `data-part` and `data-value` (all
         digits), so that a page can be checked against `scores.json` and `table.csv`.
         """
+        form = self.form(form)
         if part == "standard_error":
             number, form = self.error, replace(form, signed=False)
         else:

@@ -1,4 +1,4 @@
-"""A table (`tables.py`) as HTML, Markdown, LaTeX, CSV and for a terminal; whatever a file calls its method is escaped."""
+"""A table (`tables.py`) as HTML, Markdown, LaTeX and CSV; whatever a file calls its method is escaped."""
 
 from __future__ import annotations
 
@@ -11,13 +11,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from markupsafe import Markup
-from rich import box
-from rich import table as rich_table
-from rich.console import Group
-from rich.markup import escape as escape_rich
-from rich.text import Text
 
-from retinabench.reports.toolkit.number_format import DASH, MINUS, Quantity
+from retinabench.reports.toolkit.number_format import DASH, Quantity
 from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
 
 _LATEX = {
@@ -39,7 +34,7 @@ def to_html(table: Table) -> Markup:
 def _html_block(block: Block, table: Table) -> Markup:
     head = Markup("").join(
         Markup('<th scope="col" class="text">{}</th>' if column.text else '<th scope="col">{}</th>').format(
-            _grouped(column)
+            header_text(column)
         )
         for column in [Column(table.row_header, text=True), *block.columns]
     )
@@ -93,8 +88,8 @@ def cell_text(cell: Cell) -> str:
     elif not content.defined:
         parts = [DASH]
     else:
-        error = _error(cell, content)
-        parts = [cell.form(content.value), error, cell.form.interval(content.low, content.high)]
+        form = content.form(cell.form)
+        parts = [form(content.value), error_text(cell, content), form.interval(content.low, content.high)]
     return " ".join(part for part in (*parts, cell.note, cell.below and f"({cell.below})") if part)
 
 
@@ -116,7 +111,7 @@ def to_markdown(table: Table, *, caption: bool = True) -> str:
 
 
 def _markdown_block(block: Block, row_header: str, notes: list[str]) -> list[str]:
-    heads = [row_header, *map(_grouped, block.columns)]
+    heads = [row_header, *map(header_text, block.columns)]
     lines = ["| " + " | ".join(map(escape_markdown, heads)) + " |"]
     lines.append("|---|" + "".join("---|" if column.text else "---:|" for column in block.columns))
     for row in block.rows:
@@ -236,75 +231,10 @@ def _csv_field(value: object) -> object:
     return repr(float(value)) if isinstance(value, float) else value
 
 
-def to_terminal(table: Table) -> Group:
-    """Return caption, table and note for the terminal; intervals and standard errors stand below their numbers."""
-    parts = (
-        table.caption and Text(table.caption, "bold"),
-        _terminal_table(table),
-        table.note and Text(table.note),
-    )
-    return Group(*(part for part in parts if part))
-
-
-def _terminal_table(table: Table) -> rich_table.Table:
-    padding = (0, 1) if table.width < 8 else 0  # eight narrow columns fit 80 characters
-    drawn = rich_table.Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=padding)
-    drawn.add_column(escape_rich(table.row_header), overflow="fold")
-    for k, column in enumerate(table.blocks[0].columns if table.blocks else []):
-        header = _grouped(column, "\n")
-        cells = [row.cells[k] for block in table.blocks for row in block.rows]
-        # Headers and text may be broken between their words, numbers never.
-        parts = re.split(r"[ \n]", header)
-        for cell in cells if not column.text else []:
-            shown = Text.from_markup(_terminal_cell(cell)).plain
-            parts += shown.split() if isinstance(cell.content, str) else shown.splitlines()
-        drawn.add_column(
-            escape_rich(header),
-            justify="left" if column.text else "right",
-            min_width=max(map(len, parts)),
-            overflow="fold",
-        )
-    for number, block in enumerate(table.blocks):
-        if number:
-            drawn.add_section()
-        if block.title:
-            drawn.add_row(f"[bold]{escape_rich(block.title)}[/bold]", *[""] * len(block.columns))
-        for row in block.rows:
-            if row.rule:
-                drawn.add_section()
-            drawn.add_row(
-                escape_rich(row.label), *map(_terminal_cell, row.cells), style="dim" if row.control else None
-            )
-    return drawn
-
-
-def _terminal_cell(cell: Cell) -> str:
-    content = cell.content
-    if isinstance(content, str):
-        text, below = content, ""
-    elif not content.defined:
-        text, below = DASH, ""
-    else:
-        text, below = cell.form(content.value), _terminal_interval(cell, content)
-    small = " ".join(part for part in (below, cell.below) if part)
-    text = escape_rich(" ".join(part for part in (text, cell.note) if part))
-    text = f"[bold]{text}[/bold]" if cell.emphasis == "best" else text
-    return f"{text}\n[dim]{escape_rich(small)}[/dim]" if small else text
-
-
-def _error(cell: Cell, content: Quantity) -> str:
-    """Return `± error`, or an empty string where it is unknown."""
-    return f"± {replace(cell.form, signed=False)(content.error)}" if math.isfinite(content.error) else ""
-
-
-def _terminal_interval(cell: Cell, content: Quantity) -> str:
-    """Return `± error`, or the interval in as few characters as possible."""
-    if math.isfinite(content.error):
-        return _error(cell, content)
-    if not content.bounded:
-        return ""
-    low, high = cell.form(content.low), cell.form(content.high)
-    return f"{low}–{high}" if not low.startswith(("+", MINUS)) else f"{low} … {high}"
+def error_text(cell: Cell, content: Quantity) -> str:
+    """Return `± error` of a cell that holds a number, or an empty string where it is unknown."""
+    form = replace(content.form(cell.form), signed=False)
+    return f"± {form(content.error)}" if math.isfinite(content.error) else ""
 
 
 def escape_markdown(text: str) -> str:
@@ -321,7 +251,8 @@ def escape_latex(text: str) -> str:
     )
 
 
-def _grouped(column: Column, between: str = ": ") -> str:
+def header_text(column: Column, between: str = ": ") -> str:
+    """Return the header of a column behind the name of its group."""
     return f"{column.group}{between}{column.header}" if column.group else column.header
 
 
