@@ -13,6 +13,7 @@ from collections.abc import Callable
 import typer
 
 from retinabench.cli import (
+    clinic,
     data,
     examining,
     guarantees,
@@ -51,6 +52,7 @@ VERBS: dict[Callable[..., int | None], str] = {
     guarantees.transfer: (
         "retinabench transfer predictions.csv --target selective_risk --goal 0.05 --confidence 0.95"
     ),
+    clinic.plan: "retinabench plan --prevalence 0.1 --sensitivity 0.9 --above-sensitivity 0.85",
     scoring.report: "retinabench report runs/* --out report",
     tracking.track: "retinabench track runs/* --to tensorboard --out tb",
     examining.examine: (

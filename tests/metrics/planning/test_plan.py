@@ -10,9 +10,10 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
+from retinabench.metrics.clinical.decision_threshold import ABOVE_HALF
 from retinabench.metrics.inference.proportions import clustered_proportion
 from retinabench.metrics.planning.clusters import Clusters
-from retinabench.metrics.planning.plan import Aims, Assumptions, from_pilot, plan_study
+from retinabench.metrics.planning.plan import Aims, Assumptions, from_pilot, plan_study, stated_assumptions
 from retinabench.metrics.planning.proportions import images_for_half_width
 
 
@@ -43,7 +44,7 @@ def test_a_study_of_the_planned_size_has_its_power():
     for _ in range(400):
         chance = rng.beta(0.95, 0.05, patients)  # correlation 1 / (1 + 0.95 + 0.05) = 0.5
         hit = rng.random(2 * patients) < np.repeat(chance, 2)
-        shown += clustered_proportion(hit, every, codes)[1] > 0.85
+        shown += clustered_proportion(hit, every, codes, exact=True).low > 0.85
     assert 0.7 < shown / 400 < 0.9
 
 
@@ -53,15 +54,15 @@ def test_a_pilot_gives_the_assumptions():
     label = np.repeat(rng.random(n) < 0.3, 2)
     prob = 1 / (1 + np.exp(-(4 * label - 2 + np.repeat(rng.normal(size=n), 2) + rng.normal(size=2 * n))))
     pilot = rb.Predictions(np.arange(2 * n), label, prob, patient_id=np.repeat(np.arange(n), 2))
-    found = from_pilot(pilot, 0.5)
+    found = from_pilot(pilot, ABOVE_HALF)
     assert found.prevalence == pytest.approx(label.mean())
-    assert found.sensitivity == pytest.approx((prob[label] >= 0.5).mean())
+    assert found.sensitivity == pytest.approx((prob[label] > 0.5).mean())
     assert found.clusters.images_per_patient == found.clusters.mates == 2
     assert found.clusters.disease_correlation == 1
     assert 0.1 < found.clusters.correlation < 0.6
-    assert from_pilot(pilot, 0.5, prevalence=0.05).prevalence == 0.05
+    assert stated_assumptions({"prevalence": 0.05, "auroc": None}, pilot).prevalence == 0.05
     assert plan_study(found).notes[-1].startswith("assumptions from a pilot of 4,000 images")
-    alone = from_pilot(rb.Predictions(np.arange(2 * n), label, prob), 0.5)
+    alone = from_pilot(rb.Predictions(np.arange(2 * n), label, prob), ABOVE_HALF)
     assert alone.clusters.effect == 1
 
 
@@ -74,4 +75,4 @@ def test_what_cannot_be_is_refused():
         with pytest.raises(InputError):
             Assumptions(**values)
     with pytest.raises(InputError, match="both classes"):
-        from_pilot(rb.Predictions(["a"], [0], [0.2]), 0.5)
+        from_pilot(rb.Predictions(["a"], [0], [0.2]), ABOVE_HALF)

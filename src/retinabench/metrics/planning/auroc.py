@@ -11,7 +11,7 @@ covariance of the placements of a patient's positive and negative images is nega
 patients.
 
 >>> round(auroc_standard_error(0.8, 50, 50), 4)
-0.0439
+0.0437
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from scipy.special import logit
 
 from retinabench.core.errors import InputError
 from retinabench.core.tabular import Tabular
+from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.clinical.operating_points import two_by_two
 from retinabench.metrics.inference.auroc_variance import auroc_error
 from retinabench.metrics.inference.interval import finite_or_none
 from retinabench.metrics.planning import auroc, proportions, validation
 from retinabench.metrics.planning.clusters import Clusters, intra_patient_correlation
-from retinabench.metrics.sorted_images import EPS
+from retinabench.metrics.sorted_images import EPS, is_positive
 from retinabench.predictions.table import Predictions
 
 SCHEMA = "retinabench.plan/1"
@@ -177,13 +179,47 @@ def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
     return StudyPlan(assumptions, aims, found, _notes(assumptions))
 
 
-def from_pilot(predictions: Predictions, threshold: float, prevalence: float | None = None) -> Assumptions:
+def stated_assumptions(
+    stated: Mapping[str, float | None],
+    pilot: Predictions | None = None,
+    threshold: DecisionThreshold | float | str = DEFAULT,
+) -> Assumptions:
+    """Return assumptions: what is stated, then what a pilot says, then the defaults.
+
+    Args:
+        stated: Values by the names of `Assumptions` and `Clusters`; None where nothing is stated.
+        pilot: Predictions of a pilot.
+        threshold: The decision threshold of the pilot.
+
+    Returns:
+        The assumptions.
+
+    Raises:
+        InputError: Neither a prevalence nor a pilot is given, or a value is out of its range.
+    """
+    known: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
+    names = [name for name in ("images_per_patient", "correlation") if name in known]
+    shared: dict[str, Any] = {name: known.pop(name) for name in names}
+    if pilot is not None:
+        found = replace(from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot)), **known)
+    elif "prevalence" in known:
+        found = Assumptions(**known)
+    else:
+        raise InputError(
+            "the prevalence is not known",
+            hint="Give --prevalence, such as 0.1, or the predictions of a pilot.",
+        )
+    if "images_per_patient" in shared:
+        shared["mates"] = None
+    return replace(found, clusters=replace(found.clusters, **shared))
+
+
+def from_pilot(predictions: Predictions, threshold: FrozenThreshold) -> Assumptions:
     """Read the assumptions off a pilot: its in-domain test images.
 
     Args:
         predictions: The pilot's predictions.
-        threshold: An image is called referable at prob >= threshold.
-        prevalence: Prevalence of the study to come; None: that of the pilot.
+        threshold: The decision threshold.
 
     Returns:
         The assumptions. A correlation that no patient of the pilot can tell keeps its default.
@@ -194,7 +230,7 @@ def from_pilot(predictions: Predictions, threshold: float, prevalence: float | N
     part = predictions.select(domain="in_domain", split="test") or predictions.select(split="test")
     if part is None or not 0 < part.label.mean() < 1:
         raise InputError("needs test images of both classes", file=predictions.source, column="label")
-    y, said = part.label == 1, part.prob >= threshold
+    y, said = part.label == 1, is_positive(part.prob, threshold.value)
     table = two_by_two(y, said)
     clusters = Clusters(images_per_patient=1, correlation=0, disease_correlation=0)
     sizes = np.ones(len(part)) if part.patient_id is None else np.unique_counts(part.patient_id).counts
@@ -209,12 +245,12 @@ def from_pilot(predictions: Predictions, threshold: float, prevalence: float | N
         clusters = Clusters(float(sizes.mean()), alike, disease, float(sizes @ sizes / sizes.sum()))
     found = auroc_error(y, part.prob).auroc
     return Assumptions(
-        float(y.mean()) if prevalence is None else prevalence,
+        float(y.mean()),
         table.sensitivity,
         table.specificity,
         min(max(found, 0.501), 0.999),
         clusters,
-        threshold,
+        threshold.value,
         np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64),
         f"pilot of {len(part):,} images",
     )

@@ -10,7 +10,7 @@ References:
     prediction model with a binary outcome, Stat. Med. 40:4230 (2021).
 
 >>> round(images_for_observed_over_expected(0.018, 1.0))
-904
+905
 """
 
 from __future__ import annotations
