@@ -6,8 +6,8 @@ from rich.console import Group
 
 from retinabench.metrics.planning.plan import StudyPlan
 from retinabench.reports.toolkit.number_format import COUNT, NumberFormat
-from retinabench.reports.toolkit.renderers import to_terminal
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
+from retinabench.reports.toolkit.terminal import to_terminal
 
 EFFECT = NumberFormat(2)
 
