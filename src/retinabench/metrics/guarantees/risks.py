@@ -1,0 +1,280 @@
+"""What a referral rule must reach: every target is a ratio of two sums over the images, E[num] / E[den].
+
+A rule retains the images with uncertainty <= t and refers the others to an expert. With w the weight of an image, the sums run over
+the images of a new patient, and the expectation over patients:
+
+    per image                        w = 1:                  all images of all patients count alike
+    per image of a random patient    w = 1 / (images of the patient):    all patients count alike
+
+| target | num | den |
+|---|---|---|
+| `selective_risk`, 1 - `accuracy` | retained and wrong | retained |
+| `missed_referable`, 1 - `sensitivity` | referable, retained and called negative | referable |
+| `missed_severe`, 1 - `severe_sensitivity` | grade >= 3, retained and called negative | grade >= 3 |
+| 1 - `specificity` | not referable, retained and called positive | not referable |
+| 1 - `npv` | referable, retained and called negative | retained and called negative |
+| 1 - `ppv` | not referable, retained and called positive | retained and called positive |
+| `referral_rate` (`workload`) | referred | all |
+
+Referred images count as read without error: sensitivity is that of model and expert together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.inference.bootstrap import cluster_codes
+from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.inference.proportions import clopper_pearson, effective_images
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Per = Literal["image", "patient-image"]
+PER: dict[str, str] = {"image": "per image", "patient-image": "per image of a random patient"}
+"""The two estimands and their names."""
+SEVERE = 3
+"""The lowest grade of severe disease."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """N images as a referral rule sees them.
+
+    Args:
+        label: (N,) whether the image is referable.
+        positive: (N,) the model's call.
+        uncertainty: (N,) finite; high ones are referred.
+        patient: (N,) number of the patient, from 0.
+        weight: (N,) weight of the image in the estimand.
+        severe: (N,) whether the grade is severe; None where the file has no grades.
+    """
+
+    label: Bools
+    positive: Bools
+    uncertainty: Floats
+    patient: NDArray[np.intp]
+    weight: Floats
+    severe: Bools | None = None
+
+    @classmethod
+    def of(
+        cls, part: Predictions, uncertainty: str = "auto", threshold: float = 0.5, per: Per = "image"
+    ) -> Cases:
+        """Return the images of a part of a file.
+
+        Args:
+            part: N images.
+            uncertainty: What orders the referral, as in `score`.
+            threshold: The model calls an image referable at prob >= threshold; 0.5: at prob > 0.5.
+            per: The estimand, one of `PER`.
+
+        Returns:
+            The images.
+        """
+        called = part.prob > 0.5 if threshold == 0.5 else part.prob >= threshold
+        codes = patient_codes(part)
+        return cls(
+            part.label == 1,
+            called,
+            referral_uncertainty(part, uncertainty, threshold=threshold)[0],
+            codes,
+            weights(codes, per),
+            None if part.grade is None else part.grade >= SEVERE,
+        )
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    @property
+    def most_images(self) -> int:
+        """The largest number of images of a patient."""
+        return int(np.bincount(self.patient).max())
+
+
+def patient_codes(part: Predictions) -> NDArray[np.intp]:
+    """Return the (N,) number of each image's patient; without patients every image is one."""
+    return cluster_codes(np.arange(len(part)) if part.patient_id is None else part.patient_id)[0]
+
+
+def weights(patient: NDArray[np.intp], per: Per) -> Floats:
+    """Return the (N,) weights of images in an estimand, one of `PER`; raises `InputError` for another name."""
+    if per not in PER:
+        raise InputError(f"unknown estimand '{per}'", hint=nearest(per, PER))
+    return np.ones(len(patient)) if per == "image" else 1 / np.bincount(patient)[patient].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A ratio risk of a referral rule.
+
+    Args:
+        heading: What the value is, in words.
+        at_least: Whether the target is 1 - risk and must be at least its goal; else it is the risk, and at most its goal.
+        counted: Images -> (N,) those that are in num if they are retained (referred, where `of_referred`).
+        among: Images -> (N,) those that are in den.
+        den_retained: Whether only retained images are in den.
+        of_referred: Whether num counts referred images.
+    """
+
+    heading: str
+    at_least: bool
+    counted: Callable[[Cases], Bools]
+    among: Callable[[Cases], Bools]
+    den_retained: bool = False
+    of_referred: bool = False
+
+    def sums(self, cases: Cases, threshold: float) -> tuple[Floats, Floats]:
+        """Return (N,) num and den of each image, with their weights, at a threshold of the uncertainty."""
+        retained = cases.uncertainty <= threshold
+        hit = self.counted(cases) & (~retained if self.of_referred else retained)
+        of = self.among(cases) & (retained | (not self.den_retained))
+        return hit * cases.weight, of * cases.weight
+
+    def estimate(self, cases: Cases, threshold: float, level: float = 0.95) -> Interval:
+        """Return the target's value with its exact-type interval, clustered by patient; NaN where nothing counts."""
+        num, den = self.sums(cases, threshold)
+        risk = ratio_interval(num, den, cases.patient, level)
+        return Interval(1 - risk.value, 1 - risk.high, 1 - risk.low) if self.at_least else risk
+
+
+def ratio_interval(num: Floats, den: Floats, patient: NDArray[np.intp], level: float = 0.95) -> Interval:
+    """Return sum num / sum den with the Clopper-Pearson interval at the effective number of images.
+
+    Args:
+        num: (N,) weights of the images in the numerator, 0 <= num <= den.
+        den: (N,) weights of the images in the denominator.
+        patient: (N,) patients.
+        level: Level of the interval.
+
+    Returns:
+        The ratio; NaN where den is 0.
+    """
+    counted = den > 0
+    if not counted.any():
+        return Interval(np.nan)
+    value = float(num.sum() / den.sum())
+    codes = np.unique(patient[counted], return_inverse=True)[1]
+    if codes.max() == 0:  # one patient says nothing about others
+        return Interval(value, 0.0, 1.0)
+    trials = effective_images(num[counted] / den[counted], den[counted], codes, level)
+    low, high = clopper_pearson(value * trials, trials, level)
+    return Interval(value, float(low), float(high))
+
+
+def _severe(cases: Cases) -> Bools:
+    if cases.severe is None:
+        raise InputError(
+            "is missing",
+            column="grade",
+            hint="A goal for severe disease (grade 3 and 4) needs the grades of the images.",
+        )
+    return np.asarray(cases.severe, bool)
+
+
+def _everyone(cases: Cases) -> Bools:
+    return np.ones(len(cases), bool)
+
+
+def _wrong(cases: Cases) -> Bools:
+    return cases.label != cases.positive
+
+
+def _missed(cases: Cases) -> Bools:
+    return cases.label & ~cases.positive
+
+
+def _false_alarm(cases: Cases) -> Bools:
+    return ~cases.label & cases.positive
+
+
+def _missed_severe(cases: Cases) -> Bools:
+    return _severe(cases) & ~cases.positive
+
+
+TARGETS: dict[str, Target] = {
+    "selective_risk": Target("error of the retained", False, _wrong, _everyone, den_retained=True),
+    "accuracy": Target("accuracy of the retained", True, _wrong, _everyone, den_retained=True),
+    "sensitivity": Target("sensitivity with expert", True, _missed, lambda cases: cases.label),
+    "missed_referable": Target("referable images missed", False, _missed, lambda cases: cases.label),
+    "severe_sensitivity": Target("sensitivity for grade 3-4", True, _missed_severe, _severe),
+    "missed_severe": Target("severe images missed", False, _missed_severe, _severe),
+    "specificity": Target("specificity with expert", True, _false_alarm, lambda cases: ~cases.label),
+    "npv": Target("NPV of the retained", True, _missed, lambda cases: ~cases.positive, den_retained=True),
+    "ppv": Target("PPV of the retained", True, _false_alarm, lambda cases: cases.positive, den_retained=True),
+    "referral_rate": Target("referred", False, _everyone, _everyone, of_referred=True),
+}
+ALIASES = {"workload": "referral_rate", "error": "selective_risk"}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A target and the value that it must reach.
+
+    Args:
+        target: One of `TARGETS`, or `workload` for `referral_rate`.
+        value: The least or greatest value, in [0, 1].
+
+    Example:
+        >>> Goal.parse("sensitivity=.9")
+        Goal(target='sensitivity', value=0.9)
+        >>> str(Goal("workload", 0.5))
+        'referral_rate <= 0.5'
+    """
+
+    target: str
+    value: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", ALIASES.get(self.target, self.target))
+        if self.target not in TARGETS:
+            raise InputError(f"unknown target '{self.target}'", hint=nearest(self.target, TARGETS))
+        if not 0 <= self.value <= 1:
+            raise InputError(f"the goal is {self.value:g}", hint="A goal lies between 0 and 1.")
+
+    @classmethod
+    def parse(cls, text: str, target: str = "selective_risk") -> Goal:
+        """Read `sensitivity=.9`; a number alone is the goal of `target`."""
+        name, found, number = text.rpartition("=")
+        try:
+            return cls(name.strip() if found else target, float(number))
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"unknown goal '{text}'", hint="Give 0.05 or sensitivity=0.9.") from None
+
+    @property
+    def spec(self) -> Target:
+        """The target's definition."""
+        return TARGETS[self.target]
+
+    @property
+    def max_risk(self) -> float:
+        """The greatest E[num] / E[den]."""
+        return 1 - self.value if self.spec.at_least else self.value
+
+    def __str__(self) -> str:
+        return f"{self.target} {'>=' if self.spec.at_least else '<='} {self.value:g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the goal for JSON."""
+        return {"target": self.target, "goal": self.value, "at_least": self.spec.at_least}
+
+
+def as_goals(target: str, goal: float, goals: Sequence[Goal | str]) -> tuple[Goal, ...]:
+    """Return the goals that were asked for, each target once; raises `InputError` for a target named twice."""
+    found = tuple(one if isinstance(one, Goal) else Goal.parse(one, target) for one in goals) or (
+        Goal(target, goal),
+    )
+    names = [one.target for one in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"the target '{name}' has two goals", hint="Give each target one goal.")
+    return found
