@@ -112,6 +112,17 @@ def brier_of(w: Weighted) -> float:
     return w.mean((w.cases.prob - w.cases.label) ** 2)
 
 
+def brier_skill_of(w: Weighted) -> float:
+    """1 - Brier / (pi (1 - pi)), pi the share of positive images: 0 for a forecast of pi, NaN with one class."""
+    spread = w.positives * w.negatives / w.total**2
+    return 1 - brier_of(w) / spread if spread > 0 else np.nan
+
+
+def accuracy_gain_of(w: Weighted) -> float:
+    """Accuracy minus that of giving every image the answer of the larger class."""
+    return accuracy_of(w) - max(w.positives, w.negatives) / w.total
+
+
 def sensitivity_of(w: Weighted) -> float:
     """Share of positive images that are positive by the model; NaN without positives."""
     return _ratio(float(w.positive @ w.cases.called), w.positives)

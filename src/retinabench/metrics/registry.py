@@ -140,6 +140,19 @@ _BUILTIN = (
     ScoreSpec("ood_auroc", "OOD detection AUROC", "higher", "", 1, shift.ood_auroc_of, "domains", _JOINT),
     ScoreSpec("ood_auprc", "OOD detection AUPRC", "higher", "", 1, shift.ood_auprc_of, "domains", _JOINT),
     *(_at(metric, percent) for metric in ("accuracy", "auroc") for percent in REFERRED_PERCENT),
+    ScoreSpec(
+        "brier_skill", "Brier skill", "higher", "", 1, classification.brier_skill_of, "classes", ON_REQUEST
+    ),
+    ScoreSpec(
+        "accuracy_gain",
+        "Accuracy over the larger class",
+        "higher",
+        "",
+        1,
+        classification.accuracy_gain_of,
+        "",
+        ON_REQUEST,
+    ),
     _half("gain_at_50", "Gain over random referral", "higher"),
     _half("closed_at_50", "Share of the possible gain", "higher", "errors"),
     _half("perfect_accuracy_at_50", "Accuracy of oracle referral, 50 % referred", "higher"),

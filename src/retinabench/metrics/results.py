@@ -11,6 +11,7 @@ from typing import Any
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.tabular import Tabular
+from retinabench.metrics.clinical.baseline import Baseline
 from retinabench.metrics.clinical.decision_threshold import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.inference.interval import Interval, finite_or_none
 from retinabench.metrics.registry import SCORES
@@ -70,6 +71,7 @@ class SetScores:
             published rules, as are the following.
         retained: Fraction referred, as text -> retained images of each class.
         controls: `random` and `oracle` -> summaries of the same answers in these orders of referral.
+        baseline: What the model adds to giving every image the same answer; None for the balanced set.
 
     Example:
         >>> import retinabench as rb
@@ -87,6 +89,7 @@ class SetScores:
     calibration: Mapping[str, float] | None = None
     retained: Mapping[str, Mapping[str, float]] | None = None
     controls: Mapping[str, Mapping[str, float]] | None = None
+    baseline: Baseline | None = None
 
     def __getitem__(self, name: str) -> ScoreValue:
         if name not in self.scores:
@@ -118,6 +121,8 @@ class SetScores:
             table = getattr(self, name)
             if table is not None:
                 content[name] = {key: _plain_numbers(values) for key, values in table.items()}
+        if self.baseline is not None:
+            content["baseline"] = self.baseline.to_dict()
         return content
 
 

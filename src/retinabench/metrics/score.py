@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import calibration
+from retinabench.metrics.clinical.baseline import baseline_of
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.inference.bootstrap import check_seed, cluster_bootstrap, percentile_interval
 from retinabench.metrics.published import scores as published
@@ -91,7 +92,10 @@ def score(
         notes.append("the published protocol has no intervals")
         bootstrap = 0
     else:
-        sets = {s.name: _scored(s, bootstrap, seed, level) for s in image_sets(test, values, cut.value)}
+        tuning = predictions.select(domain="in_domain", split="validation")
+        sets = {
+            s.name: _scored(s, tuning, bootstrap, seed, level) for s in image_sets(test, values, cut.value)
+        }
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), test.metadata, test.source, cut)
 
 
@@ -181,7 +185,9 @@ def why_no_interval(patients: int) -> str:
     return "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
 
 
-def _scored(images: ImageSet, bootstrap: int, seed: int, level: float) -> SetScores:
+def _scored(
+    images: ImageSet, validation: Predictions | None, bootstrap: int, seed: int, level: float
+) -> SetScores:
     """All scores of one set by the corrected rules."""
     whole = images.whole
     curves = {metric: referral_curves.curve_of(whole, metric) for metric in MAIN_CURVES}
@@ -215,6 +221,9 @@ def _scored(images: ImageSet, bootstrap: int, seed: int, level: float) -> SetSco
             "random": _control(cases, np.zeros(len(cases)), whole),
             "oracle": _control(cases, cases.error, whole),
         },
+        baseline=None
+        if images.name == "balanced"
+        else baseline_of(cases, images.cluster, validation, bootstrap=bootstrap, seed=seed, level=level),
     )
 
 

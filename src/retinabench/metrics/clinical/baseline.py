@@ -1,0 +1,214 @@
+"""What a model adds to a rule that never looks at an image, and what a correction of its prior would add.
+
+The baseline gives every image the same answer, that of the larger class ("not referable" below a prevalence of one
+half), and for probabilities the prevalence of the set. A model below it does harm, whatever else it scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.metrics.calibration import ece_positive_class_of
+from retinabench.metrics.classification import (
+    accuracy_gain_of,
+    accuracy_of,
+    brier_skill_of,
+    sensitivity_of,
+)
+from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes, percentile_interval
+from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.recalibration import calibration_line_of, correct_prior
+from retinabench.metrics.sorted_images import Cases, Weighted
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+Kind = Literal[
+    "one class",
+    "inverted",
+    "never positive",
+    "always positive",
+    "not useful",
+    "probabilities",
+    "not shown",
+    "useful",
+]
+POOR = 0.7
+"""An AUROC below this is called poor discrimination (Hosmer, Lemeshow and Sturdivant, Applied logistic regression, 2013)."""
+FEW_PATIENTS = 10
+"""Fewer patients with disease than this say little about sensitivity."""
+
+
+@dataclass(frozen=True)
+class PriorCorrection:
+    """The scores after every log odds is moved by `offset`, so that as many images are positive as predicted.
+
+    Class weights in training move the log odds by the logarithm of their ratio; the order of the images stays.
+
+    Args:
+        offset: What is added to logit(p).
+        chosen_on: ``validation``, or ``test`` where the file has no validation images of both classes.
+        accuracy: Accuracy at the same threshold.
+        sensitivity: Sensitivity there.
+        brier_skill: Brier skill.
+        ece_positive_class: Expected calibration error of the positive class.
+    """
+
+    offset: float
+    chosen_on: str
+    accuracy: float
+    sensitivity: float
+    brier_skill: float
+    ece_positive_class: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the part of the JSON of `retinabench score`."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {k: v if isinstance(v, str) else finite_or_none(v) for k, v in values.items()}
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The baseline of a set of images and what the model adds to it, per image.
+
+    Args:
+        answer: The answer of the larger class, ``not referable`` or ``referable``.
+        accuracy: Accuracy of giving it to every image.
+        accuracy_gain: Accuracy of the model minus that; no interval where the model gives the same answers.
+        brier_skill: 1 - Brier / (prevalence (1 - prevalence)); 0 for a model that always says the prevalence.
+        positive_patients: Patients (images without patients) with a referable image.
+        corrected: The scores after a correction of the prior; None with one class.
+    """
+
+    answer: str
+    accuracy: float
+    accuracy_gain: Interval
+    brier_skill: Interval
+    positive_patients: int
+    corrected: PriorCorrection | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the part of the JSON of `retinabench score`."""
+        return {
+            "answer": self.answer,
+            "accuracy": finite_or_none(self.accuracy),
+            "accuracy_gain": self.accuracy_gain.to_dict(),
+            "brier_skill": self.brier_skill.to_dict(),
+            "positive_patients": self.positive_patients,
+            "corrected": None if self.corrected is None else self.corrected.to_dict(),
+        }
+
+
+def baseline_of(
+    cases: Cases,
+    cluster: NDArray[Any],
+    validation: Predictions | None = None,
+    *,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Baseline:
+    """Compare the answers and probabilities of N images with the baseline.
+
+    Args:
+        cases: The images.
+        cluster: (N,) their patients, in the order of the rows given to `cases`.
+        validation: Images on which the prior is corrected; None: on the images themselves.
+        bootstrap: Replicates over patients; 0 for none.
+        seed: Seed of the bootstrap.
+        level: Level of the intervals.
+
+    Returns:
+        The comparison.
+    """
+    w = cases.weighted()
+    codes, patients = cluster_codes(cluster)
+    codes = codes[cases.order]
+    positive = cases.label
+    majority = w.positives > w.negatives
+    columns = np.stack([np.ones(len(cases)), positive, ~cases.error, (cases.prob - positive) ** 2])
+    sums = np.stack([np.bincount(codes, column, patients) for column in columns])
+
+    def statistic(weight: Floats) -> Floats:
+        count, positives, right, squares = sums @ weight
+        share = positives / count
+        spread = share * (1 - share)
+        gain = (right - (positives if majority else count - positives)) / count
+        return np.array([gain, 1 - squares / count / spread if spread > 0 else np.nan])
+
+    gain, skill = accuracy_gain_of(w), brier_skill_of(w)
+    low = high = np.full(2, np.nan)
+    if bootstrap:
+        draws = cluster_bootstrap(statistic, np.arange(patients), replicates=bootstrap, seed=seed)
+        draws[:, np.ptp(draws, axis=0) == 0] = np.nan  # the same answers as the baseline: nothing varies
+        low, high = percentile_interval(draws, level)
+    return Baseline(
+        "referable" if majority else "not referable",
+        max(w.positives, w.negatives) / w.total,
+        Interval(gain, float(low[0]), float(high[0])),
+        Interval(skill, float(low[1]), float(high[1])),
+        len(np.unique(codes[positive])),
+        _corrected(w, validation),
+    )
+
+
+def _corrected(w: Weighted, validation: Predictions | None) -> PriorCorrection | None:
+    for split, source in (("validation", validation), ("test", None)):
+        fitted_on = w if source is None else Cases(source.label, source.prob).weighted()
+        offset = calibration_line_of(fitted_on).in_the_large
+        if np.isfinite(offset) and (source is not None or split == "test"):
+            break
+    if not np.isfinite(offset):
+        return None
+    prob = correct_prior(w.cases.prob, float(np.exp(-offset)))
+    moved = Cases(w.cases.label, prob, threshold=w.cases.threshold).weighted()
+    scores = [score(moved) for score in (accuracy_of, sensitivity_of, brier_skill_of, ece_positive_class_of)]
+    return PriorCorrection(float(offset), split, *scores)
+
+
+def judge(
+    *,
+    sensitivity: Interval,
+    specificity: Interval,
+    auroc: Interval,
+    accuracy_gain: Interval,
+    brier_skill: Interval,
+) -> Kind:
+    """Say in one word what a model is worth against the baseline; each claim needs its interval, where there is one.
+
+    Args:
+        sensitivity: At the decision threshold.
+        specificity: At the decision threshold.
+        auroc: Of the probabilities.
+        accuracy_gain: Accuracy minus that of the baseline.
+        brier_skill: Brier skill.
+
+    Returns:
+        ``one class`` (nothing can be said); ``inverted`` (AUROC below one half); ``never positive`` and ``always positive``
+        (every image gets the same answer); ``not useful`` (neither answers nor probabilities are better than the baseline, one
+        is worse, and the AUROC is poor); ``probabilities`` (the same with a better AUROC: threshold or prior are wrong, the
+        order is not); ``useful`` (better in answers or probabilities); else ``not shown``.
+    """
+    if not (np.isfinite(sensitivity.value) and np.isfinite(specificity.value)):
+        return "one class"
+    if _below(auroc, 0.5):
+        return "inverted"
+    if sensitivity.value == 0:
+        return "never positive"
+    if specificity.value == 0:
+        return "always positive"
+    gains = accuracy_gain, brier_skill
+    if all(one.value <= 0 for one in gains) and any(_below(one, 0) for one in gains):
+        return "not useful" if auroc.value < POOR else "probabilities"
+    return "useful" if any(_above(one, 0) for one in gains) else "not shown"
+
+
+def _below(one: Interval, bound: float) -> bool:
+    return bool((one.high if np.isfinite(one.high) else one.value) < bound)
+
+
+def _above(one: Interval, bound: float) -> bool:
+    return bool((one.low if np.isfinite(one.low) else one.value) > bound)
