@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.e_process import (
+from retinabench.metrics.monitoring.e_process import (
     BETS,
     conformal_p_values,
     drift_log_wealth,

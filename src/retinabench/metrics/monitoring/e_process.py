@@ -1,8 +1,8 @@
 """Evidence that may be looked at at any time: a test by betting, with bets that start at every time.
 
-Let x_1, x_2, … >= -1 be observed one after the other. The hypothesis is E[x_t | past] <= 0 for every t: under it, nobody
-grows rich by betting on positive x. A bettor who stakes a share lambda < 1 from time k on owns prod_{s > k} (1 + lambda x_s).
-The wealth here is an average over shares lambda and starting times k,
+Let x_1, x_2, … >= -1 be observed one after the other. The hypothesis is E[x_t | past] <= 0 for every t: under it, no
+bets on positive x have an expected gain. Staking a share lambda < 1 from time k on gives the wealth prod_{s > k} (1 + lambda x_s).
+The wealth here is the average over shares lambda and starting times k,
 
     W_t = mean_lambda [ sum_{k < t} w_k prod_{k < s <= t} (1 + lambda x_s) + r_t ],    r_t = 1 - sum_{k < t} w_k,
 
@@ -60,7 +60,7 @@ def log_wealth(increments: ArrayLike) -> Floats:
 
 
 def mean_log_wealth(streams: ArrayLike) -> Floats:
-    """Return the logarithm of the mean wealth of R bettors: (R, T) to (T,); again an e-process."""
+    """Return the logarithm of the mean of R wealths: (R, T) to (T,); again an e-process."""
     each = np.asarray(streams, np.float64)
     return np.asarray(np.logaddexp.reduce(each, axis=0) - np.log(len(each)))
 
@@ -99,7 +99,7 @@ def conformal_p_values(reference: ArrayLike, values: ArrayLike, seed: int = 0) -
 def drift_log_wealth(p_values: ArrayLike) -> Floats:
     """Return the logarithm of the wealth of bets against independent uniform p-values.
 
-    Four bettors share the stake: p tends to be high, low, extreme, or central. Their increments 2p - 1, 1 - 2p,
+    A quarter each is bet on p being high, low, extreme and central. Their increments 2p - 1, 1 - 2p,
     12 (p - 1/2)^2 - 1 and (1 - 12 (p - 1/2)^2) / 2 have mean 0 for uniform p and are at least -1.
 
     Args:

@@ -1,0 +1,1 @@
+"""Certified risks, drift and calibration, watched while new patients arrive."""

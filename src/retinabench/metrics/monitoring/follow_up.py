@@ -1,0 +1,204 @@
+"""Images that arrive over time, put in the order in which they are watched.
+
+The unit of every sequential test is a patient, at the first day on which the patient has images; later days are shown but not
+tested, since a patient who was misjudged once is likely to be misjudged again. Units are ordered by day and, within a day, by
+patient id. The order depends on nothing else, so that a file to which later days were added gives the same history again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+Days = NDArray[np.datetime64]
+_DAY = re.compile(r"(\d{4})-(\d{2})(-(\d{2})([T ].*)?)?$")
+MOST_WINDOWS = 36
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """N images with what is known of each.
+
+    Args:
+        image_id: (N,) text.
+        patient: (N,) text; the image id where there are no patients.
+        label: (N,) 0 or 1; 0 where not `labelled`.
+        labelled: (N,) whether the label is known.
+        prob: (N,) P(referable).
+        uncertainty: (N,) what orders the referral.
+        grade: (N,) 0 to 4, -1 where unknown.
+        day: (N,) dates; NaT where not asked for.
+    """
+
+    image_id: NDArray[np.str_]
+    patient: NDArray[np.str_]
+    label: NDArray[np.bool_]
+    labelled: NDArray[np.bool_]
+    prob: Floats
+    uncertainty: Floats
+    grade: NDArray[np.int8]
+    day: Days
+
+    def __len__(self) -> int:
+        return len(self.image_id)
+
+    def take(self, rows: NDArray[Any]) -> Watched:
+        """Return some rows: indices or (N,) bool."""
+        return Watched(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
+
+    @classmethod
+    def of(cls, predictions: Predictions, uncertainty: str, date_column: str | None) -> Watched:
+        """Return the images of a predictions file.
+
+        Args:
+            predictions: The file.
+            uncertainty: What orders the referral, as in `score`.
+            date_column: The further column with the date of each image; None: dates are not needed.
+
+        Returns:
+            The images.
+
+        Raises:
+            InputError: The column is missing, or a cell is no date.
+        """
+        n = len(predictions)
+        patient = predictions.image_id if predictions.patient_id is None else predictions.patient_id
+        grade = np.full(n, -1, np.int8) if predictions.grade is None else predictions.grade
+        labelled = getattr(predictions, "labelled", None)
+        return cls(
+            predictions.image_id,
+            patient,
+            predictions.label == 1,
+            np.ones(n, bool) if labelled is None else labelled,
+            predictions.prob,
+            referral_uncertainty(predictions, uncertainty)[0],
+            grade,
+            np.full(n, "NaT", "datetime64[D]") if date_column is None else days(predictions, date_column),
+        )
+
+    @classmethod
+    def together(cls, parts: Sequence[Watched]) -> Watched:
+        """Return the images of several files.
+
+        Raises:
+            InputError: An image is in two files.
+        """
+        whole = cls(
+            **{one.name: np.concatenate([getattr(p, one.name) for p in parts]) for one in fields(cls)}
+        )
+        names, counts = np.unique(whole.image_id, return_counts=True)
+        if (counts > 1).any():
+            twice = names[counts > 1][0]
+            raise InputError(
+                f"image '{twice[:60]}' is in two files", column="image_id", hint="Give every image once."
+            )
+        return whole
+
+
+def days(predictions: Predictions, column: str) -> Days:
+    """Return the day of every image.
+
+    Args:
+        predictions: The file.
+        column: One of its further columns, with dates as YYYY-MM-DD (a time of day may follow) or YYYY-MM.
+
+    Returns:
+        (N,) datetime64[D].
+
+    Raises:
+        InputError: The column is missing, or a cell is no such date.
+    """
+    if column not in predictions.subgroups:
+        known = list(predictions.subgroups)
+        hint = nearest(column, known) if known else "The file has no further columns."
+        raise InputError("is missing", file=predictions.source, column=column, hint=hint)
+    levels, codes = np.unique(predictions.subgroups[column].astype(str), return_inverse=True)
+    found = np.full(len(levels), "NaT", "datetime64[D]")
+    for k, text in enumerate(levels.tolist()):
+        if match := _DAY.match(text.strip()):
+            try:
+                found[k] = np.datetime64(f"{match[1]}-{match[2]}-{match[4] or '01'}", "D")
+            except ValueError:  # such as the 31st of February
+                continue
+    if np.isnat(found).any():
+        row = int(np.flatnonzero(np.isnat(found)[codes])[0])
+        shown = str(predictions.subgroups[column][row])[:40]
+        raise InputError(
+            f"is '{shown}', not a date" if shown else "is empty",
+            file=predictions.source,
+            row=row + 1,
+            column=column,
+            hint="Write dates as 2026-03-31.",
+        )
+    return np.asarray(found[codes])
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Patients in the order in which they are watched.
+
+    Args:
+        rows: (N,) which images count: those of the patient's first day.
+        unit: (N,) number of the unit of each image, in the order of time; of a later day: the same patient's.
+        day: (T,) day of each unit.
+        later: Number of images of later days.
+    """
+
+    rows: NDArray[np.bool_]
+    unit: NDArray[np.intp]
+    day: Days
+    later: int
+
+    @classmethod
+    def of(cls, images: Watched) -> Units:
+        """Order the patients of some images by their first day, and by id within a day."""
+        _, codes = np.unique(images.patient, return_inverse=True)
+        first = np.full(int(codes.max()) + 1, np.datetime64("9999-12-31", "D"))
+        np.minimum.at(first, codes, images.day)
+        order = np.argsort(first, kind="stable")  # codes follow the ids
+        place = np.empty(len(order), np.intp)
+        place[order] = np.arange(len(order))
+        rows = images.day == first[codes]
+        return cls(rows, place[codes], first[order], int((~rows).sum()))
+
+    def sums(self, values: Floats) -> Floats:
+        """(T,) sums of (N,) values over the images that count of each unit."""
+        total = np.bincount(self.unit[self.rows], values[self.rows], minlength=len(self.day))
+        return np.asarray(total, np.float64)
+
+    def means(self, values: Floats) -> Floats:
+        """(T,) means of (N,) values over the images that count of each unit."""
+        return np.asarray(self.sums(values) / self.sums(np.ones(len(values))), np.float64)
+
+
+def windows(day: Days) -> tuple[Days, NDArray[np.intp], str]:
+    """Cut time into days, weeks, months or years: the finest that gives at most `MOST_WINDOWS` windows.
+
+    Args:
+        day: (N,) dates.
+
+    Returns:
+        (W,) first day of each window, (N,) number of the window of each date, and the name of the unit.
+    """
+    monday = day - (day.astype(np.int64) + 3) % 7
+    cuts = {
+        "day": day,
+        "week": monday,
+        "month": day.astype("datetime64[M]"),
+        "year": day.astype("datetime64[Y]"),
+    }
+    for name, cut in cuts.items():
+        start, number = np.unique(cut, return_inverse=True)
+        if len(start) <= MOST_WINDOWS or name == "year":
+            break
+    return start.astype("datetime64[D]"), np.asarray(number, np.intp), name

@@ -1,0 +1,80 @@
+"""Dates, the order of patients, and windows of time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.metrics.monitoring.follow_up import Units, Watched, days, windows
+
+
+def predictions(dates, **columns):
+    n = len(dates)
+    ids = [f"i{k}" for k in range(n)]
+    return rb.Predictions(
+        ids, [0, 1] * (n // 2) + [0] * (n % 2), np.full(n, 0.3), subgroups={"date": dates}, **columns
+    )
+
+
+def test_dates_with_time_of_day_and_months_are_read():
+    found = days(predictions(["2026-03-01", "2026-03-02T08:30:00", "2026-04", "2026-03-02 09:00"]), "date")
+    assert found.astype(str).tolist() == ["2026-03-01", "2026-03-02", "2026-04-01", "2026-03-02"]
+
+
+@pytest.mark.parametrize(
+    ("dates", "message"),
+    [
+        (["2026-01-01", "31.12.2025"], "row 2, column 'date': is '31.12.2025', not a date"),
+        (["2026-01-01", ""], "row 2, column 'date': is empty"),
+        (["2026-02-31", "2026-01-01"], "row 1, column 'date': is '2026-02-31', not a date"),
+        ([20260101.0, 20260102.0], "not a date"),
+    ],
+)
+def test_what_is_no_date_is_named_by_its_row(dates, message):
+    with pytest.raises(InputError, match=message):
+        days(predictions(dates), "date")
+
+
+def test_a_missing_column_is_named_with_the_nearest_one():
+    with pytest.raises(InputError, match="Did you mean 'date'"):
+        days(predictions(["2026-01-01"]), "dates")
+
+
+def test_units_are_patients_at_their_first_day_by_day_and_id():
+    dates = ["2026-01-02", "2026-01-01", "2026-01-05", "2026-01-01", "2026-01-02"]
+    images = Watched.of(predictions(dates, patient_id=["b", "c", "b", "a", "b"]), "auto", "date")
+    units = Units.of(images)
+    assert units.day.astype(str).tolist() == ["2026-01-01", "2026-01-01", "2026-01-02"]  # a, c, b
+    assert units.later == 1
+    assert units.sums(np.array([1.0, 2, 4, 8, 16])).tolist() == [8, 2, 17]
+    assert units.means(np.array([1.0, 2, 4, 8, 16])).tolist() == [8, 2, 8.5]
+
+
+def test_later_days_only_add_to_the_order():
+    rng = np.random.default_rng(0)
+    dates = np.sort(rng.integers(1, 28, 60))
+    names = [f"p{k}" for k in rng.integers(0, 40, 60)]
+    whole = Watched.of(predictions([f"2026-01-{d:02d}" for d in dates], patient_id=names), "auto", "date")
+    early = whole.take(whole.day < np.datetime64("2026-01-15"))
+    values = rng.random(60)
+    start = Units.of(early).sums(values[whole.day < np.datetime64("2026-01-15")])
+    np.testing.assert_array_equal(Units.of(whole).sums(values)[: len(start)], start)
+
+
+def test_an_image_of_two_files_is_refused():
+    part = Watched.of(predictions(["2026-01-01"]), "auto", "date")
+    with pytest.raises(InputError, match="'i0' is in two files"):
+        Watched.together([part, part])
+
+
+@pytest.mark.parametrize(
+    ("last", "unit", "count"), [(30, "day", 31), (200, "week", 30), (900, "month", 30), (4000, "year", 11)]
+)
+def test_windows_are_the_finest_that_fit(last, unit, count):
+    start, number, name = windows(np.datetime64("2026-01-01", "D") + np.arange(last + 1))
+    assert (name, len(start)) == (unit, count)
+    assert number.max() == count - 1
+    if unit == "week":
+        assert start[1].astype(object).weekday() == 0

@@ -1,0 +1,132 @@
+"""The monitor: its path by the definition, false alarms and detection by simulation, and the same history from a longer file."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.guarantees.risks import Goal
+from retinabench.metrics.monitoring.certified import Certified
+from retinabench.metrics.monitoring.e_process import log_wealth
+from retinabench.metrics.monitoring.monitor import monitor
+from support.follow_ups import FIRST, follow_up
+
+THRESHOLD = 0.2
+
+
+def certified(*goals, per="image"):
+    return Certified(THRESHOLD, 0.5, "max_probability", tuple(map(Goal.parse, goals)), per, 2)
+
+
+def true_risk():
+    """Error of the retained, from 300,000 patients: standard error 0.0005."""
+    many = follow_up(np.random.default_rng(9), 300_000)
+    kept = many.uncertainty <= THRESHOLD
+    return np.mean((many.label != (many.prob > 0.5))[kept])
+
+
+@pytest.mark.parametrize("per", ["image", "patient-image"])
+def test_the_path_is_that_of_the_patient_sums(per):
+    images = follow_up(np.random.default_rng(0), 200)
+    found = monitor(images, certified("selective_risk=0.1", per=per)).risks[0]
+    kept = (images.uncertainty <= THRESHOLD).reshape(-1, 2)
+    wrong = kept & (images.label != (images.prob > 0.5)).reshape(-1, 2)
+    x = (wrong.sum(1) - 0.1 * kept.sum(1)) / (0.1 * 2)  # two images each: both estimands bet alike
+    path = log_wealth(x)
+    day = images.day[::2]
+    last = [np.flatnonzero(day == one)[-1] for one in np.unique(day)]
+    np.testing.assert_allclose(found.log_wealth, path[last], atol=1e-12)
+    assert found.patients == int(kept.any(1).sum())
+
+
+def test_more_days_continue_the_history():
+    images = follow_up(np.random.default_rng(1), 300, sure_errors=0.2, change=100)
+    early = images.take(images.day < FIRST + 200)
+    goals = certified("selective_risk=0.05", "sensitivity=0.8")
+    whole, part = monitor(images, goals), monitor(early, goals)
+    for a, b in ((whole.combined, part.combined), (whole.drift, part.drift)):
+        np.testing.assert_allclose(a.log_wealth[: len(b.log_wealth)], b.log_wealth, atol=1e-12)
+        assert b.alarm is None or a.alarm == b.alarm
+
+
+def test_alarms_are_rare_at_the_goal_and_come_when_the_risk_doubles():
+    """120 follow-ups of 400 patients at level 10 %: the standard error of a share of 10 % is 2.7 points."""
+    goals = certified(f"selective_risk={true_risk():.4f}")
+    false = found = drifted = 0
+    for study in range(120):
+        rng = np.random.default_rng([2, study])
+        still = monitor(follow_up(rng, 400), goals, level=0.1)
+        false += still.combined.alarm is not None
+        drifted += still.drift.alarm is not None
+        if study < 30:
+            bad = monitor(follow_up(rng, 800, sure_errors=0.15, change=120), goals, level=0.1)
+            found += bad.combined.alarm is not None and bad.combined.alarm >= FIRST + 120
+            assert bool(bad.broken) == (bad.combined.alarm is not None)
+    assert false / 120 <= 0.1 + 3 * 0.027
+    assert drifted / 120 <= 0.1 + 3 * 0.027
+    assert found >= 27
+
+
+def test_drift_is_seen_without_labels_and_sure_errors_are_not():
+    rng = np.random.default_rng(3)
+    reference = follow_up(rng, 400, name="v")
+    goals = certified("selective_risk=0.1")
+    washed = monitor(
+        follow_up(rng, 800, washed_out=0.4, change=150, unlabelled_from=0), goals, reference=reference
+    )
+    assert washed.drift.alarm is not None
+    assert washed.drift.alarm >= FIRST + 150
+    assert washed.combined.alarm is None
+    assert (washed.labelled, washed.combined.patients, washed.reference) == (0, 0, 400)
+    assert any("no labels" in note for note in washed.notes)
+    sure = monitor(follow_up(rng, 800, sure_errors=0.2, change=150), goals, reference=reference)
+    assert sure.drift.alarm is None
+    assert sure.combined.alarm is not None
+
+
+def test_patients_without_labels_change_nothing_and_later_visits_are_not_tested():
+    images = follow_up(np.random.default_rng(4), 300, unlabelled_from=200)
+    found = monitor(images, certified("selective_risk=0.05"))
+    path, day = found.combined.log_wealth, found.combined.day
+    assert len(set(path[day >= FIRST + 200].round(12))) <= 1
+    assert found.windows[-1].labelled == 0
+    assert np.isnan(found.windows[-1].calibration.value)
+    again = images.take(np.arange(2))
+    later = type(images).together([images, _renamed(again, FIRST + 364)])
+    more = monitor(later, certified("selective_risk=0.05"))
+    assert "2 images of later days" in more.notes[0]
+    np.testing.assert_allclose(more.combined.log_wealth, path, atol=1e-12)
+
+
+def test_patients_of_validation_are_left_out():
+    images = follow_up(np.random.default_rng(5), 60)
+    reference = images.take(images.day < FIRST + 50)
+    found = monitor(images, certified("selective_risk=0.2"), reference=reference)
+    assert found.images == len(images) - len(reference)
+    with pytest.raises(InputError, match="validation split"):
+        monitor(reference, certified("selective_risk=0.2"), reference=images)
+
+
+def test_a_workload_needs_no_labels():
+    images = follow_up(np.random.default_rng(6), 400, unlabelled_from=0)
+    found = monitor(images, certified("referral_rate=0.05"))
+    assert found.combined.alarm is not None
+    assert found.overall["referral_rate <= 0.05"].value == pytest.approx(
+        np.mean(images.uncertainty > THRESHOLD)
+    )
+
+
+def test_the_result_is_json_and_the_windows_hold_every_image():
+    found = monitor(follow_up(np.random.default_rng(7), 150), certified("selective_risk=0.1", "ppv=0.7"))
+    content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert content["schema"] == "retinabench.monitor/1"
+    assert sum(one["images"] for one in content["windows"]) == 300
+    assert content["combined"]["alarm"] is None
+
+
+def _renamed(images, day):
+    names = np.array([f"again{k}" for k in range(len(images))])
+    return type(images)(**{**vars(images), "image_id": names, "day": np.full(len(images), day)})

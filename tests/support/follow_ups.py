@@ -1,0 +1,37 @@
+"""Follow-ups of patients with two eyes who arrive over time; the model is calibrated until a day of change."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit
+
+from retinabench.metrics.monitoring.follow_up import Watched
+
+FIRST = np.datetime64("2026-01-01", "D")
+
+
+def follow_up(
+    rng, patients, days=365, *, sure_errors=0.0, washed_out=1.0, change=10**6, unlabelled_from=10**6, name="f"
+):
+    """Images in the order of time; see `Watched`.
+
+    sure_errors: share of wrong labels among confident images from the day `change` on. washed_out: factor of the logit then.
+    unlabelled_from: the day from which labels are missing.
+    """
+    day = np.repeat(np.sort(rng.integers(0, days, patients)), 2)
+    n = 2 * patients
+    x = np.repeat(rng.normal(-1.5, 1.8, patients), 2) + rng.normal(0, 0.6, n)
+    label = rng.random(n) < expit(1.5 * x)
+    p = expit(1.5 * np.where(day >= change, washed_out * x, x))
+    label ^= (day >= change) & (rng.random(n) < sure_errors) & (np.abs(p - 0.5) > 0.4)
+    labelled = day < unlabelled_from
+    return Watched(
+        np.array([f"{name}{k:06d}" for k in range(n)]),
+        np.repeat([f"{name}p{k:06d}" for k in range(patients)], 2),
+        label & labelled,
+        labelled,
+        p,
+        0.5 - np.abs(p - 0.5),
+        np.full(n, -1, np.int8),
+        FIRST + day,
+    )
