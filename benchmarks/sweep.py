@@ -228,7 +228,7 @@ def begin_known(data: Path, out: Path, trials: int) -> None:
     from retinabench.experiments.run import describe
     from retinabench.experiments.search import sweep
     from retinabench.experiments.search.space import read_space
-    from retinabench.experiments.search.trials import trial_runs
+    from retinabench.experiments.search.sweep import trial_runs
 
     fingerprint = open_prepared(data).fingerprint
     (data.parent / "trials").write_text(str(trials))

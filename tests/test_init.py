@@ -21,7 +21,7 @@ WITH_EXAMPLES = sorted(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_exported_name_has_an_example(name):
-    assert "Example:\n" in inspect.getdoc(getattr(rb, name))
+    assert "Examples:\n" in inspect.getdoc(getattr(rb, name))
 
 
 @pytest.mark.parametrize("name", NAMES)

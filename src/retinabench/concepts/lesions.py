@@ -29,8 +29,8 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
+from retinabench.data.dataset import LesionImages
 from retinabench.data.datasets import idrid_lesions
-from retinabench.data.lesion_images import LesionImages
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.metrics.classification import auroc

@@ -35,7 +35,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         kind: What an entry is, in the singular, for messages: ``method``.
         builtin: Name -> location of the entries of this package, or the entry itself.
 
-    Example:
+    Examples:
         >>> modules = Registry("retinabench.examples", "module", {"json": "json", "dumps": "json:dumps"})
         >>> sorted(modules)
         ['dumps', 'json']

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -129,3 +129,30 @@ def concatenate(parts: Mapping[str, ArrayDataset]) -> ArrayDataset:
         splits,
         **ids,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class LesionImages:
+    """N images and the truth of C concepts about each.
+
+    It is no `Dataset`: an image is made on request and at the size that a question asks for, with masks on the same square,
+    so that a collection may be far larger than memory.
+
+    Args:
+        sample_id: (N,) text.
+        concepts: C names.
+        truth: (N, C), whether the concept is present in the image.
+        patient_id: (N,), so that no patient is both trained on and asked about.
+        image: ``image(row, size)`` -> (size, size, 3) uint8, with the field of view filling the square.
+        masks: ``masks(row)`` -> (C, H, W) bool on the same square, at a resolution of the source.
+    """
+
+    sample_id: NDArray[np.str_]
+    concepts: tuple[str, ...]
+    truth: NDArray[np.bool_]
+    patient_id: NDArray[np.str_]
+    image: Callable[[int, int], NDArray[np.uint8]]
+    masks: Callable[[int], NDArray[np.bool_]]
+
+    def __len__(self) -> int:
+        return len(self.sample_id)

@@ -152,7 +152,7 @@ def load_task(folder: str | Path, name: str = "country_shift", shifted: str | Pa
     Raises:
         InputError: A folder or the name is unknown, a needed split is empty, or the task has no use for `shifted`.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> try:
         ...     rb.load_task("no/such/folder", "in_domain")

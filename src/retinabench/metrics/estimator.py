@@ -79,7 +79,7 @@ def evaluate(
     Raises:
         InputError: The estimator's arrays do not fit the batch, or the batches do not fit the labels.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import retinabench as rb
         >>> from retinabench.metrics.estimator import Arrays

@@ -36,7 +36,7 @@ class ScoreValue(Interval):
         why: Why the value or its interval is undefined; None where both are known.
         reach: For areas of AUROC and AUPRC the largest fraction referred that enters the area; None for other scores.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> one_class = rb.Predictions(["a", "b"], [0, 0], [0.1, 0.2])
         >>> rb.score(one_class, bootstrap=0)["in_domain"].auroc.why
@@ -73,7 +73,7 @@ class SetScores:
         controls: `random` and `oracle` -> summaries of the same answers in these orders of referral.
         baseline: What the model adds to giving every image the same answer; None for the balanced set.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
         >>> found = rb.score(predictions, bootstrap=0)["in_domain"]
@@ -141,7 +141,7 @@ class Scores(Tabular):
         source: The file.
         threshold: The decision threshold.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
         >>> scores = rb.score(predictions, bootstrap=0)

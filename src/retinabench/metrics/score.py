@@ -66,7 +66,7 @@ def score(
     Raises:
         InputError: There is no test split, or an argument is not known.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
         >>> rb.score(predictions, bootstrap=0)["in_domain"].accuracy.value
@@ -129,7 +129,7 @@ def referral_curve(
     Raises:
         InputError: The arrays do not fit each other, or the metric or the rules are not known.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> curve = rb.referral_curve([0, 1, 1, 0], [0.1, 0.9, 0.4, 0.2], [0.3, 0.2, 0.9, 0.4], "accuracy")
         >>> curve.value.tolist()

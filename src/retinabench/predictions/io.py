@@ -30,7 +30,7 @@ def read_predictions(path: str | Path) -> Predictions:
     Raises:
         InputError: The file is not valid; the message names file, row, column and hint.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> from pathlib import Path
         >>> import retinabench as rb
@@ -112,7 +112,7 @@ def write_predictions(predictions: Predictions, path: str | Path) -> None:
     Raises:
         InputError: The ending is unknown, or an id is no valid Unicode text.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> from pathlib import Path
         >>> import retinabench as rb

@@ -56,7 +56,7 @@ class Predictions:
     Raises:
         InputError: A value is not valid; the message names the first offending row and column.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> predictions = rb.Predictions(["a", "b"], [0, 1], [[0.1, 0.3], [0.8, 0.6]], patient_id=["p", "q"])
         >>> predictions.samples, predictions.prob.tolist()

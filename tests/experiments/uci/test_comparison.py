@@ -10,10 +10,10 @@ import pytest
 
 from retinabench.cli.main import run
 from retinabench.data.datasets.uci import SETS
-from retinabench.experiments.uci import comparison, tables
+from retinabench.experiments.uci import comparison, report
 from retinabench.experiments.uci.comparison import compare_methods, results
-from retinabench.experiments.uci.figure import draw_figure
 from retinabench.experiments.uci.published import GRID_SEARCH, PUBLISHED
+from retinabench.experiments.uci.report import draw_figure
 from retinabench.experiments.uci.training import OPTIMIZER, SETTINGS, TITLES, train_and_score
 from support.uci_sets import write_set
 
@@ -48,7 +48,7 @@ def test_tables_say_what_the_results_hold(compared):
     text = (compared / "out" / "uci.md").read_text()
     line = next(line for line in text.splitlines() if line.startswith("| Yacht"))
     assert "| -1.55 ± 0.12 | -1.25 |" in line
-    assert tables.plus_minus(*tables.mean_and_error(found["yacht"]["dropout"], "log_likelihood")) in line
+    assert report.plus_minus(*report.mean_and_error(found["yacht"]["dropout"], "log_likelihood")) in line
 
 
 def test_what_is_there_is_not_computed_again(compared, monkeypatch):
@@ -117,6 +117,6 @@ def test_every_set_has_its_printed_values():
 
 
 def test_numbers_show_two_digits_of_their_error():
-    assert tables.plus_minus(-2.4567, 0.0612) == "-2.457 ± 0.061"
-    assert tables.plus_minus(4.0, 0.2) == "4.00 ± 0.20"
-    assert tables.plus_minus(0.0051234, 0.00004) == "0.00512 ± 0.00004"
+    assert report.plus_minus(-2.4567, 0.0612) == "-2.457 ± 0.061"
+    assert report.plus_minus(4.0, 0.2) == "4.00 ± 0.20"
+    assert report.plus_minus(0.0051234, 0.00004) == "0.00512 ± 0.00004"

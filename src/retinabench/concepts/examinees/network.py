@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from retinabench.concepts.banks.regions import region_images
+from retinabench.concepts.banks.lesion_images import region_images
 from retinabench.concepts.examinees.answers import Examinee
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.data.augment import flip
-from retinabench.data.lesion_images import LesionImages
+from retinabench.data.dataset import LesionImages
 from retinabench.data.loader import Batches, array_batches
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.settings import Optimizer, TrainingRun

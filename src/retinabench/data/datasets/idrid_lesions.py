@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from retinabench.core.errors import InputError
+from retinabench.data.dataset import LesionImages
 from retinabench.data.datasets import idrid
-from retinabench.data.lesion_images import LesionImages
 from retinabench.data.preprocessing.field_of_view import field_box
 
 KINDS = {

@@ -25,7 +25,7 @@ from retinabench.experiments.search.criteria import CRITERIA, Criterion, find, m
 from retinabench.experiments.search.ranking import Ranking, Trial, in_order
 from retinabench.experiments.search.results import Result, Writer, read_results, run_folders, valid
 from retinabench.experiments.search.space import Space, points
-from retinabench.experiments.search.trials import trial_runs
+from retinabench.experiments.search.sweep import trial_runs
 from retinabench.metrics.score import RULES
 from retinabench.predictions.io import read_predictions
 

@@ -8,7 +8,7 @@ A space is a TOML file of dotted keys, each with a range or a list of choices:
     optimizer.final_lr = { choices = [0.001, 0.01, 0.1] }
 
 Scales: `linear` (default); `log`, uniform in the logarithm; `log_complement`, 1 - value uniform in the logarithm, for
-momenta and the like. The meaning of the keys is checked in `trials.py`.
+momenta and the like. The meaning of the keys is checked in `sweep.py`.
 
 Source: Owen, Scrambling Sobol' and Niederreiter-Xing points, 1998; Joe & Kuo 2008 (directions, as in SciPy).
 """

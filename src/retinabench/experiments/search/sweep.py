@@ -1,26 +1,30 @@
-"""The folder of a search: what it was begun with.
+"""The folder of a search, what it was begun with, and the runs of its trials.
 
     sweep.json         the manifest: version, protocol, data, base run, space, seed
     runs/              the run folders of all trials (`experiments/run.py`)
     results/           the result table (`results.py`)
     CRITERION-RULES/   a ranking: table, chosen configuration, figures (`ranking.py`)
 
-The criterion is not part of the manifest: another one ranks the same trials.
+The criterion is not part of the manifest: another one ranks the same trials. A space is checked against the run that it varies
+before anything is computed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from retinabench.core.errors import InputError, nearest
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
-from retinabench.experiments.config import PROTOCOL, Run
+from retinabench.experiments.config import PROTOCOL, Run, load_run
 from retinabench.experiments.search.space import Space, points
 
 SCHEMA = "retinabench.sweep/1"
 RUNS, RESULTS = "runs", "results"
+FIXED = ("data", "shifted", "task", "seed", "model.name")  # the trials of a search are comparable
 
 
 def workspace(out: Path) -> Workspace:
@@ -78,3 +82,63 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def trial_runs(base: Run, space: Space, first: int, stop: int, seed: int) -> list[Run]:
+    """Return the runs of the trials first … stop - 1: `base` with the values of the space's points.
+
+    Args:
+        base: The run that the space varies.
+        space: What varies.
+        first: Number of the first trial.
+        stop: Number after the last trial.
+        seed: Seed of the points.
+
+    Returns:
+        One run per trial.
+
+    Raises:
+        InputError: See `check_space`; or values are possible one by one but not together.
+    """
+    check_space(base, space)
+    return [
+        _vary(base, values, space, f"trial {number}: ")
+        for number, values in enumerate(points(space, first, stop, seed), start=first)
+    ]
+
+
+def check_space(base: Run, space: Space) -> None:
+    """Raise `InputError` naming file and key where the run has no such key, or refuses an end of a range."""
+    known = [key for key in values_of(base) if _may_vary(key)]
+    for parameter in space:
+        if parameter.key not in known:
+            raise InputError(
+                f"unknown key '{parameter.key}' for the method '{base.method.name}'",
+                file=space.file,
+                hint=nearest(parameter.key, known),
+            )
+        for value in parameter.bounds():
+            _vary(base, {parameter.key: value}, space, "")
+
+
+def values_of(run: Run) -> dict[str, Any]:
+    """Return all values of a run under dotted keys."""
+    return dict(_flat(run.model_dump(mode="json")))
+
+
+def _may_vary(key: str) -> bool:
+    return key not in FIXED and not (key.startswith("method.") and key.endswith(".name"))
+
+
+def _vary(base: Run, values: Mapping[str, Any], space: Space, what: str) -> Run:
+    tree = deepcopy(base.model_dump(mode="json"))
+    for key, value in values.items():
+        *tables, last = key.split(".")
+        inner = tree
+        for table in tables:
+            inner = inner[table]
+        inner[last] = value
+    try:
+        return load_run(None, **tree)
+    except InputError as error:
+        raise InputError(f"{what}{error.problem}", file=space.file, hint=error.hint) from None

@@ -18,7 +18,7 @@ from retinabench.experiments.config import Run, build_run
 from retinabench.experiments.config_sources import find
 from retinabench.experiments.run import run_folder
 from retinabench.experiments.search.space import Space, read_space
-from retinabench.experiments.search.trials import trial_runs
+from retinabench.experiments.search.sweep import trial_runs
 from retinabench.experiments.study.definition import UNTUNED, Drawn, Study
 from retinabench.methods.settings import Optimizer
 

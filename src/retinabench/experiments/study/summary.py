@@ -14,7 +14,7 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.core.version import __version__
 from retinabench.experiments.config import PROTOCOL
 from retinabench.experiments.search.criteria import CRITERIA
-from retinabench.experiments.search.trials import values_of
+from retinabench.experiments.search.sweep import values_of
 from retinabench.experiments.study.definition import UNTUNED, Study
 from retinabench.experiments.study.prediction_files import Entry
 from retinabench.experiments.study.results import MAIN, EntryScores, Key, MeanScore, in_order, score_entries
@@ -250,7 +250,10 @@ def rank_cell(entry: ScoredEntry, key: Key) -> Cell:
 
 def _chosen_values(choice: Chosen) -> Mapping[str, Any] | None:
     keys = [parameter.key for parameter in choice.cell.space] if choice.cell.space else []
-    return values_of(choice.run, keys) if choice.run else None
+    if not choice.run:
+        return None
+    values = values_of(choice.run)
+    return {key: values[key] for key in keys}
 
 
 def _notes(study: Study, chosen: Sequence[Chosen]) -> Iterator[str]:

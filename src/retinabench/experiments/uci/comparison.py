@@ -18,9 +18,8 @@ from retinabench.core.subprocesses import in_processes
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.datasets.uci import SETS, Regression, available, known_set, read
-from retinabench.experiments.uci.figure import write_figure
+from retinabench.experiments.uci.report import write_report
 from retinabench.experiments.uci.scores import Results, SetResult, SplitScores
-from retinabench.experiments.uci.tables import write_tables
 from retinabench.experiments.uci.training import (
     BATCHES,
     OPTIMIZER,
@@ -82,8 +81,7 @@ def compare_methods(
             (data, method) for data in loaded for method in SETTINGS if not _is_done(data, method, out)
         ]
         _compute(missing, out, epochs, seed, workers, progress)
-        found = results(out)
-        return [*write_tables(found, epochs, out), *write_figure(found, out)]
+        return write_report(results(out), epochs, out)
 
 
 def results(out: Path) -> Results:

@@ -102,7 +102,7 @@ class DecisionThreshold:
         goal: The number, or the goal of the rule.
         split: The split whose images choose; empty for validation where the file has it, else test.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> DecisionThreshold.parse("sensitivity=.85@validation")
         DecisionThreshold(rule='sensitivity', goal=0.85, split='validation')

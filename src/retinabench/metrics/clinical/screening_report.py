@@ -126,7 +126,7 @@ class ScreeningReport(Tabular):
         reader: Sensitivity and specificity of the human who reads the referred images.
         sets: Set name -> numbers.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
         >>> rb.clinic(predictions, bootstrap=20)["in_domain"].images.table.sensitivity
@@ -196,7 +196,7 @@ def clinic(
     Raises:
         InputError: There are no test images.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
         >>> rb.clinic(predictions, referral_threshold=0.6, bootstrap=20)["in_domain"].referred

@@ -107,7 +107,7 @@ class Comparison(Tabular):
         notes: What a reader of the numbers must know.
         thresholds: The decision thresholds of the two models.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> first = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
         >>> second = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.2, 0.7, 0.9])
@@ -184,7 +184,7 @@ def compare(
     Raises:
         InputError: Images, labels, domains, grades or patients differ; the message names the first.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> model = rb.Predictions(["a", "b"], [0, 1], [0.1, 0.6])
         >>> rb.compare(model, model, bootstrap=0)["in_domain"]["accuracy"].difference

@@ -119,7 +119,7 @@ class Ranking(Tabular):
         sets: Set name -> rankings.
         notes: What a reader of the numbers must know.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> good = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.2, 0.7, 0.9])
         >>> poor = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
@@ -188,7 +188,7 @@ def rank(
     Raises:
         InputError: There are fewer than two models, or they do not hold the same images with the same truth.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> model = rb.Predictions(["a", "b"], [0, 1], [0.1, 0.6])
         >>> rb.rank({"one": model, "two": model}, bootstrap=0).models

@@ -222,7 +222,7 @@ class Goal:
         target: One of `TARGETS`, or `workload` for `referral_rate`.
         value: The least or greatest value, in [0, 1].
 
-    Example:
+    Examples:
         >>> Goal.parse("sensitivity=.9")
         Goal(target='sensitivity', value=0.9)
         >>> str(Goal("workload", 0.5))

@@ -38,7 +38,7 @@ class Curve:
         why: What is undefined, if anything.
         exact: None where every value is exact; else (K,) whether it is, the others being interpolated.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> curve = rb.referral_curve([0, 1, 1, 0], [0.1, 0.9, 0.4, 0.2], [0.3, 0.2, 0.9, 0.4], "accuracy")
         >>> curve.at(0.5)
