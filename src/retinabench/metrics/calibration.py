@@ -90,16 +90,16 @@ def bins_of(w: Weighted, of: Of = "positive_class", spacing: Spacing = "width", 
         raise InputError(f"unknown spacing '{spacing}'", hint=nearest(spacing, ("width", "mass")))
     if bins < 1:
         raise InputError(f"{bins} bins", hint="Ask for 1 or more.")
-    forecast, observed = _judged(w, of)
+    forecast, observed = judged(w.cases, of)
     sums = _SPACINGS[spacing](forecast, w.weight, bins)
     return _means(sums(w.weight), sums(w.weight * forecast), sums(w.weight * observed))
 
 
-def _judged(w: Weighted, of: Of) -> tuple[Floats, Floats]:
+def judged(cases: Cases, of: Of) -> tuple[Floats, Floats]:
     """Forecasts (N,) and what happened, 0 or 1."""
     if of == "top_label":
-        return np.where(w.cases.called, w.cases.prob, 1 - w.cases.prob), (~w.cases.error).astype(np.float64)
-    return w.cases.prob, w.cases.label.astype(np.float64)
+        return np.where(cases.called, cases.prob, 1 - cases.prob), (~cases.error).astype(np.float64)
+    return cases.prob, cases.label.astype(np.float64)
 
 
 def reliability(
@@ -130,9 +130,14 @@ def reliability(
 Sums = Callable[[Floats], Floats]  # (N,) masses of images to (M,) masses of bins
 
 
-def _equal_width(forecast: Floats, weight: Floats, bins: int) -> Sums:
+def width_bin(forecast: Floats, bins: int) -> NDArray[np.intp]:
+    """(N,) number of the bin (low, high] of equal width that holds each forecast; 0 is in the first."""
     number = np.searchsorted(np.linspace(0, 1, bins + 1), forecast, side="left") - 1
-    number = np.clip(number, 0, bins - 1)
+    return np.asarray(np.clip(number, 0, bins - 1))
+
+
+def _equal_width(forecast: Floats, weight: Floats, bins: int) -> Sums:
+    number = width_bin(forecast, bins)
     return lambda mass: np.bincount(number, mass, minlength=bins).astype(np.float64)
 
 
@@ -200,7 +205,7 @@ def null_band_of(
     Returns:
         Mean, low and high end of the band.
     """
-    forecast, _ = _judged(w, of)
+    forecast, _ = judged(w.cases, of)
     sums = _SPACINGS[spacing](forecast, w.weight, bins)
     mass, foreseen = sums(w.weight), sums(w.weight * forecast)
     rng = np.random.default_rng(seed)

@@ -8,12 +8,18 @@ images and one line in `_BUILTIN`; a plug-in adds one by an entry point of the g
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from retinabench.core.registry import Registry
 from retinabench.metrics import calibration, classification, shift
+from retinabench.metrics.batched import areas, averages, ranked
+from retinabench.metrics.batched import selective as batched_summaries
+from retinabench.metrics.batched.batch import Batch
 from retinabench.metrics.selective import half_referred, referral_curves, summaries
 from retinabench.metrics.sorted_images import Weighted
 
@@ -37,6 +43,8 @@ class ScoreSpec:
         needs: What makes it defined: both ``classes``, ``ten`` images of each class, ``positives``, ``negatives``, right
             and wrong answers (``errors``), or both ``domains``.
         sets: The sets that `retinabench.score` computes it for; None for all, `ON_REQUEST` for none.
+        batched: The same for many weightings at once, (R,) values equal to those of the function to 1e-12; None where only
+            the function is known. Bootstrap replicates use it.
     """
 
     name: str
@@ -47,6 +55,7 @@ class ScoreSpec:
     function: Callable[[Weighted], float]
     needs: Needs = ""
     sets: tuple[str, ...] | None = None
+    batched: Callable[[Batch], NDArray[np.float64]] | None = None
 
     def __call__(self, w: Weighted) -> float:
         """Return the value for weighted images, NaN where undefined."""
@@ -162,4 +171,30 @@ _BUILTIN = (
     _half("missed_at_50", "Referable, missed", "lower", "positives"),
     _half("sensitivity_at_specificity_80", "Sensitivity at specificity 0.80", "higher", "classes"),
 )
-SCORES: Registry[ScoreSpec] = Registry("retinabench.scores", "score", {spec.name: spec for spec in _BUILTIN})
+_BATCHED: dict[str, Callable[[Batch], NDArray[np.float64]]] = {
+    "accuracy": averages.accuracy,
+    "auroc": ranked.auroc,
+    "auprc": ranked.auprc,
+    "nll": averages.nll,
+    "brier": averages.brier,
+    "ece_top_label": averages.ece_top_label,
+    "ece_positive_class": averages.ece_positive_class,
+    "sensitivity": averages.sensitivity,
+    "specificity": averages.specificity,
+    "referral_accuracy_area": areas.accuracy_area,
+    "referral_nll_area": areas.nll_area,
+    "referral_auroc_area": areas.auroc_area,
+    "rc_index": batched_summaries.rc_index,
+    "aurc": batched_summaries.aurc,
+    "e_aurc": batched_summaries.e_aurc,
+    "augrc": batched_summaries.augrc,
+    "failure_auroc": batched_summaries.failure_auroc,
+    "prr": batched_summaries.prr,
+    "ood_auroc": ranked.ood_auroc,
+    "ood_auprc": ranked.ood_auprc,
+}
+SCORES: Registry[ScoreSpec] = Registry(
+    "retinabench.scores",
+    "score",
+    {spec.name: replace(spec, batched=_BATCHED.get(spec.name)) for spec in _BUILTIN},
+)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.metrics.batched.areas import coarse_auprc_area
+from retinabench.metrics.batched.batch import Batch
 from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.selective import incremental_precision, referral_curves
 from retinabench.metrics.shift import balanced_weight
@@ -83,6 +85,26 @@ class Evaluator:
         self.point = np.array([s(self.whole) for s in scores]) if point is None else point
         coarse = [k for k, s in enumerate(scores) if s.name == "referral_auprc_area"]
         self.offset = {k: self.point[k] - _coarse(self.whole) for k in coarse}
+
+    def rows(self, weight: Floats) -> Floats:
+        """Return the (R, K) scores of images with weights (R, N): as a call for each row, to 1e-12, and much faster."""
+        cases = self.images.cases
+        if self.images.name == "balanced":
+            weight = balanced_weight(self.images.shifted, weight)
+        defined = np.isfinite(weight[:, 0])
+        ordered = np.take(weight[defined], cases.order, axis=1)
+        found = np.full((len(weight), len(self.scores)), np.nan)
+        if not len(ordered):
+            return found
+        batch = Batch(cases, ordered)
+        for k, s in enumerate(self.scores):
+            if k in self.offset:
+                found[defined, k] = np.clip(coarse_auprc_area(batch) + self.offset[k], 0.0, 1.0)
+            elif s.batched is not None:
+                found[defined, k] = s.batched(batch)
+            else:
+                found[defined, k] = [s(Weighted(cases, row)) for row in ordered]
+        return found
 
     def __call__(self, weight: Floats) -> Floats:
         """Return the (K,) scores of images with weights (N,), NaN where undefined."""

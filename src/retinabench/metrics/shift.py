@@ -37,15 +37,16 @@ def _shifted(w: Weighted) -> NDArray[np.bool_]:
 def balanced_weight(shifted: NDArray[np.bool_], weight: Floats | None = None) -> Floats:
     """(N,) weights that give both domains the same mass: shifted images count (mass in domain) / (mass shifted) fold.
 
-    weight: (N,) multiplicities to start from, such as those of a bootstrap replicate. The result is NaN in all places
-    where one domain has no mass. No image is drawn at random: a score of the balanced set is a function of the
+    weight: (N,) multiplicities to start from, such as those of a bootstrap replicate, or (R, N), each row by itself. The
+    result is NaN in all places of a row where one domain has no mass. No image is drawn at random: a score of the balanced set is a function of the
     predictions. Replaces the random duplication of the published protocol, see `docs/deviations.md`.
     """
     weight = np.ones(len(shifted)) if weight is None else weight
-    here, there = weight[~shifted].sum(), weight[shifted].sum()
-    if here <= 0 or there <= 0:
-        return np.full(len(shifted), np.nan)
-    return np.where(shifted, weight * (here / there), weight)
+    here, there = (
+        np.compress(part, weight, axis=-1).sum(axis=-1, keepdims=True) for part in (~shifted, shifted)
+    )
+    factor = np.divide(here, there, out=np.full(here.shape, np.nan), where=(here > 0) & (there > 0))
+    return np.where(shifted, weight * factor, np.where(np.isnan(factor), np.nan, weight))
 
 
 @dataclass(frozen=True)

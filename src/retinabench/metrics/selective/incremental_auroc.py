@@ -38,6 +38,14 @@ class _Step:
         gain = sums[self.high] - sums[self.low]
         met[self.target] += gain if factor == 1.0 else factor * gain
 
+    def products(self, weight: Floats, factor: Floats) -> Floats:
+        """(R,) sums over the targets of factor (R, N) x what they meet of weight (R, N)."""
+        sums = np.zeros((len(weight), len(self.source) + 1))
+        np.cumsum(np.take(weight, self.source, axis=1), axis=1, out=sums[:, 1:])
+        gain = np.take(sums, self.high, axis=1)
+        gain -= np.take(sums, self.low, axis=1)
+        return np.asarray(np.einsum("rt,rt->r", gain, np.take(factor, self.target, axis=1)))
+
 
 class Pairs:
     """The index of the pairs of a positive and a negative image, for AUROC at every referral count.
@@ -79,6 +87,27 @@ class Pairs:
             tie.add_to(gained, weight, 0.5)
             inside += np.bincount(block, gained[step.target] * weight[step.target], minlength=len(inside))
         return total, inside
+
+    def products(self, weight: Floats, factor: Floats) -> Floats:
+        """(R,) sums over images of factor (R, N) x the pairs that each brings to those before it, per unit of its weight.
+
+        With the images' weights as factors this is the last of the sums that `cumulate` gives.
+        """
+        found = np.zeros(len(weight))
+        for step in self.steps:
+            found += step.products(weight, factor)
+        if self.ties:
+            signed = factor * self.tie_sign
+            for step in self.ties:
+                found += step.products(weight, signed)
+        return found
+
+    def inner_products(self, weight: Floats, factor: Floats) -> Floats:
+        """(R,) sums over positive images of factor (R, N) x the pairs of each inside its block."""
+        if self.inner is None:
+            return np.zeros(len(weight))
+        below, _, tied = self.inner
+        return below.products(weight, factor) + tied.products(weight, factor) / 2
 
 
 def _are_two_tails(prob: Floats, lower: NDArray[np.bool_]) -> bool:

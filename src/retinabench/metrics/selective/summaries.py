@@ -63,7 +63,8 @@ def expected_aurc_of(w: Weighted, loss: Floats | None = None) -> float:
 
 def best_aurc(err: float) -> float:
     """Return the AURC of the oracle in the limit of many images: err + (1 - err) ln(1 - err)."""
-    return float(err + xlogy(1 - err, 1 - err))
+    right = max(1 - err, 0.0)  # a weighted mean of ones can lie above 1 by rounding
+    return float(err + xlogy(right, right))
 
 
 def e_aurc_of(w: Weighted) -> float:
