@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import retinabench as rb
+from metrics.test_shift import predictions
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
-from retinabench.metrics.registry import SCORES
+from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.sets import Evaluator, image_sets
 
@@ -40,3 +42,22 @@ def test_a_moved_coarse_area_never_passes_1():
     )
     assert draws.max() == 1
     assert draws.min() < 1
+
+
+def mean_prob(w):
+    return w.mean(w.cases.prob)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_many_weightings_at_once_are_one_after_the_other(number):
+    """In every set, for scores with a batched form and for a plug-in's without; the balanced set may lose a domain."""
+    p = predictions()
+    images = image_sets(p, -np.round(np.abs(p.prob - 0.5), 2))[number]
+    plain = ScoreSpec("mean_prob", "Mean probability", "", "", 1, mean_prob)
+    evaluator = Evaluator(images, [*images.scores, plain])
+    n = len(images.part)
+    weight = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), 4).astype(float)
+    weight[1, images.shifted] = 0 if number == 3 else weight[1, images.shifted]
+    one_by_one = np.array([evaluator(row) for row in weight])
+    np.testing.assert_allclose(evaluator.rows(weight), one_by_one, rtol=1e-12, atol=1e-12)
+    assert np.isnan(one_by_one[1]).all() == (number == 3)

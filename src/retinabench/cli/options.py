@@ -14,6 +14,7 @@ Out = Annotated[Path, typer.Option("--out", help="Folder to write into.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 Silent = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; default: one per core.")]
+Threads = Annotated[int | None, typer.Option("--workers", min=1, help="Threads; default: one per core.")]
 Readers = Annotated[int, typer.Option("--readers", min=0, help="Processes that read images ahead.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 Rules = Annotated[

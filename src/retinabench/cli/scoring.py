@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from retinabench.cli.options import Bootstrap, Json, Out, Rules, Seed, Silent, Threshold, Uncertainty, Workers
+from retinabench.cli.options import (
+    Bootstrap,
+    Json,
+    Out,
+    Rules,
+    Seed,
+    Silent,
+    Threads,
+    Threshold,
+    Uncertainty,
+    Workers,
+)
 from retinabench.cli.output import print_notes, print_table, progress_of
 from retinabench.core.errors import InputError
 
@@ -20,6 +31,7 @@ def score(
     threshold: Threshold = "0.5",
     json: Json = None,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write all scores as CSV.")] = None,
+    workers: Threads = None,
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
@@ -33,10 +45,24 @@ def score(
     paths = find_files(files)
     predictions = [read_predictions(path) for path in paths]  # all are checked before the long work begins
     found = []
-    with progress_of(quiet).track("Scoring", len(paths), unit="files") as advance:
+    replicates = bootstrap if rules == "corrected" else 0
+    steps, unit = (replicates, "replicates") if replicates else (1, "files")
+    with progress_of(quiet).track("Scoring", steps * len(paths), unit) as advance:
         for one in predictions:
-            found.append(score_predictions(one, rules, bootstrap, seed, uncertainty, threshold=threshold))
-            advance(1)
+            found.append(
+                score_predictions(
+                    one,
+                    rules,
+                    bootstrap,
+                    seed,
+                    uncertainty,
+                    threshold=threshold,
+                    workers=workers,
+                    advance=advance,
+                )
+            )
+            if not replicates:
+                advance(1)
     names = method_names(paths, predictions)
     if json is not None:
         write_json(json, scores_json(found, names))

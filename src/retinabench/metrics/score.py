@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import calibration
 from retinabench.metrics.clinical.baseline import baseline_of
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.inference.bootstrap import check_seed, cluster_bootstrap, percentile_interval
+from retinabench.metrics.inference.replicates import Steps
 from retinabench.metrics.published import scores as published
 from retinabench.metrics.published import sets as published_sets
 from retinabench.metrics.recalibration import calibration_line_of
@@ -43,6 +46,8 @@ def score(
     *,
     threshold: DecisionThreshold | float | str = DEFAULT,
     level: float = 0.95,
+    workers: int | None = None,
+    advance: Callable[[int], None] | None = None,
 ) -> Scores:
     """Score the test split of a predictions file.
 
@@ -59,6 +64,8 @@ def score(
             `total`, `epistemic`, `aleatoric`, `variance`, `max_probability` or `margin` (to the decision threshold).
         threshold: From which probability on an image counts as referable, or what chooses it; see `DecisionThreshold`.
         level: Level of the intervals.
+        workers: Threads; None for one per core. No number depends on it.
+        advance: Is told how many more of the replicates are done, in all sets together.
 
     Returns:
         The scores of every set.
@@ -92,10 +99,9 @@ def score(
         notes.append("the published protocol has no intervals")
         bootstrap = 0
     else:
+        found = image_sets(test, values, cut.value)
         tuning = predictions.select(domain="in_domain", split="validation")
-        sets = {
-            s.name: _scored(s, tuning, bootstrap, seed, level) for s in image_sets(test, values, cut.value)
-        }
+        sets = _scored_sets(found, tuning, bootstrap, seed, level, workers, advance)
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), test.metadata, test.source, cut)
 
 
@@ -185,10 +191,36 @@ def why_no_interval(patients: int) -> str:
     return "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
 
 
-def _scored(
-    images: ImageSet, validation: Predictions | None, bootstrap: int, seed: int, level: float
-) -> SetScores:
+def _scored_sets(
+    sets: Sequence[ImageSet],
+    validation: Predictions | None,
+    bootstrap: int,
+    seed: int,
+    level: float,
+    workers: int | None,
+    advance: Callable[[int], None] | None,
+) -> dict[str, SetScores]:
+    """The scores of every set by the corrected rules; `advance` is told of the replicates of all of them together."""
+    work = bootstrap * sum(len(images.part) for images in sets)
+    done = Steps(advance or (lambda steps: None), bootstrap, max(work, 1))
+    resampling = Resampling(bootstrap, seed, level, workers, done)
+    with threadpool_limits(1, user_api="blas"):
+        return {images.name: _scored(images, validation, resampling) for images in sets}
+
+
+class Resampling(NamedTuple):
+    """How intervals are computed, and where progress is told."""
+
+    replicates: int
+    seed: int
+    level: float
+    workers: int | None
+    done: Steps
+
+
+def _scored(images: ImageSet, validation: Predictions | None, resampling: Resampling) -> SetScores:
     """All scores of one set by the corrected rules."""
+    bootstrap, seed, level, workers, done = resampling
     whole = images.whole
     curves = {metric: referral_curves.curve_of(whole, metric) for metric in MAIN_CURVES}
     areas = {f"referral_{metric}_area": curve for metric, curve in curves.items()}
@@ -196,7 +228,10 @@ def _scored(
     low = high = np.full(len(point), np.nan)
     if bootstrap:
         statistic = Evaluator(images, images.scores, point)
-        draws = cluster_bootstrap(statistic, images.cluster, replicates=bootstrap, seed=seed)
+        draws = cluster_bootstrap(
+            statistic, images.cluster, replicates=bootstrap, seed=seed, workers=workers,
+            advance=lambda rows: done.add(rows * len(images.part)),
+        )  # fmt: skip
         low, high = percentile_interval(draws, level)
     no_interval = why_no_interval(len(np.unique(images.cluster))) if bootstrap else None
     scores = {}

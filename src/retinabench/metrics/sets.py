@@ -120,6 +120,25 @@ class Evaluator:
         )
 
 
+class Together:
+    """The scores of several models on the same images, one after the other, as a function of the weights of the images.
+
+    Args:
+        evaluators: M models with K scores each.
+    """
+
+    def __init__(self, evaluators: Sequence[Evaluator]) -> None:
+        self.evaluators = evaluators
+
+    def rows(self, weight: Floats) -> Floats:
+        """Return the (R, M K) scores of images with weights (R, N)."""
+        return np.concatenate([evaluator.rows(weight) for evaluator in self.evaluators], axis=1)
+
+    def __call__(self, weight: Floats) -> Floats:
+        """Return the (M K,) scores of images with weights (N,)."""
+        return np.concatenate([evaluator(weight) for evaluator in self.evaluators])
+
+
 def _coarse(w: Weighted) -> float:
     return incremental_precision.coarse_area(w, referral_curves.MIN_CLASS)
 

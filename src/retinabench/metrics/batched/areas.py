@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.metrics.batched.batch import Batch, block_of
+from retinabench.metrics.batched.batch import Batch, block_of, ratio
 from retinabench.metrics.selective.incremental_auroc import Pairs
 from retinabench.metrics.selective.incremental_precision import COARSE, PositiveRanks
 from retinabench.metrics.selective.referral_curves import MIN_CLASS
@@ -94,7 +94,7 @@ def auroc_area(batch: Batch) -> Floats:
         square = _sums_of_blocks(at.fraction**2 * one, batch.passed)
         value += pairs.inner_products(batch.weight, batch.weight * np.take(square - within, block, axis=1))
     entered = at.enough.sum(axis=1)
-    return np.divide(value, entered, out=np.full(len(value), np.nan), where=entered > 0)
+    return ratio(value, entered.astype(np.float64))
 
 
 def _sums_after(values: Floats) -> Floats:
@@ -119,7 +119,8 @@ def coarse_auprc_area(batch: Batch) -> Floats:
     place = first + np.arange(COARSE) * ((last - first) / (COARSE - 1))
     place[:, -1] = last[:, 0]
     chosen = np.rint(place).astype(np.intp)
-    block, fraction = (np.take_along_axis(values, chosen, axis=1) for values in (at.block, at.fraction))
+    block = np.take_along_axis(at.block, chosen, axis=1)
+    fraction = np.take_along_axis(at.fraction, chosen, axis=1)
     precision = average_precision(batch, block, fraction)
     new = np.diff(chosen, axis=1, prepend=-1) > 0  # a short curve has fewer counts than are asked for
     mean = np.where(new, precision, 0.0).sum(axis=1) / new.sum(axis=1)
@@ -127,12 +128,12 @@ def coarse_auprc_area(batch: Batch) -> Floats:
 
 
 class _Ranks(NamedTuple):
-    """rank (N,): the first of the `count` falling probabilities of positives that is not above the image's own; `count` if none.
+    """rank (N,): the first of the `steps` falling probabilities of positives that is not above the image's own; `steps` if none.
 
     positive: (P,) the positive images. start (B+1,): the first image of each block, and N.
     """
 
-    count: int
+    steps: int
     rank: Index
     positive: Index
     start: Index
@@ -153,7 +154,7 @@ def average_precision(batch: Batch, block: Index, fraction: Floats) -> Floats:
         fraction: (R, M) fraction of that block that is retained.
 
     Returns:
-        (R, M), 0 where no positive image is retained.
+        (R, M), NaN where no positive image is retained.
     """
     ranks = batch.cases.index(_ranks)
     rows, number = block.shape
@@ -162,19 +163,20 @@ def average_precision(batch: Batch, block: Index, fraction: Floats) -> Floats:
     whole = block + (fraction == 1)
     entry = _entries(ranks.start[whole], len(batch.cases))
     part = _parts(batch, block, fraction, ranks.start)
-    size = number + 1, ranks.count + 1
+    size = number + 1, ranks.steps + 1
     row = np.arange(rows)[:, None]
 
     def masses(images: Index | slice, kept: NDArray[np.bool_] | slice) -> Floats:
         """(R, M, G) mass that has entered at each of the G probabilities."""
         bins = (row * size[0] + entry[:, images]) * size[1] + ranks.rank[images]
-        found = np.bincount(bins.ravel(), batch.weight[:, images].ravel(), minlength=rows * size[0] * size[1])
+        found = np.zeros(rows * size[0] * size[1])
+        found += np.bincount(bins.ravel(), batch.weight[:, images].ravel(), minlength=len(found))
         if len(part.image):
             image, mass = part.image[kept], part.mass[kept]
             bins = part.point[kept] * size[1] + ranks.rank[image]
             np.add.at(found, bins, mass)
             np.subtract.at(found, bins + size[1], mass)
-        entered = found.reshape(rows, *size)[:, :number, : ranks.count]
+        entered = found.reshape(rows, *size)[:, :number, : ranks.steps]
         for point in range(1, number):
             entered[:, point] += entered[:, point - 1]
         return entered
@@ -184,7 +186,7 @@ def average_precision(batch: Batch, block: Index, fraction: Floats) -> Floats:
     precision = np.divide(above, called, out=called, where=called > 0)
     value = np.einsum("rmg,rmg->rm", here, precision)
     whole_mass = above[:, :, -1]
-    return np.divide(value, whole_mass, out=np.zeros_like(value), where=whole_mass > 0)
+    return ratio(value, whole_mass)
 
 
 def _entries(starts: Index, images: int) -> Index:

@@ -31,8 +31,8 @@ class Batch:
     """
 
     def __init__(self, cases: Cases, weight: Floats) -> None:
-        self.cases, self.weight = cases, weight
-        self.total: Floats = weight.sum(axis=1)
+        self.cases, self.weight = cases, np.ascontiguousarray(weight)  # else sums would run across rows
+        self.total: Floats = self.weight.sum(axis=1)
         self._derived: dict[Callable[[Batch], Any], Any] = {}
 
     def derived(self, build: Callable[[Batch], Derived]) -> Derived:
@@ -137,7 +137,7 @@ def cumulate(mass: Floats) -> Floats:
 
 def ratio(part: Floats, whole: Floats) -> Floats:
     """part / whole, NaN where the whole is not above 0."""
-    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return np.asarray(np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0))
 
 
 def _harmonic_tail(first: Index, last: Index) -> Floats:

@@ -20,14 +20,15 @@ def aurc(batch: Batch) -> Floats:
     # Blocks without weight repeat the risk before them; before the first with weight its own risk is kept.
     first = np.argmax(mass > 0, axis=1)[:, None]
     risk = np.where(mass > 0, risk, np.take_along_axis(risk, first, axis=1))
-    return (np.diff(mass, axis=1) * (risk[:, 1:] + risk[:, :-1])).sum(axis=1) / (2 * batch.total)
+    area: Floats = (np.diff(mass, axis=1) * (risk[:, 1:] + risk[:, :-1])).sum(axis=1)
+    return area / (2 * batch.total)
 
 
 def e_aurc(batch: Batch) -> Floats:
     """(R,) `summaries.e_aurc_of`."""
     err = batch.mean(batch.cases.error)
     right = np.maximum(1 - err, 0.0)
-    return np.asarray(aurc(batch) - (err + xlogy(right, right)))
+    return np.asarray(batch.derived(aurc) - (err + xlogy(right, right)))
 
 
 def augrc(batch: Batch) -> Floats:
@@ -74,4 +75,4 @@ def accurate(batch: Batch, retained: Floats) -> Floats:
 def _wrong_before(batch: Batch) -> Floats:
     """(R,) pairs of an image and a wrong answer that is not more uncertain, those of one block counting half."""
     pairs = np.diff(batch.mass, axis=1) * (batch.wrong[:, 1:] + batch.wrong[:, :-1])
-    return pairs.sum(axis=1) / 2
+    return np.asarray(pairs.sum(axis=1) / 2)

@@ -17,7 +17,7 @@ from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
 from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.results import check_known
-from retinabench.metrics.sets import SETS, Evaluator, ImageSet, image_sets
+from retinabench.metrics.sets import SETS, Evaluator, ImageSet, Together, image_sets
 from retinabench.metrics.sorted_images import Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
@@ -156,13 +156,10 @@ def _paired_set(
     bootstrap: int,
     seed: int,
 ) -> PairedSet:
-    def statistic(weight: Floats) -> Floats:
-        return np.concatenate([evaluator(weight) for evaluator in evaluators])
-
     draws = np.empty((0, len(evaluators) * len(chosen)))
     if bootstrap:
         cluster = images.part.image_id if patient is None else patient
-        draws = cluster_bootstrap(statistic, cluster, replicates=bootstrap, seed=seed)
+        draws = cluster_bootstrap(Together(evaluators), cluster, replicates=bootstrap, seed=seed)
     return PairedSet(
         images.name,
         len(images.part),

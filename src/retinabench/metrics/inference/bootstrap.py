@@ -13,16 +13,29 @@ draws *clusters* (patients) with replacement and hands a statistic the multiplic
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.inference.replicates import stacked
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
 MAX_UNDEFINED = 0.05  # an interval over fewer than 95 % of the draws would describe the easy ones only
+
+
+@runtime_checkable
+class RowStatistic(Protocol):
+    """A statistic that also takes many weightings at once, which is faster."""
+
+    def __call__(self, weight: Floats) -> Floats:
+        """Return the (K,) values for weights (N,)."""
+
+    def rows(self, weight: Floats) -> Floats:
+        """Return the (R, K) values for weights (R, N)."""
 
 
 def cluster_codes(cluster: ArrayLike | Sequence[Hashable]) -> tuple[NDArray[np.intp], int]:
@@ -75,17 +88,22 @@ def cluster_bootstrap(
     *,
     replicates: int = 1000,
     seed: int = 0,
+    workers: int | None = None,
+    advance: Callable[[int], None] | None = None,
 ) -> Floats:
     """Return a statistic on replicates of patients drawn with replacement: the nonparametric cluster bootstrap.
 
     Replicate r depends on (seed, r) only: more replicates leave the first ones as they are, and two models are compared on the
-    same patients. One weight vector is in memory at a time.
+    same patients. Few weight vectors are in memory at a time.
 
     Args:
-        statistic: Weight (N,) float64, whole numbers >= 0 -> (K,) float64, NaN where undefined.
+        statistic: Weight (N,) float64, whole numbers >= 0 -> (K,) float64, NaN where undefined. A `RowStatistic` is given
+            many weights at once.
         cluster: (N,) patient of every image, of any type that can be compared.
         replicates: R, at least 1.
         seed: A whole number >= 0.
+        workers: Threads; None for one per core, or one where that is as fast. No value depends on it.
+        advance: Is told how many more replicates are done.
 
     Returns:
         (R, K); NaN throughout for a single patient, whose replicates are all alike and would look like certainty.
@@ -102,11 +120,17 @@ def cluster_bootstrap(
         known = np.asarray(statistic(np.ones(len(codes))), np.float64).reshape(-1)
         return np.full((replicates, len(known)), np.nan)
 
-    def one(replicate: int) -> Floats:
-        weight = replicate_weight(codes, clusters, seed, replicate)
-        return np.asarray(statistic(weight), np.float64).reshape(-1)
+    def rows(numbers: range) -> Floats:
+        return _rows_of(statistic, [replicate_weight(codes, clusters, seed, number) for number in numbers])
 
-    return _stacked(one, replicates)
+    return stacked(rows, replicates, len(codes), workers=workers, advance=advance)
+
+
+def _rows_of(statistic: Statistic, weights: list[Floats]) -> Floats:
+    """(R, K): the statistic of R weights (N,)."""
+    if isinstance(statistic, RowStatistic):
+        return np.asarray(statistic.rows(np.stack(weights)), np.float64)
+    return np.stack([np.asarray(statistic(weight), np.float64).reshape(-1) for weight in weights])
 
 
 def cluster_jackknife(
@@ -137,11 +161,10 @@ def cluster_jackknife(
     block = np.random.default_rng([seed, 0x1ACC]).permutation(clusters) % number
     of_image = block[codes]
 
-    def one(left_out: int) -> Floats:
-        weight = (of_image != left_out).astype(np.float64)
-        return np.asarray(statistic(weight), np.float64).reshape(-1)
+    def rows(left_out: range) -> Floats:
+        return _rows_of(statistic, [(of_image != block).astype(np.float64) for block in left_out])
 
-    return _stacked(one, number)
+    return stacked(rows, number, len(codes))
 
 
 def check_draws(replicates: int, seed: int) -> None:
@@ -157,11 +180,6 @@ def check_seed(seed: int) -> None:
     """Raise `InputError` for a negative seed."""
     if seed < 0:
         raise InputError(f"the seed is {seed}", hint="A seed is a whole number >= 0.")
-
-
-def _stacked(one: Callable[[int], Floats], count: int) -> Floats:
-    """(count, K): `one` of 0 … count-1."""
-    return np.stack([one(number) for number in range(count)])
 
 
 # -------------------------------------------------------------------------------------------------- intervals
