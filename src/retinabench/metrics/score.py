@@ -84,13 +84,7 @@ def score(
         raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
     check_seed(seed)
     cut = frozen_threshold(predictions, threshold, rules)
-    test = predictions.select(split="test")
-    if test is None:
-        raise InputError(
-            "holds no image of the test split",
-            file=predictions.source,
-            hint="Scores are of the test split; leave the column 'split' out if all images belong to it.",
-        )
+    test = _test_split(predictions)
     values, name = referral_uncertainty(test, uncertainty, exact=rules == "published", threshold=cut.value)
     notes = [*test.notes, *_notes(test, values, name, cut)]
     sets: Mapping[str, SetScores]
@@ -189,6 +183,17 @@ def why_no_interval(patients: int) -> str:
     if patients < 2:
         return "no interval: there is a single patient"
     return "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
+
+
+def _test_split(predictions: Predictions) -> Predictions:
+    test = predictions.select(split="test")
+    if test is None:
+        raise InputError(
+            "holds no image of the test split",
+            file=predictions.source,
+            hint="Scores are of the test split; leave the column 'split' out if all images belong to it.",
+        )
+    return test
 
 
 def _scored_sets(
