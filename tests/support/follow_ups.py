@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from retinabench.metrics.monitoring.follow_up import Watched
+from retinabench.predictions.table import Predictions
 
 FIRST = np.datetime64("2026-01-01", "D")
 
@@ -34,4 +35,32 @@ def follow_up(
         0.5 - np.abs(p - 0.5),
         np.full(n, -1, np.int8),
         FIRST + day,
+    )
+
+
+def certificate(threshold=0.2, goals=(("selective_risk", 0.08), ("sensitivity", 0.8)), **changed):
+    """The JSON of `transfer`, as far as `monitor` reads it."""
+    content = {
+        "schema": "retinabench.transfer/2",
+        "uncertainty": "max_probability",
+        "per": "image",
+        "decision_threshold": {"value": 0.5},
+        "certificate": {
+            "threshold": threshold,
+            "most_images": 2,
+            "goals": [{"goal": {"target": name, "goal": value}} for name, value in goals],
+        },
+    }
+    return content | changed
+
+
+def predictions_of(images, split="test"):
+    """The images as `rb.Predictions` with a column `date`."""
+    return Predictions(
+        images.image_id,
+        images.label.astype(int),
+        images.prob,
+        patient_id=images.patient,
+        split=np.full(len(images), split),
+        subgroups={"date": images.day.astype(str)},
     )

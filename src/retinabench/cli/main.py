@@ -17,6 +17,7 @@ from retinabench.cli import (
     data,
     examining,
     guarantees,
+    monitor,
     scoring,
     studies,
     tracking,
@@ -53,6 +54,9 @@ VERBS: dict[Callable[..., int | None], str] = {
         "retinabench transfer predictions.csv --target selective_risk --goal 0.05 --confidence 0.95"
     ),
     clinic.plan: "retinabench plan --prevalence 0.1 --sensitivity 0.9 --above-sensitivity 0.85",
+    monitor.monitor: (
+        "retinabench monitor follow-up.csv validation.csv --date-column date --certificate transfer.json --out monitor"
+    ),
     scoring.report: "retinabench report runs/* --out report",
     tracking.track: "retinabench track runs/* --to tensorboard --out tb",
     examining.examine: (

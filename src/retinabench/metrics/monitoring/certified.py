@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.metrics.guarantees.risks import SEVERE, Cases, Goal, Per
+from retinabench.core.errors import InputError
+from retinabench.metrics.guarantees.risks import PER, SEVERE, Cases, Goal, Per, weights
 from retinabench.metrics.monitoring.follow_up import Watched
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 SCHEMA = "retinabench.transfer/"
+_HINT = "Write it with: retinabench transfer FILE --confidence 0.95 --json transfer.json."
 
 
 @dataclass(frozen=True)
@@ -41,15 +46,18 @@ class Certified:
         """(N,) whether the model decides alone."""
         return np.asarray(images.uncertainty <= self.threshold)
 
-    def sums(self, goal: Goal, images: Watched) -> tuple[Floats, Floats]:
-        """(N,) num and den of a goal, 0 or 1 each; both 0 where a label is needed and unknown."""
+    def cases(self, images: Watched) -> Cases:
+        """Return the images as a referral rule sees them, weighted as in the estimand."""
+        codes = np.unique(images.patient, return_inverse=True)[1]
         above = images.prob > self.decision if self.decision == 0.5 else images.prob >= self.decision
         severe = images.grade >= SEVERE if (images.grade >= 0).any() else None
-        n = len(images)
-        cases = Cases(images.label, above, images.uncertainty, np.arange(n), np.ones(n), severe)
-        num, den = goal.spec.sums(cases, self.threshold)
-        known = np.ones(n) if goal.spec.of_referred else images.labelled.astype(np.float64)
-        return num * known, den * known
+        return Cases(images.label, above, images.uncertainty, codes, weights(codes, self.per), severe)
+
+    def sums(self, goal: Goal, images: Watched) -> tuple[Bools, Bools]:
+        """(N,) whether an image is in num and in den of a goal; in neither where its label is needed and unknown."""
+        num, den = goal.spec.sums(self.cases(images), self.threshold)
+        known = images.labelled | goal.spec.of_referred
+        return (num > 0) & known, (den > 0) & known
 
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate for JSON."""
@@ -60,3 +68,49 @@ class Certified:
             "goals": [one.to_dict() for one in self.goals],
             "per": self.per,
         }
+
+
+def read_certificate(path: Path) -> Certified:
+    """Read what `retinabench transfer --json` wrote.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The frozen thresholds and certified goals.
+
+    Raises:
+        InputError: It is another file, or no threshold was certified.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError("does not exist", file=path) from None
+    except (OSError, ValueError, RecursionError):
+        raise InputError("is no JSON file", file=path, hint=_HINT) from None
+    if not isinstance(content, Mapping) or not str(content.get("schema", "")).startswith(SCHEMA):
+        raise InputError("is not the JSON of a certificate", file=path, hint=_HINT)
+    certificate = content.get("certificate")
+    if not isinstance(certificate, Mapping) or certificate.get("threshold") is None:
+        raise InputError("holds no certified threshold", file=path, hint=_HINT)
+    try:
+        return _certified(content, certificate)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"is not a whole certificate ({error})", file=path, hint=_HINT) from None
+
+
+def _certified(content: Mapping[str, Any], certificate: Mapping[str, Any]) -> Certified:
+    goals = tuple(
+        Goal(str(one["goal"]["target"]), float(one["goal"]["goal"])) for one in certificate["goals"]
+    )
+    per = content["per"]
+    if per not in PER or not goals:
+        raise ValueError("no goal, or an unknown estimand")
+    return Certified(
+        float(certificate["threshold"]),
+        float(content["decision_threshold"]["value"]),
+        str(content["uncertainty"]),
+        goals,
+        per,
+        int(certificate["most_images"]),
+    )

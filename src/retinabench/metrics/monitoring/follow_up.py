@@ -57,13 +57,16 @@ class Watched:
         return Watched(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
     @classmethod
-    def of(cls, predictions: Predictions, uncertainty: str, date_column: str | None) -> Watched:
+    def of(
+        cls, predictions: Predictions, uncertainty: str, date_column: str | None, *, decision: float = 0.5
+    ) -> Watched:
         """Return the images of a predictions file.
 
         Args:
             predictions: The file.
             uncertainty: What orders the referral, as in `score`.
             date_column: The further column with the date of each image; None: dates are not needed.
+            decision: The probability at which the uncertainty is centred, as in `score`.
 
         Returns:
             The images.
@@ -81,7 +84,7 @@ class Watched:
             predictions.label == 1,
             np.ones(n, bool) if labelled is None else labelled,
             predictions.prob,
-            referral_uncertainty(predictions, uncertainty)[0],
+            referral_uncertainty(predictions, uncertainty, threshold=decision)[0],
             grade,
             np.full(n, "NaT", "datetime64[D]") if date_column is None else days(predictions, date_column),
         )
@@ -103,6 +106,38 @@ class Watched:
                 f"image '{twice[:60]}' is in two files", column="image_id", hint="Give every image once."
             )
         return whole
+
+
+def follow_up(
+    files: Sequence[Predictions], uncertainty: str, decision: float, date_column: str
+) -> tuple[Watched, Watched | None]:
+    """Return the images of the test split of all files, dated, and the in-domain ones of the validation split.
+
+    Args:
+        files: The files.
+        uncertainty: What orders the referral, as in `score`.
+        decision: The probability at which the model calls an image referable.
+        date_column: The further column with the date of each image of the test split.
+
+    Returns:
+        The follow-up, and the reference: None where no file holds validation images.
+
+    Raises:
+        InputError: No file holds images of the test split, an image is in two files, or a date is missing.
+    """
+    tests, references = [], []
+    for one in files:
+        if (part := one.select(split="test")) is not None:
+            tests.append(Watched.of(part, uncertainty, date_column, decision=decision))
+        if (part := one.select(domain="in_domain", split="validation")) is not None:
+            references.append(Watched.of(part, uncertainty, None, decision=decision))
+    if not tests:
+        raise InputError(
+            "no file holds images of the test split",
+            column="split",
+            hint="Leave the column out for new images.",
+        )
+    return Watched.together(tests), Watched.together(references) if references else None
 
 
 def days(predictions: Predictions, column: str) -> Days:
@@ -171,7 +206,7 @@ class Units:
         rows = images.day == first[codes]
         return cls(rows, place[codes], first[order], int((~rows).sum()))
 
-    def sums(self, values: Floats) -> Floats:
+    def sums(self, values: Floats | NDArray[np.bool_]) -> Floats:
         """(T,) sums of (N,) values over the images that count of each unit."""
         total = np.bincount(self.unit[self.rows], values[self.rows], minlength=len(self.day))
         return np.asarray(total, np.float64)

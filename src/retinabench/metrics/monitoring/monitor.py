@@ -16,9 +16,7 @@ Three things are watched, patient after patient (`follow_up`):
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +24,8 @@ from scipy import stats
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.risks import Goal, ratio_interval, weights
+from retinabench.metrics.guarantees.shift_estimates import ShiftEstimates, estimates_under_shift
+from retinabench.metrics.guarantees.weighted import Images
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clustered_proportion
 from retinabench.metrics.monitoring.certified import Certified
@@ -37,140 +37,11 @@ from retinabench.metrics.monitoring.e_process import (
     mean_log_wealth,
 )
 from retinabench.metrics.monitoring.follow_up import Units, Watched, windows
+from retinabench.metrics.monitoring.result import Evidence, Monitoring, Window
 
 Floats = NDArray[np.float64]
-Days = NDArray[np.datetime64]
-SCHEMA = "retinabench.monitor/1"
+Bools = NDArray[np.bool_]
 LEVEL = 0.05
-
-
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """The path of an e-process.
-
-    Args:
-        name: What is watched.
-        day: (D,) the days on which patients entered.
-        log_wealth: (D,) natural logarithm of the wealth after the last patient of each day.
-        needed: Wealth at which the alarm rings.
-        alarm: Day on which it first rang, else None.
-        patients: Number of patients that could change the wealth.
-    """
-
-    name: str
-    day: Days
-    log_wealth: Floats
-    needed: float
-    alarm: np.datetime64 | None
-    patients: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the path for JSON."""
-        return {
-            "name": self.name,
-            "patients": self.patients,
-            "needed": self.needed,
-            "log_wealth": float(self.log_wealth[-1]),
-            "largest_log_wealth": float(self.log_wealth.max()),
-            "alarm": None if self.alarm is None else str(self.alarm),
-            "path": [[str(day), float(value)] for day, value in zip(self.day, self.log_wealth, strict=True)],
-        }
-
-
-@dataclass(frozen=True)
-class Window:
-    """What a window of time shows.
-
-    Args:
-        start: Its first day.
-        images: Number of images.
-        patients: Number of patients.
-        labelled: Number of images with a label.
-        referred: Share of images referred.
-        calibration: Observed minus predicted share of referable images, over labelled ones.
-        risks: Name of a certified risk -> its estimate.
-    """
-
-    start: str
-    images: int
-    patients: int
-    labelled: int
-    referred: Interval
-    calibration: Interval
-    risks: Mapping[str, Interval]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
-        return {
-            **vars(self),
-            "referred": self.referred.to_dict(),
-            "calibration": self.calibration.to_dict(),
-            "risks": {name: one.to_dict() for name, one in self.risks.items()},
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class Monitoring:
-    """What the follow-up of a certificate shows.
-
-    Args:
-        certified: The frozen thresholds and certified goals.
-        level: Rate of false alarms over all time, of the risks and of the drift each.
-        images: Number of images.
-        patients: Number of patients.
-        labelled: Number of images with a label.
-        overall: Name of a certified risk -> its estimate over all labelled images.
-        risks: One e-process per certified risk.
-        combined: Their mean; None without risks.
-        drift: The e-process of drift.
-        reference: Number of validation patients that drift is measured against; 0: the follow-up's own past.
-        unit: What a window is: day, week, month or year.
-        windows: The windows in order.
-        notes: What a reader must know.
-    """
-
-    certified: Certified
-    level: float
-    images: int
-    patients: int
-    labelled: int
-    overall: Mapping[str, Interval]
-    risks: tuple[Evidence, ...]
-    combined: Evidence
-    drift: Evidence
-    reference: int
-    unit: str
-    windows: tuple[Window, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def alarm(self) -> bool:
-        """Whether an alarm has rung."""
-        return self.combined.alarm is not None or self.drift.alarm is not None
-
-    @property
-    def broken(self) -> tuple[str, ...]:
-        """Names of the certified risks that reached their own limit."""
-        return tuple(one.name for one in self.risks if one.alarm is not None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain dictionaries for JSON."""
-        return {
-            "schema": SCHEMA,
-            "alarm": self.alarm,
-            "level": self.level,
-            "images": self.images,
-            "patients": self.patients,
-            "labelled": self.labelled,
-            "certified": self.certified.to_dict(),
-            "overall": {name: one.to_dict() for name, one in self.overall.items()},
-            "risks": [one.to_dict() for one in self.risks],
-            "combined": self.combined.to_dict(),
-            "drift": {**self.drift.to_dict(), "reference_patients": self.reference},
-            "unit": self.unit,
-            "windows": [one.to_dict() for one in self.windows],
-            "notes": list(self.notes),
-        }
 
 
 def monitor(
@@ -186,7 +57,7 @@ def monitor(
     Args:
         images: The images, dated; labels may be missing.
         certified: The frozen thresholds and certified goals.
-        reference: Validation images, for drift.
+        reference: Labelled validation images, which drift is measured against.
         level: Rate of false alarms over all time.
         seed: Seed of the ties of conformal p-values.
 
@@ -225,8 +96,21 @@ def monitor(
     overall = {str(goal): _estimate(certified, goal, num, den, images.patient) for goal, num, den in judged}
     return Monitoring(
         certified, level, len(images), len(units.day), int(images.labelled.sum()), overall, risks, combined, drift,
-        0 if reference is None else len(np.unique(reference.patient)), unit, shown, tuple(notes),
+        0 if reference is None else len(np.unique(reference.patient)), unit, shown,
+        _expected(certified, reference, images), tuple(notes),
     )  # fmt: skip
+
+
+def _expected(certified: Certified, reference: Watched | None, images: Watched) -> ShiftEstimates | None:
+    """What validation says of the images without labels, under either kind of shift."""
+    new = images.take(~images.labelled)
+    if reference is None or not len(new) or len(set(reference.label.tolist())) < 2:
+        return None
+    codes = np.unique(new.patient, return_inverse=True)[1]
+    unlabelled = Images(new.prob, new.uncertainty, codes, weights(codes, certified.per))
+    return estimates_under_shift(
+        certified.cases(reference), reference.prob, unlabelled, certified.goals, certified.threshold
+    )
 
 
 def _evidence(
@@ -240,13 +124,12 @@ def _evidence(
 
 
 def _risk_path(
-    certified: Certified, goal: Goal, num: Floats, den: Floats, images: Watched, units: Units
+    certified: Certified, goal: Goal, num: Bools, den: Bools, images: Watched, units: Units
 ) -> Floats:
     """(T,) log wealth of bets against E[num] <= a E[den], a being the goal of the risk."""
     top, bottom, most = units.sums(num), units.sums(den), float(certified.most_images)
     if certified.per == "patient-image":
-        known = np.ones(len(den)) if goal.spec.of_referred else images.labelled.astype(np.float64)
-        of_patient = np.maximum(units.sums(known), 1)
+        of_patient = np.maximum(units.sums(images.labelled | goal.spec.of_referred), 1)
         top, bottom, most = top / of_patient, bottom / of_patient, 1.0
     bounded = np.minimum(1, most / np.maximum(bottom, 1e-300))
     a = goal.max_risk
@@ -269,7 +152,7 @@ def _drift_path(images: Watched, units: Units, reference: Watched | None, seed: 
 
 
 def _windows(
-    images: Watched, certified: Certified, judged: Sequence[tuple[Goal, Floats, Floats]]
+    images: Watched, certified: Certified, judged: Sequence[tuple[Goal, Bools, Bools]]
 ) -> tuple[str, tuple[Window, ...]]:
     start, number, unit = windows(images.day)
     referred = ~certified.retained(images)
@@ -296,7 +179,7 @@ def _windows(
 
 
 def _estimate(
-    certified: Certified, goal: Goal, num: Floats, den: Floats, patient: NDArray[np.str_]
+    certified: Certified, goal: Goal, num: Bools, den: Bools, patient: NDArray[np.str_]
 ) -> Interval:
     """The value of a target with its clustered interval; NaN where nothing counts."""
     codes = np.unique(patient, return_inverse=True)[1]

@@ -1,0 +1,58 @@
+"""A certificate watched while patients arrive: `monitor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retinabench.cli.options import Json, Seed, Silent
+from retinabench.cli.output import ExitCode, print_notes, print_table, progress_of
+from retinabench.core.errors import InputError
+
+
+def monitor(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Predictions with dates; rows of the validation split are the reference."),
+    ],
+    certificate: Annotated[
+        Path, typer.Option("--certificate", help="What `transfer --confidence … --json` wrote.")
+    ],
+    date_column: Annotated[
+        str, typer.Option("--date-column", help="Column with the date of each image, as 2026-03-31.")
+    ] = "date",
+    level: Annotated[
+        float, typer.Option("--level", help="Rate of false alarms over all looks, of each alarm.")
+    ] = 0.05,
+    out: Annotated[Path | None, typer.Option("--out", help="Write a page into this folder.")] = None,
+    json: Json = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> ExitCode:
+    """Watch whether a certificate still holds on new patients: drift without labels, risk where there are labels."""
+    from retinabench.core.atomic_files import write_json
+    from retinabench.metrics.monitoring.certified import read_certificate
+    from retinabench.metrics.monitoring.follow_up import follow_up
+    from retinabench.metrics.monitoring.monitor import monitor as watch
+    from retinabench.predictions.io import find_files, read_predictions
+    from retinabench.reports.monitoring.terminal import monitor_tables
+
+    if not 0 < level < 1:
+        raise InputError(f"--level {level:g} is not between 0 and 1", hint="For example 0.05.")
+    certified = read_certificate(certificate)
+    predictions = [read_predictions(path) for path in find_files(files)]
+    with progress_of(quiet).track("Watching", 1, unit="follow-up") as advance:
+        images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column)
+        found = watch(images, certified, reference=reference, level=level, seed=seed)
+        advance(1)
+    if json is not None:
+        write_json(json, found.to_dict())
+    print_table(monitor_tables(found))
+    print_notes(found.notes)
+    if out is not None:
+        from retinabench.reports.monitoring.page import write_page
+
+        print(write_page(found, out))
+    return ExitCode.REFUTED if found.alarm else ExitCode.DONE

@@ -1,0 +1,118 @@
+"""Certified targets on unlabelled new patients, estimated under covariate shift and under label shift.
+
+An estimate is as good as its assumption (`weighted`), which the data cannot confirm; none is a certificate. Where both
+assumptions give similar values the answer hardly depends on which one holds; where they differ, labels are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from retinabench.metrics.guarantees.label_shift import LabelShift, label_shift
+from retinabench.metrics.guarantees.risks import Cases, Goal
+from retinabench.metrics.guarantees.weighted import (
+    EstimatedRisk,
+    Floats,
+    Images,
+    Reweighting,
+    covariate_weights,
+)
+from retinabench.metrics.inference.interval import Interval
+
+CANDIDATES = 40
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """What follows from one assumption.
+
+    Args:
+        name: `covariate shift` or `label shift`.
+        targets: Goal -> the estimated value of its target, with a 95 % interval.
+        threshold: The largest threshold at which every goal is met by its one-sided 95 % limit; None: there is none.
+    """
+
+    name: str
+    targets: Mapping[str, EstimatedRisk]
+    threshold: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the estimates for JSON."""
+        return {
+            "targets": {name: one.to_dict() for name, one in self.targets.items()},
+            "threshold": self.threshold,
+        }
+
+
+@dataclass(frozen=True)
+class ShiftEstimates:
+    """The estimates under both assumptions, and the prevalence under label shift."""
+
+    assumed: tuple[Assumed, ...]
+    prevalence: LabelShift
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the estimates for JSON."""
+        shift = self.prevalence
+        return {
+            **{one.name.replace(" ", "_"): one.to_dict() for one in self.assumed},
+            "prevalence": {
+                **shift.prevalence.to_dict(),
+                "maximum_likelihood": shift.likelihood,
+                "validation": shift.validation_prevalence,
+                "why": shift.why,
+            },
+        }
+
+
+def estimates_under_shift(
+    validation: Cases, prob: Floats, new: Images, goals: Sequence[Goal], threshold: float
+) -> ShiftEstimates:
+    """Estimate every target on unlabelled new patients.
+
+    Args:
+        validation: The N labelled validation images.
+        prob: (N,) their P(referable).
+        new: The new images.
+        goals: What was certified.
+        threshold: The frozen threshold.
+
+    Returns:
+        The estimates; refused ones say why.
+    """
+    old = Images(prob, validation.uncertainty, validation.patient, validation.weight)
+    shift = label_shift(old, validation.label, new)
+    covariate = _assumed("covariate shift", covariate_weights(old, new), validation, goals, threshold)
+    if shift.weights is not None:
+        return ShiftEstimates(
+            (covariate, _assumed("label shift", shift.weights, validation, goals, threshold)), shift
+        )
+    refused = {str(goal): EstimatedRisk(Interval(np.nan), 0.0, shift.why) for goal in goals}
+    return ShiftEstimates((covariate, Assumed("label shift", refused, None)), shift)
+
+
+def _assumed(
+    name: str, weights: Reweighting, cases: Cases, goals: Sequence[Goal], threshold: float
+) -> Assumed:
+    targets, thresholds = {}, []
+    candidates = np.unique(np.quantile(cases.uncertainty, np.arange(1, CANDIDATES + 1) / CANDIDATES))
+    for goal in goals:
+
+        def sums(cut: float, goal: Goal = goal) -> tuple[Floats, Floats]:
+            num, den = goal.spec.sums(cases, cut)
+            return (num > 0).astype(float), (den > 0).astype(float)
+
+        found = weights.risk(*sums(threshold))
+        risk = found.risk
+        if goal.spec.at_least:
+            found = replace(found, risk=Interval(1 - risk.value, 1 - risk.high, 1 - risk.low))
+        targets[str(goal)] = found
+        if not goal.spec.of_referred:
+            thresholds.append(weights.threshold(candidates.tolist(), sums, goal.max_risk, LEVEL))
+    reached = [one for one in thresholds if one is not None]
+    return Assumed(name, targets, min(reached) if thresholds and len(reached) == len(thresholds) else None)

@@ -1,0 +1,155 @@
+"""What a monitor found: paths of evidence, windows of time, and the whole as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.metrics.guarantees.shift_estimates import ShiftEstimates
+from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.monitoring.certified import Certified
+
+Floats = NDArray[np.float64]
+Days = NDArray[np.datetime64]
+SCHEMA = "retinabench.monitor/1"
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The path of an e-process.
+
+    Args:
+        name: What is watched.
+        day: (D,) the days on which patients entered.
+        log_wealth: (D,) natural logarithm of the wealth after the last patient of each day.
+        needed: Wealth at which the alarm rings.
+        alarm: Day on which it first rang, else None.
+        patients: Number of patients that could change the wealth.
+    """
+
+    name: str
+    day: Days
+    log_wealth: Floats
+    needed: float
+    alarm: np.datetime64 | None
+    patients: int
+
+    @property
+    def wealth(self) -> float:
+        """The wealth now: how much the data speak against the hypothesis; 1 where they are silent."""
+        return float(np.exp(min(self.log_wealth[-1], 500.0)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the path for JSON."""
+        return {
+            "name": self.name,
+            "patients": self.patients,
+            "needed": self.needed,
+            "log_wealth": float(self.log_wealth[-1]),
+            "largest_log_wealth": float(self.log_wealth.max()),
+            "alarm": None if self.alarm is None else str(self.alarm),
+            "path": [[str(day), float(value)] for day, value in zip(self.day, self.log_wealth, strict=True)],
+        }
+
+
+@dataclass(frozen=True)
+class Window:
+    """What a window of time shows.
+
+    Args:
+        start: Its first day.
+        images: Number of images.
+        patients: Number of patients.
+        labelled: Number of images with a label.
+        referred: Share of images referred.
+        calibration: Observed minus predicted share of referable images, over labelled ones.
+        risks: Name of a certified risk -> its estimate.
+    """
+
+    start: str
+    images: int
+    patients: int
+    labelled: int
+    referred: Interval
+    calibration: Interval
+    risks: Mapping[str, Interval]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON."""
+        return {
+            **vars(self),
+            "referred": self.referred.to_dict(),
+            "calibration": self.calibration.to_dict(),
+            "risks": {name: one.to_dict() for name, one in self.risks.items()},
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Monitoring:
+    """What the follow-up of a certificate shows.
+
+    Args:
+        certified: The frozen thresholds and certified goals.
+        level: Rate of false alarms over all time, of the risks and of the drift each.
+        images: Number of images.
+        patients: Number of patients.
+        labelled: Number of images with a label.
+        overall: Name of a certified risk -> its estimate over all labelled images.
+        risks: One e-process per certified risk.
+        combined: Their mean; None without risks.
+        drift: The e-process of drift.
+        reference: Number of validation patients that drift is measured against; 0: the follow-up's own past.
+        unit: What a window is: day, week, month or year.
+        windows: The windows in order.
+        expected: The targets of the images without labels, estimated from validation; None without either.
+        notes: What a reader must know.
+    """
+
+    certified: Certified
+    level: float
+    images: int
+    patients: int
+    labelled: int
+    overall: Mapping[str, Interval]
+    risks: tuple[Evidence, ...]
+    combined: Evidence
+    drift: Evidence
+    reference: int
+    unit: str
+    windows: tuple[Window, ...]
+    expected: ShiftEstimates | None
+    notes: tuple[str, ...]
+
+    @property
+    def alarm(self) -> bool:
+        """Whether an alarm has rung."""
+        return self.combined.alarm is not None or self.drift.alarm is not None
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Names of the certified risks that reached their own limit."""
+        return tuple(one.name for one in self.risks if one.alarm is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dictionaries for JSON."""
+        return {
+            "schema": SCHEMA,
+            "alarm": self.alarm,
+            "level": self.level,
+            "images": self.images,
+            "patients": self.patients,
+            "labelled": self.labelled,
+            "certified": self.certified.to_dict(),
+            "overall": {name: one.to_dict() for name, one in self.overall.items()},
+            "risks": [one.to_dict() for one in self.risks],
+            "combined": self.combined.to_dict(),
+            "drift": {**self.drift.to_dict(), "reference_patients": self.reference},
+            "unit": self.unit,
+            "windows": [one.to_dict() for one in self.windows],
+            "expected": None if self.expected is None else self.expected.to_dict(),
+            "notes": list(self.notes),
+        }

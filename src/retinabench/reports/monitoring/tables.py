@@ -1,0 +1,109 @@
+"""The tables of a monitor, for the terminal and the page."""
+
+from __future__ import annotations
+
+import math
+
+from retinabench.metrics.guarantees.risks import PER
+from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.monitoring.result import Evidence, Monitoring
+from retinabench.reports.monitoring.sentences import goal_text
+from retinabench.reports.toolkit.number_format import COUNT, NumberFormat
+from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
+
+EVIDENCE = NumberFormat(2)
+SIGNED = NumberFormat(3, signed=True)
+LARGE = 1e4
+
+
+def evidence_table(found: Monitoring) -> Table:
+    """Return one row per certified target, for all of them together, and for drift."""
+    heads = ("patients", "now", "evidence", "alarm at", "alarm since")
+    several = len(found.risks) > 1
+    rows = [_evidence_row(one.name, one, found.overall[one.name]) for one in found.risks]
+    if several:
+        rows.append(_evidence_row("all goals together", found.combined, None))
+    rows.append(_evidence_row("drift", found.drift, None))
+    return Table.of(
+        "Evidence so far", [Column(head) for head in heads], rows, row_header="Watched",
+        note=f"now: the value over all labelled images, {PER[found.certified.per]}, with its 95 % interval.",
+    )  # fmt: skip
+
+
+def _evidence_row(name: str, one: Evidence, value: Interval | None) -> Row:
+    if len(one.log_wealth) and one.wealth > LARGE:
+        evidence = Cell(f"> {LARGE:,.0f}")
+    else:
+        evidence = Cell("< 0.01") if one.wealth < 0.01 else Cell.number(one.wealth, form=EVIDENCE)
+    alarm = Cell("–") if one.alarm is None else Cell(str(one.alarm), emphasis="bad")
+    return Row(
+        goal_text(name),
+        [
+            Cell.number(one.patients, form=COUNT), UNDEFINED if value is None else _cell(value), evidence,
+            Cell.number(one.needed, form=COUNT), alarm,
+        ],
+    )  # fmt: skip
+
+
+def windows_table(found: Monitoring, most: int | None = None) -> Table:
+    """Return one row per window of time.
+
+    Args:
+        found: What the monitor found.
+        most: The number of latest windows to show, without calibration, in a narrow table; None: all.
+
+    Returns:
+        The table.
+    """
+    names = list(found.overall)
+    heads = [
+        "images",
+        "labelled",
+        "referred",
+        *(goal_text(name).replace(" ", "\n", 1) for name in names),
+    ]
+    if most is None:
+        heads.append("observed − predicted")
+    rows = []
+    for one in found.windows[-most if most else 0 :]:
+        cells = [
+            Cell.number(one.images, form=COUNT),
+            Cell.number(one.labelled, form=COUNT),
+            _cell(one.referred),
+        ]
+        cells += [_cell(one.risks[name]) for name in names]
+        rows.append(Row(one.start, [*cells, *([_cell(one.calibration, SIGNED)] if most is None else [])]))
+    title = f"By {found.unit}"
+    if most and len(found.windows) > most:
+        title += f", the latest {most} of {len(found.windows)}"
+    return Table.of(title, [Column(head) for head in heads], rows, row_header="From")
+
+
+def expected_table(found: Monitoring) -> Table | None:
+    """Return the estimates for images without labels; None where there are none."""
+    if found.expected is None:
+        return None
+    columns = [Column(one.name) for one in found.expected.assumed]
+    rows = [
+        Row(
+            name, [_estimate(one.targets[name].risk, one.targets[name].why) for one in found.expected.assumed]
+        )
+        for name in found.overall
+    ]
+    prevalence = found.expected.prevalence
+    rows.append(
+        Row("share of referable images", [UNDEFINED, _estimate(prevalence.prevalence, prevalence.why)])
+    )
+    return Table.of("Images without labels", columns, rows, row_header="Assumed")
+
+
+def _estimate(value: Interval, why: str | None) -> Cell:
+    return Cell.number(None, why=why or "") if why else _cell(value)
+
+
+def _cell(value: Interval, form: NumberFormat | None = None) -> Cell:
+    return (
+        Cell.number(value.value, value.low, value.high, form=form)
+        if math.isfinite(value.value)
+        else UNDEFINED
+    )
