@@ -28,7 +28,7 @@ def predictions(n=300, **changes):
 
 def test_it_gathers_what_the_functions_say():
     given = predictions()
-    found = clinic(given, 0.4, 0.6, bootstrap=50).to_dict()
+    found = clinic(given, 0.4, 0.6).to_dict()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     for name in ("in_domain", "shifted"):
         part, one = given.select(domain=name), found["sets"][name]
@@ -45,27 +45,81 @@ def test_it_gathers_what_the_functions_say():
         assert one["referred"] == sent.sum()
         for reading, value in referral_views(part.label, said, sent).items():
             assert one["readings"][reading]["specificity"]["value"] == pytest.approx(value.specificity)
+        after = patient_level(part.label, part.prob, part.patient_id, threshold=0.4, referred=sent)
+        views = referral_views(after.label, after.positive, after.referred)
+        assert one["patient_readings"]["reader"]["sensitivity"]["value"] == pytest.approx(
+            views["reader"].sensitivity
+        )
         ppv = predictive_values(table.sensitivity, table.specificity, 0.05)[0]
-        assert one["predictive_values"]["0.05"]["ppv"]["value"] == ppv
+        assert one["predictive_values"]["0.05"]["ppv"]["value"] == pytest.approx(ppv)
         point = sensitivity_at_specificity(part.label, part.prob, 0.8)
         assert one["operating_points"]["nhs"]["sensitivity_at_specificity"]["threshold"] == point.threshold
-        curve = net_benefit(part.label, part.prob)
-        assert one["decision_curve"]["model"] == curve.model.tolist()
+        assert one["decision_curve"]["model"] == net_benefit(part.label, part.prob).model.tolist()
+        assert one["pathway"]["sensitivity"]["value"] == pytest.approx((said | sent)[part.label == 1].mean())
+        missed = (part.label == 1) & ~said & ~sent
+        assert {row["image_id"] for row in one["missed"]["images"]} == set(part.image_id[missed])
 
 
 def test_the_default_threshold_is_that_of_accuracy():
     given = rb.Predictions(["a", "b", "c"], [0, 1, 1], [0.5, 0.5, 0.6], patient_id=["p", "q", "q"])
-    found = clinic(given, bootstrap=20).to_dict()["sets"]["in_domain"]
+    found = clinic(given).to_dict()["sets"]["in_domain"]
     assert found["images"]["tp"] == 1
     assert found["images"]["fp"] == 0
     assert (found["patients"]["tp"], found["patients"]["tn"]) == (1, 1)
 
 
+def test_thresholds_are_chosen_on_validation_and_named():
+    n = 300
+    split = np.where(np.arange(n) % 3 == 0, "validation", "test")
+    given = predictions(domain=["in_domain"] * n, split=split, patient_id=None)
+    found = clinic(given, "sensitivity=0.9@validation", referral_rate=0.2)
+    part = given.select(split="validation")
+    assert np.mean(part.prob[part.label == 1] >= found.threshold.value) >= 0.9
+    assert (found.threshold.chosen_on, found.referral.chosen_on) == ("validation", "validation")
+    assert any("sensitivity=0.9" in note for note in found.notes)
+    assert any("no patient_id" in note for note in found.notes)
+    own = clinic(given.select(split="test"), referral_rate=0.2)
+    assert any("no validation split" in note for note in own.notes)
+
+
+def test_a_perfect_model_of_few_patients_has_bounds():
+    """60 patients with two eyes, 6 diseased, no error: sensitivity's lower bound is that of 6 of 6, about 0.54."""
+    label = np.repeat(np.arange(60) < 6, 2)
+    given = rb.Predictions(
+        np.arange(120), label, np.where(label, 0.65, 0.3), patient_id=np.repeat(np.arange(60), 2)
+    )
+    found = clinic(given)["in_domain"]
+    assert found.images.sensitivity.value == 1
+    assert found.images.sensitivity.low == pytest.approx(0.025 ** (1 / 6))
+    verdict = found.images.verdicts[0]
+    assert verdict.estimate_met
+    assert not verdict.bound_met
+    assert found.to_dict()["predictive_values"]["0.1"]["ppv"]["low"] < 0.9
+
+
+def test_a_model_that_never_says_yes_misses_all():
+    rng = np.random.default_rng(1)
+    label = rng.random(1000) < 0.03
+    given = rb.Predictions(np.arange(1000), label, 0.1 + 0.2 * rng.random(1000))
+    found = clinic(given)["in_domain"]
+    assert found.images.sensitivity.value == 0
+    assert found.missed.referable.value == 1
+    assert len(found.missed.images) == label.sum()
+
+
 def test_one_class_and_one_row():
-    found = clinic(rb.Predictions(["a"], [0], [0.2]), bootstrap=20).to_dict()["sets"]["in_domain"]
+    found = clinic(rb.Predictions(["a"], [0], [0.2])).to_dict()["sets"]["in_domain"]
     assert json.dumps(found, allow_nan=False)
     assert found["images"]["sensitivity"]["value"] is None
     assert found["operating_points"]["nhs"]["sensitivity_at_specificity"]["sensitivity"] is None
     assert "patients" not in found
     with pytest.raises(InputError, match="test split"):
         clinic(rb.Predictions(["a"], [0], [0.2], split=["validation"]))
+
+
+@pytest.mark.parametrize(
+    "values", [{"referral_cost": -1}, {"images_per_hour": 0}, {"prevalences": [1.0]}, {"reader": (0.9, 1.2)}]
+)
+def test_what_cannot_be_is_refused(values):
+    with pytest.raises(InputError):
+        clinic(predictions(), **values)

@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.operating_points import TwoByTwo
+from retinabench.metrics.inference.bootstrap import cluster_codes
+from retinabench.metrics.inference.combined import combined_proportions, share_of_two
+from retinabench.metrics.inference.interval import Interval, finite_or_none
 from retinabench.metrics.inference.proportions import binary
 
 Floats = NDArray[np.float64]
@@ -46,60 +49,68 @@ def predictive_values(sensitivity: float, specificity: float, prevalence: float)
 
 
 def predictive_value_intervals(
-    table: TwoByTwo, prevalence: float, level: float = 0.95
-) -> dict[str, tuple[float, float, float]]:
-    """Return the predictive values of a 2x2 table of independent cases, with logit intervals.
+    sensitivity: Interval, specificity: Interval, prevalence: float
+) -> dict[str, Interval]:
+    """Return the predictive values at a stated prevalence, with intervals from those of sensitivity and specificity.
 
-    var logit PPV = (1 - sens)/(n1 sens) + spec/(n0 (1 - spec)), var logit NPV = sens/(n1 (1 - sens)) + (1 - spec)/(n0 spec),
-    with n1 positives and n0 negatives. Where a cell is empty, sens and spec are taken as (k + z^2/2) / (n + z^2) in the
-    interval, which is then conservative.
+    A predictive value is the share of one proportion in the weighted sum of two (`share_of_two`), so that its interval holds
+    where sensitivity or specificity is 0 or 1, and heeds patients where theirs do. The positive correlation of a patient's
+    true and false positives is left out, which widens the intervals a little.
 
     Args:
-        table: The 2x2 table.
+        sensitivity: With its interval.
+        specificity: With its interval.
         prevalence: The stated prevalence.
-        level: Level of the intervals.
 
     Returns:
-        `ppv` and `npv` -> (value, low, high); NaN for an absent class or a prevalence of 0 or 1.
-
-    References:
-        Mercaldo, Lau and Zhou, Confidence intervals for predictive values with an emphasis to case-control studies, Stat. Med.
-        26:2170 (2007).
+        `ppv` and `npv`; their ends are NaN where a class is absent or the prevalence is 0 or 1.
     """
-    z = float(stats.norm.ppf((1 + level) / 2))
-    values = predictive_values(table.sensitivity, table.specificity, prevalence)
-    (tp, n1), (tn, n0) = table.counts("sensitivity"), table.counts("specificity")
-    if not n1 or not n0 or not 0 < prevalence < 1:
-        return {
-            name: (value, float("nan"), float("nan"))
-            for name, value in zip(("ppv", "npv"), values, strict=True)
-        }
-    if min(tp, n1 - tp, tn, n0 - tn) == 0:
-        sens, spec = (tp + z**2 / 2) / (n1 + z**2), (tn + z**2 / 2) / (n0 + z**2)
-    else:
-        sens, spec = tp / n1, tn / n0
-    variances = (
-        (1 - sens) / (n1 * sens) + spec / (n0 * (1 - spec)),
-        sens / (n1 * (1 - sens)) + (1 - spec) / (n0 * spec),
+    values = predictive_values(sensitivity.value, specificity.value, prevalence)
+    if not 0 < prevalence < 1:
+        return {name: Interval(value) for name, value in zip(("ppv", "npv"), values, strict=True)}
+    missed, alarmed = (
+        Interval(1 - one.value, 1 - one.high, 1 - one.low) for one in (sensitivity, specificity)
     )
-    out = {}
-    centres = predictive_values(sens, spec, prevalence)
-    for name, value, centre, variance in zip(("ppv", "npv"), values, centres, variances, strict=True):
-        low, high = special.expit(special.logit(centre) + np.array([-z, z]) * np.sqrt(variance))
-        # The adjusted centre may leave an estimate of 0 or 1 outside; an interval holds its estimate.
-        out[name] = (value, float(np.fmin(low, value)), float(np.fmax(high, value)))
-    return out
+    return {
+        "ppv": share_of_two(sensitivity, alarmed, prevalence, 1 - prevalence),
+        "npv": share_of_two(specificity, missed, 1 - prevalence, prevalence),
+    }
 
 
 @dataclass(frozen=True)
 class DecisionCurve:
-    """Net benefit at each threshold probability, in true positives per case; (T,) each."""
+    """Net benefit at each threshold probability, in true positives per case; (T,) each.
+
+    Args:
+        threshold: Threshold probabilities.
+        model: Net benefit of the model.
+        treat_all: Of calling every case positive.
+        standardised: Of the model, divided by the prevalence.
+        treat_none: Of calling no case positive.
+        low: Lower end of the model's interval; None where no patients were given.
+        high: Upper end.
+        over_all_low: Lower end of the interval of the model minus treating all.
+        over_all_high: Upper end.
+    """
 
     threshold: Floats
     model: Floats
     treat_all: Floats
     standardised: Floats
     treat_none: float = 0.0
+    low: Floats | None = None
+    high: Floats | None = None
+    over_all_low: Floats | None = None
+    over_all_high: Floats | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the curve for JSON."""
+        content: dict[str, Any] = {"threshold": self.threshold.tolist(), "treat_none": self.treat_none}
+        for name in ("model", "treat_all", "low", "high", "over_all_low", "over_all_high"):
+            values = getattr(self, name)
+            if values is not None:
+                content[name] = [finite_or_none(value) for value in values]
+        return content
 
 
 def net_benefit(
@@ -111,6 +122,7 @@ def net_benefit(
     reader: tuple[float, float] = (1.0, 1.0),
     referral_cost: float = 0.0,
     weight: ArrayLike | None = None,
+    cluster: ArrayLike | Sequence[Hashable] | None = None,
 ) -> DecisionCurve:
     """Return the decision curve: NB(t) = TP/n - FP/n * t / (1 - t), positive where prob >= t.
 
@@ -126,6 +138,7 @@ def net_benefit(
         reader: Sensitivity and specificity of the reader.
         referral_cost: In true positives per referred image.
         weight: (N,) images that each row stands for; None: 1 each.
+        cluster: (N,) patients, for intervals (`combined_proportions`), which take no weights; None: no intervals.
 
     Returns:
         The curve; `standardised` is NaN without positives.
@@ -147,17 +160,49 @@ def net_benefit(
             f"{len(p)} probabilities, {len(sent)} referrals and {len(w)} weights for {len(y)} labels"
         )
     n, odds = w.sum(), t / (1 - t)
-
-    def at_least(case: NDArray[np.bool_]) -> Floats:
-        order = np.argsort(p[case], kind="stable")
-        below = np.append(0.0, np.cumsum(w[case][order]))
-        return np.asarray(below[-1] - below[np.searchsorted(p[case][order], t, "left")])
-
     s, specificity = reader
-    tp = at_least(y & ~sent) + s * w[y & sent].sum()
-    fp = at_least(~y & ~sent) + (1 - specificity) * w[~y & sent].sum()
+    tp = _at_least(p, w * (y & ~sent), t) + s * w[y & sent].sum()
+    fp = _at_least(p, w * (~y & ~sent), t) + (1 - specificity) * w[~y & sent].sum()
     model = (tp - odds * fp) / n - referral_cost * w[sent].sum() / n
     prevalence = float(w[y].sum() / n)
     with np.errstate(invalid="ignore", divide="ignore"):
         standardised = model / prevalence if prevalence > 0 else np.full(len(t), np.nan)
-    return DecisionCurve(t, model, prevalence - (1 - prevalence) * odds, standardised)
+    curve = DecisionCurve(t, model, prevalence - (1 - prevalence) * odds, standardised)
+    if cluster is None or weight is not None:
+        return curve
+    return _with_intervals(curve, y, p, sent, reader, referral_cost, cluster)
+
+
+def _at_least(prob: Floats, mass: Floats, thresholds: Floats) -> Floats:
+    """Mass of the cases with prob >= t, for each threshold."""
+    order = np.argsort(prob, kind="stable")
+    below = np.append(0.0, np.cumsum(mass[order]))
+    return np.asarray(below[-1] - below[np.searchsorted(prob[order], thresholds, "left")])
+
+
+def _with_intervals(
+    curve: DecisionCurve,
+    y: NDArray[np.bool_],
+    p: Floats,
+    sent: NDArray[np.bool_],
+    reader: tuple[float, float],
+    cost: float,
+    cluster: ArrayLike | Sequence[Hashable],
+) -> DecisionCurve:
+    """Add the intervals of the net benefit, and of its difference from treating all.
+
+    The net benefit is a sum of shares of the cases: TP - odds FP - cost x referred. Treating all has the shares of all positives
+    and negatives, so that the difference is odds TN - FN - cost x referred.
+    """
+    codes, _ = cluster_codes(cluster)
+    read = np.where(y, reader[0], 1 - reader[1])
+    paid = [(-cost, sent)] if cost > 0 and sent.any() else []
+    rows = []
+    for t in curve.threshold:
+        odds = t / (1 - t)
+        called = np.where(sent, read, p >= t)
+        benefit = combined_proportions([(1.0, y * called), (-odds, ~y * called), *paid], codes)
+        gain = combined_proportions([(odds, ~y * (1 - called)), (-1.0, y * (1 - called)), *paid], codes)
+        rows.append((benefit.low, benefit.high, gain.low, gain.high))
+    low, high, over_low, over_high = np.array(rows).T
+    return replace(curve, low=low, high=high, over_all_low=over_low, over_all_high=over_high)

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes, percentile_interval
-from retinabench.metrics.inference.proportions import binary
+from retinabench.metrics.inference.bootstrap import cluster_codes
+from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.inference.proportions import binary, clustered_proportion
 
 Floats = NDArray[np.float64]
 READINGS = ("retained_only", "screen_positive", "expert", "reader")
@@ -92,8 +93,7 @@ def referral_views(
         InputError: The reader's rates are not in [0, 1], or the arrays do not fit each other.
     """
     y, said, sent = binary(label, "label"), binary(positive, "positive"), binary(referred, "referred")
-    if not all(0 <= rate <= 1 for rate in reader):
-        raise InputError(f"the reader's sensitivity and specificity are {reader}", hint="Both lie in [0, 1].")
+    _check_reader(reader)
     if not len(y) == len(said) == len(sent):
         raise InputError(f"{len(said)} calls and {len(sent)} referrals for {len(y)} labels")
     w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
@@ -126,13 +126,12 @@ def referral_view_intervals(
     cluster: ArrayLike | Sequence[Hashable],
     *,
     reader: tuple[float, float] = (0.9, 0.95),
-    replicates: int = 1000,
-    seed: int = 0,
     level: float = 0.95,
-) -> dict[str, dict[str, tuple[float, float, float]]]:
-    """Return `referral_views` with patient-clustered percentile intervals.
+) -> dict[str, dict[str, Interval]]:
+    """Return `referral_views` with the intervals of `clustered_proportion`.
 
-    The thresholds behind `positive` and `referred` are taken as frozen: choose them on other data.
+    The thresholds behind `positive` and `referred` are taken as frozen, and the reader's rates as known: choose and measure
+    them on other data.
 
     Args:
         label: (N,) 0 or 1.
@@ -140,26 +139,51 @@ def referral_view_intervals(
         referred: (N,) whether the image is referred.
         cluster: (N,) patients.
         reader: Sensitivity and specificity of a human reader.
-        replicates: Number of replicates.
-        seed: Seed of the bootstrap.
         level: Level of the intervals.
 
     Returns:
-        Reading -> rate -> (value, low, high).
+        Reading -> rate -> value with its interval.
     """
+    y, sent = binary(label, "label"), binary(referred, "referred")
+    calls = reading_calls(y, binary(positive, "positive"), sent, reader)
+    codes, _ = cluster_codes(cluster)
+    found = {}
+    for name, called in calls.items():
+        counted = ~sent if name == "retained_only" else np.ones(len(y), bool)
+        right = np.where(y, called, 1 - called)
+        of = {
+            "sensitivity": (called, y & counted), "specificity": (1 - called, ~y & counted),
+            "accuracy": (right, counted), "prevalence": (y, counted), "positive_rate": (called, counted),
+        }  # fmt: skip
+        found[name] = {rate: clustered_proportion(*of[rate], codes, level) for rate in RATES}
+    return found
 
-    def statistic(weight: Floats | None) -> Floats:
-        views = referral_views(label, positive, referred, reader=reader, weight=weight)
-        return np.array([getattr(views[name], rate) for name in READINGS for rate in RATES])
 
-    values = statistic(None)
-    low, high = percentile_interval(
-        cluster_bootstrap(statistic, cluster, replicates=replicates, seed=seed), level
-    )
-    table = np.stack([values, low, high], axis=1).reshape(len(READINGS), len(RATES), 3).tolist()
+def reading_calls(
+    label: NDArray[np.bool_],
+    positive: NDArray[np.bool_],
+    referred: NDArray[np.bool_],
+    reader: tuple[float, float],
+) -> dict[str, Floats]:
+    """Return the probability with which each image is called positive in the end, under each reading of "referred".
+
+    Args:
+        label: (N,) whether the image is referable.
+        positive: (N,) the model's call.
+        referred: (N,) whether the image is referred.
+        reader: Sensitivity and specificity of a human reader.
+
+    Returns:
+        Reading -> (N,); `retained_only` leaves the referred out, so that its values for them mean nothing.
+    """
+    _check_reader(reader)
+    said = positive.astype(np.float64)
+    read = np.where(label, reader[0], 1 - reader[1])
     return {
-        reading: {rate: (v, lo, hi) for rate, (v, lo, hi) in zip(RATES, rows, strict=True)}
-        for reading, rows in zip(READINGS, table, strict=True)
+        "retained_only": said,
+        "screen_positive": np.where(referred, 1.0, said),
+        "expert": np.where(referred, label, said),
+        "reader": np.where(referred, read, said),
     }
 
 
@@ -220,6 +244,11 @@ def patient_level(
     return Patients(
         any_eye(y), largest, positive, any_eye(sent) & ~positive, np.bincount(codes, minlength=patients)
     )
+
+
+def _check_reader(reader: tuple[float, float]) -> None:
+    if not all(0 <= rate <= 1 for rate in reader):
+        raise InputError(f"the reader's sensitivity and specificity are {reader}", hint="Both lie in [0, 1].")
 
 
 def _share(top: float, bottom: float) -> float:

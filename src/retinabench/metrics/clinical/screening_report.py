@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,108 +11,17 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.tabular import Tabular
-from retinabench.metrics.clinical.decision_curve import (
-    THRESHOLDS,
-    DecisionCurve,
-    net_benefit,
-    predictive_value_intervals,
-)
-from retinabench.metrics.clinical.operating_points import (
-    GOALS,
-    OperatingPoint,
-    TwoByTwo,
-    Verdict,
-    judge_goals,
-    sensitivity_at_specificity,
-    specificity_at_sensitivity,
-)
-from retinabench.metrics.clinical.screening import patient_level, referral_view_intervals
-from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
+from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_rule
+from retinabench.metrics.clinical.set_screening import Screened, SetScreening, screen_set
+from retinabench.metrics.inference.interval import finite_or_none
 from retinabench.metrics.sets import SET_LABELS
-from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 SCHEMA = "retinabench.clinic/1"
-Intervals = Mapping[str, Mapping[str, Interval]]
-
-
-@dataclass(frozen=True)
-class JudgedTable:
-    """A 2x2 table and what it says of the clinical goals."""
-
-    table: TwoByTwo
-    verdicts: tuple[Verdict, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the table's part of the JSON."""
-        return {
-            **self.table.to_dict(),
-            "goals": {
-                verdict.goal: {
-                    **asdict(GOALS[verdict.goal]),
-                    "estimate": [
-                        finite_or_none(verdict.sensitivity[0]),
-                        finite_or_none(verdict.specificity[0]),
-                    ],
-                    "bound": [finite_or_none(verdict.sensitivity[1]), finite_or_none(verdict.specificity[1])],
-                    "estimate_met": verdict.estimate_met,
-                    "bound_met": verdict.bound_met,
-                }
-                for verdict in self.verdicts
-            },
-        }
-
-
-@dataclass(frozen=True)
-class SetScreening:
-    """The screening numbers of one set.
-
-    Args:
-        images: 2x2 table and goals by image, of the model alone, before any referral.
-        patients: The same by patient, where patients are known; a patient is positive if one eye is.
-        referred: Number of images referred.
-        readings: Reading of "referred" -> rate -> value with its interval; see `referral_views`.
-        predictive_values: Prevalence, as text -> `ppv` and `npv`.
-        operating_points: Goal -> the points at its sensitivity and at its specificity.
-        decision_curve: Net benefit of the model alone.
-        with_reader: Net benefit of the model with a reader of the referred.
-    """
-
-    images: JudgedTable
-    patients: JudgedTable | None
-    referred: int
-    readings: Intervals
-    predictive_values: Intervals
-    operating_points: Mapping[str, Mapping[str, OperatingPoint]]
-    decision_curve: DecisionCurve
-    with_reader: DecisionCurve
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the set's part of the JSON."""
-        curve = self.decision_curve
-        content: dict[str, Any] = {"images": self.images.to_dict()}
-        if self.patients is not None:
-            content["patients"] = self.patients.to_dict()
-        return content | {
-            "referred": self.referred,
-            "readings": _intervals_dict(self.readings),
-            "predictive_values": _intervals_dict(self.predictive_values),
-            # A threshold of infinity, where no image is positive, becomes None.
-            "operating_points": {
-                goal: {
-                    kind: {name: finite_or_none(value) for name, value in asdict(point).items()}
-                    for kind, point in points.items()
-                }
-                for goal, points in self.operating_points.items()
-            },
-            "decision_curve": {
-                "threshold": curve.threshold.tolist(),
-                "model": curve.model.tolist(),
-                "model_and_reader": self.with_reader.model.tolist(),
-                "treat_all": curve.treat_all.tolist(),
-                "treat_none": curve.treat_none,
-            },
-        }
+GRADABLE = "gradable"
+"""The column that says which images can be graded."""
+_YES_NO = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
 
 
 @dataclass(frozen=True)
@@ -120,27 +29,40 @@ class ScreeningReport(Tabular):
     """The screening numbers of a predictions file: `report["in_domain"].images.table.sensitivity`.
 
     Args:
-        threshold: An image is called referable at prob >= threshold; None: at prob > 1/2.
-        referral_threshold: An image is referred where its uncertainty is larger; None: none is.
-        uncertainty: What orders the referral.
-        reader: Sensitivity and specificity of the human who reads the referred images.
+        stated: The frozen thresholds of decision and referral, the reader, prevalences and prices.
         sets: Set name -> numbers.
+        notes: What a reader of the numbers must know.
+        source: The file.
 
     Examples:
         >>> import retinabench as rb
         >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
-        >>> rb.clinic(predictions, bootstrap=20)["in_domain"].images.table.sensitivity
+        >>> rb.clinic(predictions)["in_domain"].images.table.sensitivity
         0.5
     """
 
-    threshold: float | None
-    referral_threshold: float | None
-    uncertainty: str
-    reader: tuple[float, float]
+    stated: Screened
     sets: Mapping[str, SetScreening]
+    notes: tuple[str, ...] = ()
+    source: str | None = None
 
     def __getitem__(self, name: str) -> SetScreening:
         return self.sets[name]
+
+    @property
+    def threshold(self) -> FrozenThreshold:
+        """The decision threshold."""
+        return self.stated.threshold
+
+    @property
+    def referral(self) -> ReferralRule:
+        """The rule of referral."""
+        return self.stated.referral
+
+    @property
+    def reader(self) -> tuple[float, float]:
+        """Sensitivity and specificity of the human who reads the referred images."""
+        return self.stated.reader
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary per set, reading of "referred" and rate."""
@@ -155,110 +77,137 @@ class ScreeningReport(Tabular):
         """Return plain dictionaries, lists, text, finite numbers and None."""
         return {
             "schema": SCHEMA,
-            "threshold": self.threshold,
-            "referral_threshold": finite_or_none(self.referral_threshold),
-            "uncertainty": self.uncertainty,
+            "source": self.source,
+            "threshold": self.threshold.to_dict(),
+            "referral": self.referral.to_dict(),
+            "referral_threshold": finite_or_none(self.referral.threshold),
+            "uncertainty": self.referral.uncertainty,
             "reader": {"sensitivity": self.reader[0], "specificity": self.reader[1]},
+            "referral_cost": self.stated.referral_cost,
+            "images_per_hour": self.stated.images_per_hour,
+            "notes": list(self.notes),
             "sets": {name: one.to_dict() for name, one in self.sets.items()},
         }
 
 
 def clinic(
     predictions: Predictions,
-    threshold: float | None = None,
+    threshold: DecisionThreshold | float | str | None = None,
     referral_threshold: float | None = None,
     *,
+    referral_rate: float | None = None,
     uncertainty: str = "auto",
     prevalences: Sequence[float] = (0.05, 0.1, 0.2, 0.3),
     reader: tuple[float, float] = (0.9, 0.95),
-    bootstrap: int = 1000,
-    seed: int = 0,
+    referral_cost: float = 0.0,
+    images_per_hour: float = 60.0,
+    subgroups: Sequence[str] | None = None,
 ) -> ScreeningReport:
     """Compute the screening numbers of the test split, per domain.
 
-    The intervals of the image table and of the predictive values take images as independent; those of goals and readings
-    are clustered by patient.
+    Every rate is per image unless it says per patient, with an interval that heeds patients; nothing is resampled. Images whose
+    column `gradable` is 0 are left out of all numbers but `ungradable`.
 
     Args:
         predictions: The predictions.
-        threshold: An image is called referable at prob >= threshold; None: at prob > 1/2, as for accuracy.
-        referral_threshold: An image goes to an expert where its uncertainty is larger; None: none is referred. Choose
-            both thresholds on validation data (`transfer`).
+        threshold: The decision threshold, or what chooses it; see `DecisionThreshold`. None: above 0.5.
+        referral_threshold: An image goes to an expert where its uncertainty is larger.
+        referral_rate: Instead, the share of the in-domain validation images (test images where there are none) to refer. With
+            neither, no image is referred.
         uncertainty: What orders the referral, as in `score`.
         prevalences: Prevalences at which PPV and NPV are stated.
         reader: Sensitivity and specificity of the human who reads the referred images.
-        bootstrap: Replicates of the intervals of the readings.
-        seed: Seed of the bootstrap.
+        referral_cost: Price of one referral, in detected referable images: 0.02 says that 50 readings are worth one.
+        images_per_hour: What an expert reads in an hour.
+        subgroups: Further columns to look at; None for all that make groups.
 
     Returns:
-        The numbers of each domain that has test images.
+        The numbers of each domain that has gradable test images.
 
     Raises:
-        InputError: There are no test images.
+        InputError: There are no test images, or an argument is out of its range.
 
     Examples:
         >>> import retinabench as rb
         >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
-        >>> rb.clinic(predictions, referral_threshold=0.6, bootstrap=20)["in_domain"].referred
-        2
+        >>> report = rb.clinic(predictions, referral_rate=0.5)
+        >>> report["in_domain"].referred, report["in_domain"].missed.images
+        (2, ())
     """
-    table = {}
+    _check_stated(prevalences, referral_cost, images_per_hour)
+    gradable = gradable_images(predictions)
+    if not (gradable & (predictions.split == "test")).any():
+        raise InputError(
+            "holds no gradable image of the test split",
+            file=predictions.source,
+            hint="The clinic's numbers are of the test split; leave the column 'split' out if all images belong to it.",
+        )
+    usable = predictions if gradable.all() else predictions.take(np.flatnonzero(gradable))
+    cut = DecisionThreshold.parse(DEFAULT if threshold is None else threshold).freeze(usable)
+    rule = referral_rule(usable, uncertainty, cut.value, threshold=referral_threshold, rate=referral_rate)
+    stated = Screened(cut, rule, prevalences, reader, referral_cost, images_per_hour, subgroups)
+    sets = {}
     for name in ("in_domain", "shifted"):
-        part = predictions.select(domain=name, split="test")
-        if part is None:
-            continue
-        values, _ = referral_uncertainty(part, uncertainty)
-        sent = np.zeros(len(part), bool) if referral_threshold is None else values > referral_threshold
-        table[name] = _screening(part, threshold, sent, prevalences, reader, bootstrap, seed)
-    if not table:
-        raise InputError("holds no image of the test split", file=predictions.source)
-    kind = referral_uncertainty(predictions, uncertainty)[1]
-    return ScreeningReport(threshold, referral_threshold, kind, reader, table)
+        rows = np.flatnonzero((predictions.domain == name) & (predictions.split == "test"))
+        if gradable[rows].any():
+            sets[name] = screen_set(predictions.take(rows), gradable[rows], stated)
+    return ScreeningReport(stated, sets, tuple(_notes(predictions, stated, sets)), predictions.source)
 
 
-def _screening(
-    part: Predictions,
-    threshold: float | None,
-    sent: NDArray[np.bool_],
-    prevalences: Sequence[float],
-    reader: tuple[float, float],
-    bootstrap: int,
-    seed: int,
-) -> SetScreening:
-    y, p, patient = part.label, part.prob, part.patient_id
-    said = p > 0.5 if threshold is None else p >= threshold
-    by_image, verdicts = judge_goals(y, said, patient)
-    by_patient = None
-    if patient is not None:
-        at = np.nextafter(0.5, 1) if threshold is None else threshold
-        people = patient_level(y, p, patient, threshold=at)
-        counted, judged = judge_goals(people.label, people.positive)
-        by_patient = JudgedTable(counted, tuple(judged))
-    cluster = np.arange(len(y)) if patient is None else patient
-    views = referral_view_intervals(y, said, sent, cluster, reader=reader, replicates=bootstrap, seed=seed)
-    values = {f"{q:g}": predictive_value_intervals(by_image, q) for q in prevalences}
-    points = {
-        name: {
-            "sensitivity_at_specificity": sensitivity_at_specificity(y, p, goal.specificity),
-            "specificity_at_sensitivity": specificity_at_sensitivity(y, p, goal.sensitivity),
-        }
-        for name, goal in GOALS.items()
+def _check_stated(prevalences: Sequence[float], referral_cost: float, images_per_hour: float) -> None:
+    if not referral_cost >= 0 or not np.isfinite(referral_cost):
+        raise InputError(
+            f"the price of a referral is {referral_cost:g}", hint="It is 0 or more, such as 0.02."
+        )
+    if not images_per_hour > 0:
+        raise InputError(f"an expert reads {images_per_hour:g} images per hour", hint="Give more than 0.")
+    for value in prevalences:
+        if not 0 < value < 1:
+            raise InputError(f"the prevalence is {value:g}", hint="It lies between 0 and 1, such as 0.1.")
+
+
+def gradable_images(predictions: Predictions) -> NDArray[np.bool_]:
+    """Return whether each image (N,) can be graded: 1 or 0 in the column `gradable`, all where there is none.
+
+    Raises:
+        InputError: A cell is neither.
+    """
+    values = predictions.subgroups.get(GRADABLE)
+    if values is None:
+        return np.ones(len(predictions), bool)
+    found = np.ones(len(predictions), bool)
+    for row, value in enumerate(values.tolist()):
+        text = f"{value:g}" if isinstance(value, float) else str(value).strip().lower()
+        if text not in _YES_NO:
+            shown = "empty" if text in ("", "nan") else f"'{value}'"
+            raise InputError(
+                f"is {shown}, not 0 or 1", file=predictions.source, row=row + 1, column=GRADABLE,
+                hint="1: the image can be graded.",
+            )  # fmt: skip
+        found[row] = _YES_NO[text]
+    return found
+
+
+def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScreening]) -> list[str]:
+    notes = [*predictions.notes]
+    if predictions.patient_id is None:
+        notes.append("no patient_id: every image is its own patient, intervals may be too narrow")
+    if stated.threshold.note:
+        notes.append(stated.threshold.note)
+    rule = stated.referral
+    if rule.same_images:
+        notes.append(
+            "the referral threshold is read off the uncertainties of the test images themselves (not their labels): "
+            "there is no validation split"
+        )
+    for name, one in sets.items():
+        if rule.rate is not None and abs(one.workload.images.value - rule.rate) > 0.02:
+            notes.append(
+                f"{SET_LABELS[name].lower()}: {one.workload.images.value:.1%} of the images are referred where "
+                f"{rule.rate:.1%} was asked for, because of ties or another distribution of the uncertainty"
+            )
+    skipped = {
+        column: why for one in sets.values() if one.subgroups for column, why in one.subgroups.skipped.items()
     }
-    return SetScreening(
-        JudgedTable(by_image, tuple(verdicts)),
-        by_patient,
-        int(sent.sum()),
-        _intervals(views),
-        _intervals(values),
-        points,
-        net_benefit(y, p, THRESHOLDS),
-        net_benefit(y, p, THRESHOLDS, referred=sent, reader=reader),
-    )
-
-
-def _intervals(values: Mapping[str, Mapping[str, tuple[float, float, float]]]) -> Intervals:
-    return {key: {name: Interval(*ends) for name, ends in row.items()} for key, row in values.items()}
-
-
-def _intervals_dict(values: Intervals) -> dict[str, Any]:
-    return {key: {name: one.to_dict() for name, one in row.items()} for key, row in values.items()}
+    notes += [f"column '{column}' makes no subgroups: {why}" for column, why in skipped.items()]
+    return notes

@@ -183,8 +183,5 @@ def realised(
     values = statistic(np.ones(len(y)))
     low, high = percentile_interval(cluster_bootstrap(statistic, ids, replicates=bootstrap, seed=seed), level)
     rate, risk = (Interval(*map(float, ends)) for ends in zip(values, low, high, strict=True))
-    views = referral_view_intervals(
-        y, said, sent, ids, reader=reader, replicates=bootstrap, seed=seed, level=level
-    )
-    readings = {name: {key: Interval(*ends) for key, ends in rates.items()} for name, rates in views.items()}
+    readings = referral_view_intervals(y, said, sent, ids, reader=reader, level=level)
     return Realised(len(y), int(sent.sum()), rate, risk, readings)

@@ -1,0 +1,116 @@
+"""Missed disease: referable and severe images that are neither called referable nor sent to an expert."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.metrics.inference.bootstrap import cluster_codes
+from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.inference.proportions import clustered_proportion
+from retinabench.predictions.table import Predictions
+
+SEVERE = 3
+"""The first grade of severe disease: severe non-proliferative (3) and proliferative (4) retinopathy."""
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class MissedImage:
+    """A referable image that the model calls not referable and retains."""
+
+    image_id: str
+    patient_id: str | None
+    grade: int | None
+    prob: float
+    uncertainty: float
+
+
+@dataclass(frozen=True)
+class Missed:
+    """What is missed after referral, per image, and what referral adds.
+
+    Args:
+        referable: Share of the referable images that are missed: called not referable, and retained.
+        severe: The same share of the images of grade 3 and 4; None without grades.
+        alone: Share of the referable images that the model misses without referral.
+        caught: Of the images that the model alone misses, the share that is referred. Referral at random catches the
+            referral rate.
+        errors_caught: Of all images about which the model is wrong, the share that is referred.
+        images: Every missed image, the most severe first, then the least probable.
+        patients: Referable patients (any eye) of whom no image is called referable or referred, by id.
+        referable_patients: Number of patients with a referable image.
+    """
+
+    referable: Interval
+    severe: Interval | None
+    alone: Interval
+    caught: Interval
+    errors_caught: Interval
+    images: tuple[MissedImage, ...]
+    patients: tuple[str, ...]
+    referable_patients: int
+
+    @property
+    def severe_images(self) -> tuple[MissedImage, ...]:
+        """The missed images of grade 3 and 4."""
+        return tuple(one for one in self.images if one.grade is not None and one.grade >= SEVERE)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the part of the JSON."""
+        shares = {
+            name: getattr(self, name) for name in ("referable", "severe", "alone", "caught", "errors_caught")
+        }
+        return {
+            **{name: None if one is None else one.to_dict() for name, one in shares.items()},
+            "images": [asdict(one) for one in self.images],
+            "patients": list(self.patients),
+            "referable_patients": self.referable_patients,
+        }
+
+
+def missed_disease(
+    part: Predictions, positive: Bools, referred: Bools, uncertainty: NDArray[np.float64]
+) -> Missed:
+    """Return what a model with referral misses.
+
+    Args:
+        part: N images.
+        positive: (N,) the model's call.
+        referred: (N,) whether the image is referred.
+        uncertainty: (N,) what orders the referral.
+
+    Returns:
+        Shares with clustered intervals, and every missed image and patient.
+    """
+    y = part.label == 1
+    patient = part.image_id if part.patient_id is None else part.patient_id
+    codes, _ = cluster_codes(patient)
+    lost = y & ~positive & ~referred
+    grade = np.full(len(y), -1) if part.grade is None else part.grade
+    order = np.lexsort((part.image_id, part.prob, -grade))
+    images = tuple(
+        MissedImage(
+            str(part.image_id[k]),
+            None if part.patient_id is None else str(part.patient_id[k]),
+            int(grade[k]) if grade[k] >= 0 else None,
+            float(part.prob[k]),
+            float(uncertainty[k]),
+        )
+        for k in order[lost[order]]
+    )
+    ids = np.unique(patient)
+    ill, seen = (np.bincount(codes, case, len(ids)) > 0 for case in (y, positive | referred))
+    return Missed(
+        clustered_proportion(lost, y, codes),
+        None if part.grade is None else clustered_proportion(lost, y & (grade >= SEVERE), codes),
+        clustered_proportion(~positive, y, codes),
+        clustered_proportion(referred, y & ~positive, codes),
+        clustered_proportion(referred, y != positive, codes),
+        images,
+        tuple(str(one) for one in ids[ill & ~seen]),
+        int(ill.sum()),
+    )

@@ -1,0 +1,94 @@
+"""Which images are referred: those whose uncertainty lies above a threshold, which is given or follows from a rate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.inference.interval import finite_or_none
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.table import Predictions
+
+
+@dataclass(frozen=True)
+class ReferralRule:
+    """A frozen rule of referral.
+
+    Args:
+        threshold: An image is referred where its uncertainty is larger; infinity: none is.
+        uncertainty: What orders the referral.
+        rate: The share that was asked for; None where the threshold was given.
+        chosen_on: The split whose uncertainties chose the threshold; empty for a given one.
+        images: Number of the images that chose it.
+    """
+
+    threshold: float = math.inf
+    uncertainty: str = "total"
+    rate: float | None = None
+    chosen_on: Literal["", "validation", "test"] = ""
+    images: int = 0
+
+    @property
+    def same_images(self) -> bool:
+        """Whether the scored images themselves chose the threshold. Their labels did not, so that no rate is optimistic."""
+        return self.chosen_on == "test"
+
+    def refers(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return whether images of these uncertainties (N,) are referred."""
+        return np.asarray(values > self.threshold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rule for JSON."""
+        return {
+            "threshold": finite_or_none(self.threshold),
+            "uncertainty": self.uncertainty,
+            "rate": self.rate,
+            "chosen_on": self.chosen_on or None,
+            "images": self.images or None,
+        }
+
+
+def referral_rule(
+    predictions: Predictions, uncertainty: str, cut: float, *, threshold: float | None, rate: float | None
+) -> ReferralRule:
+    """Return the rule for a file.
+
+    A rate is turned into the lowest threshold above which at most this share of the in-domain validation images lies, or of the
+    in-domain test images where there is no validation split. Images of equal uncertainty are referred together or not at all.
+
+    Args:
+        predictions: The file with all its splits.
+        uncertainty: What orders the referral, as in `score`.
+        cut: The decision threshold, for the uncertainty `margin`.
+        threshold: The threshold of the uncertainty; None: none is given.
+        rate: The share to be referred; None: none is given.
+
+    Returns:
+        The rule; it refers no image where neither is given.
+
+    Raises:
+        InputError: Both are given, or the rate is not in [0, 1].
+    """
+    name = referral_uncertainty(predictions, uncertainty, threshold=cut)[1]
+    if threshold is not None and rate is not None:
+        raise InputError("a threshold and a rate of referral exclude each other", hint="Give one of them.")
+    if rate is None:
+        return ReferralRule(math.inf if threshold is None else threshold, name)
+    if not 0 <= rate <= 1:
+        raise InputError(f"the referral rate is {rate:g}", hint="It lies between 0 and 1, such as 0.2.")
+    split: Literal["validation", "test"] = "validation"
+    part = predictions.select(domain="in_domain", split=split)
+    if part is None:
+        split = "test"
+        part = predictions.select(domain="in_domain", split=split) or predictions.select(split=split)
+    if part is None:
+        raise InputError("holds no image of the test split", file=predictions.source, column="split")
+    values = np.sort(referral_uncertainty(part, uncertainty, threshold=cut)[0])[::-1]
+    most = math.floor(rate * len(values) + 1e-9)
+    found = float(values[most]) if most < len(values) else -math.inf
+    return ReferralRule(found, name, rate, split, len(values))

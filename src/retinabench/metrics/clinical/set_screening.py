@@ -1,0 +1,275 @@
+"""The screening numbers of one set of images, at frozen thresholds of decision and referral."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.metrics.clinical.calibration_summary import CalibrationSummary, calibration_summary
+from retinabench.metrics.clinical.decision_curve import (
+    THRESHOLDS,
+    DecisionCurve,
+    net_benefit,
+    predictive_value_intervals,
+)
+from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
+from retinabench.metrics.clinical.missed import Missed, missed_disease
+from retinabench.metrics.clinical.operating_points import (
+    GOALS,
+    OperatingPoint,
+    TwoByTwo,
+    Verdict,
+    judge_goals,
+    sensitivity_at_specificity,
+    specificity_at_sensitivity,
+)
+from retinabench.metrics.clinical.referral_rule import ReferralRule
+from retinabench.metrics.clinical.screening import patient_level, referral_view_intervals
+from retinabench.metrics.clinical.subgroups import Subgroups, subgroups_of
+from retinabench.metrics.clinical.ungradable import Ungradable, ungradable_images
+from retinabench.metrics.clinical.workload import Workload, workload
+from retinabench.metrics.inference.auroc_variance import auroc_error
+from retinabench.metrics.inference.bootstrap import cluster_codes
+from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.inference.proportions import clustered_proportion
+from retinabench.metrics.sorted_images import is_positive
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.table import Predictions
+
+Intervals = Mapping[str, Mapping[str, Interval]]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class JudgedTable:
+    """A 2x2 table, its sensitivity and specificity with clustered intervals, and what it says of the clinical goals."""
+
+    table: TwoByTwo
+    sensitivity: Interval
+    specificity: Interval
+    verdicts: tuple[Verdict, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table's part of the JSON; the Wilson and Clopper-Pearson intervals take cases as independent."""
+        return {
+            **self.table.to_dict(),
+            "clustered": {
+                "sensitivity": self.sensitivity.to_dict(),
+                "specificity": self.specificity.to_dict(),
+            },
+            "goals": {
+                verdict.goal: {
+                    **asdict(GOALS[verdict.goal]),
+                    "estimate": [
+                        finite_or_none(verdict.sensitivity[0]),
+                        finite_or_none(verdict.specificity[0]),
+                    ],
+                    "bound": [finite_or_none(verdict.sensitivity[1]), finite_or_none(verdict.specificity[1])],
+                    "estimate_met": verdict.estimate_met,
+                    "bound_met": verdict.bound_met,
+                }
+                for verdict in self.verdicts
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Screened:
+    """What the programme states: the frozen thresholds, the reader, and prices.
+
+    Args:
+        threshold: The decision threshold.
+        referral: The rule of referral.
+        prevalences: Prevalences at which PPV and NPV are stated.
+        reader: Sensitivity and specificity of the human who reads the referred images.
+        referral_cost: Price of one referral, in detected referable images.
+        images_per_hour: What an expert reads in an hour.
+        subgroups: Columns of subgroups; None for all that make groups.
+    """
+
+    threshold: FrozenThreshold
+    referral: ReferralRule
+    prevalences: Sequence[float]
+    reader: tuple[float, float]
+    referral_cost: float
+    images_per_hour: float
+    subgroups: Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class SetScreening:
+    """The screening numbers of one set; gradable images alone, but in `ungradable`.
+
+    Args:
+        images: 2x2 table and goals by image, of the model alone, before any referral.
+        patients: The same by patient, where patients are known; a patient is positive if one eye is.
+        pathway: The same by image with every referred image counted as positive.
+        auroc: Of the model, per image.
+        referred: Number of images referred.
+        missed: What is missed after referral.
+        workload: What the expert has to read.
+        readings: Reading of "referred" -> rate -> value with its interval, per image; see `referral_views`.
+        patient_readings: The same per patient (any eye); None where patients are not known.
+        predictive_values: Prevalence, as text -> `ppv` and `npv` of the model alone, `ppv_with_reader` and `npv_with_reader`.
+        operating_points: Goal -> the points at its sensitivity and at its specificity, chosen on these images.
+        decision_curve: Net benefit of the model alone.
+        with_reader: Net benefit of the model with a reader of the referred, less the price of the referrals.
+        calibration: Calibration of the probabilities.
+        subgroups: For whom the model fails; None where the file has no further columns.
+        ungradable: Ungradable images as an outcome; None where the file has none.
+    """
+
+    images: JudgedTable
+    patients: JudgedTable | None
+    pathway: JudgedTable
+    auroc: Interval
+    referred: int
+    missed: Missed
+    workload: Workload
+    readings: Intervals
+    patient_readings: Intervals | None
+    predictive_values: Intervals
+    operating_points: Mapping[str, Mapping[str, OperatingPoint]]
+    decision_curve: DecisionCurve
+    with_reader: DecisionCurve
+    calibration: CalibrationSummary
+    subgroups: Subgroups | None
+    ungradable: Ungradable | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the set's part of the JSON."""
+        content: dict[str, Any] = {"images": self.images.to_dict()}
+        if self.patients is not None:
+            content["patients"] = self.patients.to_dict()
+        if self.patient_readings is not None:
+            content["patient_readings"] = _intervals_dict(self.patient_readings)
+        return content | {
+            "pathway": self.pathway.to_dict(),
+            "auroc": self.auroc.to_dict(),
+            "referred": self.referred,
+            "missed": self.missed.to_dict(),
+            "workload": self.workload.to_dict(),
+            "readings": _intervals_dict(self.readings),
+            "predictive_values": _intervals_dict(self.predictive_values),
+            # A threshold of infinity, where no image is positive, becomes None.
+            "operating_points": {
+                goal: {
+                    kind: {name: finite_or_none(value) for name, value in asdict(point).items()}
+                    for kind, point in points.items()
+                }
+                for goal, points in self.operating_points.items()
+            },
+            "decision_curve": {
+                **self.decision_curve.to_dict(),
+                "model_and_reader": self.with_reader.to_dict()["model"],
+                "with_reader": self.with_reader.to_dict(),
+            },
+            "calibration": self.calibration.to_dict(),
+            "subgroups": None if self.subgroups is None else self.subgroups.to_dict(),
+            "ungradable": None if self.ungradable is None else self.ungradable.to_dict(),
+        }
+
+
+def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScreening:
+    """Compute the screening numbers of one set.
+
+    Args:
+        part: N images, gradable or not.
+        gradable: (N,) whether the image can be graded; some can.
+        stated: What the programme states.
+
+    Returns:
+        The numbers.
+    """
+    cut = stated.threshold
+    every = part
+    part = part.take(np.flatnonzero(gradable))
+    y, p = part.label == 1, part.prob
+    said = is_positive(p, cut.value)
+    values, _ = referral_uncertainty(part, stated.referral.uncertainty, threshold=cut.value)
+    sent = stated.referral.refers(values)
+    codes, _ = cluster_codes(part.image_id if part.patient_id is None else part.patient_id)
+    patients, patient_readings = _by_patient(part, cut, sent, stated.reader)
+    readings = referral_view_intervals(y, said, sent, codes, reader=stated.reader)
+    alone, after = _judged(y, said, codes), readings["reader"]
+    ranked = auroc_error(y, p, codes)
+    return SetScreening(
+        images=alone,
+        patients=patients,
+        pathway=_judged(y, said | sent, codes),
+        auroc=Interval(ranked.auroc, *ranked.interval()),
+        referred=int(sent.sum()),
+        missed=missed_disease(part, said, sent, values),
+        workload=workload(part, sent, stated.images_per_hour),
+        readings=readings,
+        patient_readings=patient_readings,
+        predictive_values={
+            f"{q:g}": {
+                **predictive_value_intervals(alone.sensitivity, alone.specificity, q),
+                **{
+                    f"{name}_with_reader": value
+                    for name, value in predictive_value_intervals(
+                        after["sensitivity"], after["specificity"], q
+                    ).items()
+                },
+            }
+            for q in stated.prevalences
+        },
+        operating_points=_operating_points(part),
+        decision_curve=net_benefit(y, p, THRESHOLDS, cluster=codes),
+        with_reader=net_benefit(
+            y, p, THRESHOLDS, referred=sent, reader=stated.reader, referral_cost=stated.referral_cost, cluster=codes
+        ),
+        calibration=calibration_summary(y, p, codes),
+        subgroups=subgroups_of(part, said, sent, stated.subgroups) if part.subgroups else None,
+        ungradable=None if gradable.all() else _ungradable(every, gradable, cut),
+    )  # fmt: skip
+
+
+def _operating_points(part: Predictions) -> dict[str, dict[str, OperatingPoint]]:
+    y, p = part.label, part.prob
+    return {
+        name: {
+            "sensitivity_at_specificity": sensitivity_at_specificity(y, p, goal.specificity),
+            "specificity_at_sensitivity": specificity_at_sensitivity(y, p, goal.sensitivity),
+        }
+        for name, goal in GOALS.items()
+    }
+
+
+def _judged(y: Bools, said: Bools, codes: NDArray[np.intp]) -> JudgedTable:
+    table, verdicts = judge_goals(y, said, codes)
+    sensitivity, specificity = (
+        clustered_proportion(right, of, codes) for right, of in ((said, y), (~said, ~y))
+    )
+    return JudgedTable(table, sensitivity, specificity, tuple(verdicts))
+
+
+def _by_patient(
+    part: Predictions, cut: FrozenThreshold, sent: Bools, reader: tuple[float, float]
+) -> tuple[JudgedTable | None, Intervals | None]:
+    """2x2 table of the model alone and the readings after referral, per patient (any eye)."""
+    if part.patient_id is None:
+        return None, None
+    at = float(np.nextafter(0.5, 1)) if cut.is_default else cut.value
+    people = patient_level(part.label, part.prob, part.patient_id, threshold=at)
+    after = patient_level(part.label, part.prob, part.patient_id, threshold=at, referred=sent)
+    codes = np.arange(len(people.label))
+    return (
+        _judged(people.label, people.positive, codes),
+        referral_view_intervals(after.label, after.positive, after.referred, codes, reader=reader),
+    )
+
+
+def _ungradable(every: Predictions, gradable: Bools, cut: FrozenThreshold) -> Ungradable:
+    patient = every.image_id if every.patient_id is None else every.patient_id
+    said = is_positive(every.prob, cut.value) & gradable
+    return ungradable_images(every.label == 1, said, gradable, patient)
+
+
+def _intervals_dict(values: Intervals) -> dict[str, Any]:
+    return {key: {name: one.to_dict() for name, one in row.items()} for key, row in values.items()}

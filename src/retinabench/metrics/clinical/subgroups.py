@@ -1,0 +1,310 @@
+"""For whom a model fails: rates by camera, site, age, sex, quality and every other column of the file.
+
+The worst group is found by looking at all of them, so that its interval must hold for all of them at once. The intervals of
+the groups are therefore given at two levels: 95 % each, and simultaneously by Bonferroni's inequality, each at
+1 - 0.05 / K for K groups of all columns. Bonferroni needs nothing of the groups: those of two columns share their images, and a
+patient may be in two groups. A bootstrap of the largest deviation would be narrower, but its replicates of a group without an
+error have no width, which is the group that matters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.inference.auroc_variance import auroc_error
+from retinabench.metrics.inference.bootstrap import cluster_codes
+from retinabench.metrics.inference.combined import difference_of
+from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.inference.proportions import clustered_proportion
+from retinabench.predictions.table import Predictions
+
+Bools = NDArray[np.bool_]
+MOST_GROUPS = 20
+"""A text column with more values than this is no subgroup."""
+FEWEST_PATIENTS = 10
+"""Patients of the class that a rate is about, below which nothing is said."""
+WIDEST = 0.3
+"""Width of a 95 % interval above which nothing is said."""
+AGES = (40.0, 50.0, 60.0, 70.0)
+QUARTILES_ABOVE = 8
+"""A numeric column with more values than this is cut at its quartiles."""
+UNKNOWN = "not known"
+NOT_GROUPS = ("gradable",)
+"""Columns that another part of the report reads."""
+RATES = ("sensitivity", "specificity", "auroc")
+
+
+@dataclass(frozen=True)
+class GroupRate:
+    """A rate of a group.
+
+    Args:
+        alone: With its own 95 % interval.
+        together: The interval that holds for all groups at once.
+        gap: The rate minus that of all other images, at the simultaneous level; NaN for the only group.
+        too_small: Why nothing is said of it: fewer than `FEWEST_PATIENTS` patients of its class, or an interval wider than
+            `WIDEST`. Empty where something is said, and where an exact interval shows that the group is worse all the same.
+    """
+
+    alone: Interval
+    together: Interval
+    gap: Interval
+    too_small: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the part of the JSON."""
+        return {
+            **self.alone.to_dict(),
+            "simultaneous": [self.together.to_dict()["low"], self.together.to_dict()["high"]],
+            "minus_others": self.gap.to_dict(),
+            "too_small": self.too_small or None,
+        }
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of images: the value `value` of the column `column`; all rates are per image."""
+
+    column: str
+    value: str
+    images: int
+    patients: int
+    positives: int
+    rates: Mapping[str, GroupRate]
+    referral: Interval
+    calibration: Interval
+
+    @property
+    def name(self) -> str:
+        """Column and value."""
+        return f"{self.column}: {self.value}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the part of the JSON."""
+        return {
+            "column": self.column, "value": self.value, "images": self.images, "patients": self.patients,
+            "positives": self.positives, **{name: rate.to_dict() for name, rate in self.rates.items()},
+            "referral_rate": self.referral.to_dict(), "observed_minus_predicted": self.calibration.to_dict(),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Subgroups:
+    """The groups of all columns.
+
+    Args:
+        groups: In the order of the columns.
+        skipped: Column -> why it is no subgroup.
+        bins: Column -> how a numeric column was cut.
+        level: The simultaneous level of one group.
+    """
+
+    groups: tuple[Group, ...]
+    skipped: Mapping[str, str]
+    bins: Mapping[str, str]
+    level: float
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns with groups."""
+        return list(dict.fromkeys(one.column for one in self.groups))
+
+    def of(self, column: str) -> list[Group]:
+        """Return the groups of a column."""
+        return [one for one in self.groups if one.column == column]
+
+    def worst(self, rate: str) -> Group | None:
+        """Return the group of the lowest rate among those that are not too small, None where there is none."""
+        known = [one for one in self.groups if not one.rates[rate].too_small]
+        return min(known, key=lambda one: one.rates[rate].alone.value) if known else None
+
+    def failing(self, rate: str) -> list[Group]:
+        """Return the groups whose rate lies below that of all other images, by the simultaneous interval."""
+        return [one for one in self.groups if not one.rates[rate].too_small and one.rates[rate].gap.high < 0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the part of the JSON."""
+        worst = {rate: found.name for rate in RATES if (found := self.worst(rate)) is not None}
+        return {
+            "groups": [one.to_dict() for one in self.groups],
+            "worst": worst,
+            "worse_than_others": {rate: [one.name for one in self.failing(rate)] for rate in RATES},
+            "skipped": dict(self.skipped),
+            "bins": dict(self.bins),
+            "simultaneous_level": self.level,
+        }
+
+
+def subgroups_of(
+    part: Predictions, positive: Bools, referred: Bools, columns: Sequence[str] | None = None
+) -> Subgroups:
+    """Return the rates of every group.
+
+    Args:
+        part: N images with further columns.
+        positive: (N,) the model's call.
+        referred: (N,) whether the image is referred.
+        columns: The columns to look at; None for all that make groups.
+
+    Returns:
+        The groups, and which columns make none.
+
+    Raises:
+        InputError: A named column does not exist or makes no groups.
+    """
+    for name in columns or ():
+        if name not in part.subgroups:
+            raise InputError(
+                f"has no column '{name}'", file=part.source, hint=nearest(name, list(part.subgroups))
+            )
+    members, skipped, bins = {}, {}, {}
+    for name in part.subgroups if columns is None else dict.fromkeys(columns):
+        if columns is None and name in NOT_GROUPS:
+            continue
+        found, why, cut = _groups(name, part.subgroups[name], named=columns is not None)
+        if found is None:
+            skipped[name] = why
+            if columns is not None:
+                raise InputError(f"makes no groups: {why}", file=part.source, column=name)
+            continue
+        members[name] = found
+        if cut:
+            bins[name] = cut
+    number = sum(len(found) for found in members.values())
+    level = 1 - 0.05 / max(number, 1)
+    codes, _ = cluster_codes(part.image_id if part.patient_id is None else part.patient_id)
+    groups = tuple(
+        _group(part, positive, referred, codes, (name, value), rows, level)
+        for name, found in members.items()
+        for value, rows in found.items()
+    )
+    return Subgroups(groups, skipped, bins, level)
+
+
+def _groups(name: str, values: NDArray[Any], *, named: bool) -> tuple[dict[str, Bools] | None, str, str]:
+    """Return the rows of each group or None, why there are none, and how numbers were cut."""
+    if values.dtype.kind == "f":
+        return _numeric_groups(name, values)
+    text = np.where(values == "", UNKNOWN, values)
+    levels, counts = np.unique(text, return_counts=True)
+    if len(levels) == 1:
+        return None, "it has one value", ""
+    if not named and all(re.match(r"\d{4}-\d\d-\d\d", level) for level in levels if level != UNKNOWN):
+        return None, "it holds dates, which `retinabench monitor` reads", ""
+    if len(levels) > MOST_GROUPS:
+        kind = "almost every image has its own" if counts.max() <= 2 else f"it has {len(levels):,} values"
+        return None, f"{kind}, more than {MOST_GROUPS}", ""
+    return {str(level): text == level for level in levels}, "", ""
+
+
+def _numeric_groups(name: str, values: NDArray[np.float64]) -> tuple[dict[str, Bools] | None, str, str]:
+    known = values[np.isfinite(values)]
+    levels = np.unique(known)
+    missing = {UNKNOWN: ~np.isfinite(values)} if len(known) < len(values) else {}
+    if len(levels) < 2:
+        return None, "it has one value", ""
+    if len(levels) <= QUARTILES_ABOVE:
+        return {f"{level:g}": values == level for level in levels} | missing, "", ""
+    whole = bool((known == np.round(known)).all())
+    if (
+        whole
+        and len(levels) > 0.9 * len(known)
+        and len(known) > 100
+        and re.search(r"(?i)id$|number|index", name)
+    ):
+        return None, "almost every image has its own number", ""
+    if re.fullmatch(r"(?i)(patient_?)?age(_?years)?", name):
+        edges, cut = np.array(AGES), "by decades: below 40, 40 to 49, 50 to 59, 60 to 69, 70 and above"
+    else:
+        edges, cut = np.unique(np.quantile(known, (0.25, 0.5, 0.75))), "at its quartiles"
+    number = np.searchsorted(edges, values, side="right")
+    labels = [
+        f"below {edges[0]:g}",
+        *(f"{a:g} to below {b:g}" for a, b in pairwise(edges)),
+    ]
+    labels.append(f"{edges[-1]:g} and above")
+    held = np.isfinite(values)
+    rows = {label: held & (number == k) for k, label in enumerate(labels)}
+    return {label: chosen for label, chosen in rows.items() if chosen.any()} | missing, "", cut
+
+
+def _group(
+    part: Predictions,
+    positive: Bools,
+    referred: Bools,
+    codes: NDArray[np.intp],
+    name: tuple[str, str],
+    rows: Bools,
+    level: float,
+) -> Group:
+    y, p = part.label == 1, part.prob
+    rates = {}
+    for rate, right, of in (("sensitivity", positive, y), ("specificity", ~positive, ~y)):
+        alone = clustered_proportion(right, of & rows, codes)
+        together, others = (
+            clustered_proportion(right, of & chosen, codes, level, exact=True) for chosen in (rows, ~rows)
+        )
+        gap = difference_of(together, others)
+        why = "" if gap.high < 0 else _too_small(alone, {rate: len(np.unique(codes[of & rows]))})
+        rates[rate] = GroupRate(alone, together, gap, why)
+    inside, outside = (auroc_error(y[k], p[k], codes[k]) if k.any() else None for k in (rows, ~rows))
+    assert inside is not None
+    alone = Interval(inside.auroc, *inside.interval())
+    together = Interval(inside.auroc, *inside.interval(level))
+    gap = Interval(np.nan)
+    if outside is not None:
+        gap = difference_of(together, Interval(outside.auroc, *outside.interval(level)))
+    classes = {"referable": len(np.unique(codes[y & rows])), "healthy": len(np.unique(codes[~y & rows]))}
+    rates["auroc"] = GroupRate(alone, together, gap, _too_small(alone, classes))
+    return Group(
+        *name,
+        int(rows.sum()),
+        len(np.unique(codes[rows])),
+        int((y & rows).sum()),
+        rates,
+        clustered_proportion(referred, rows, codes),
+        mean_residual(y[rows], p[rows], codes[rows]),
+    )
+
+
+def mean_residual(label: Bools, prob: NDArray[np.float64], codes: NDArray[np.intp]) -> Interval:
+    """Return the mean of label - prob: observed minus predicted disease, with its clustered t interval.
+
+    Args:
+        label: (N,) whether the image is referable.
+        prob: (N,) P(referable).
+        codes: (N,) patients.
+
+    Returns:
+        The mean; the ends are NaN for a single patient or images of one class, whose residuals show the forecasts alone.
+    """
+    residual = label - prob
+    mean = float(residual.mean())
+    of_patient = np.bincount(np.unique(codes, return_inverse=True)[1], residual - mean)
+    patients = len(of_patient)
+    if patients < 2 or not 0 < label.mean() < 1:
+        return Interval(mean)
+    error = float(np.sqrt(patients / (patients - 1) * of_patient @ of_patient)) / len(residual)
+    half = float(stats.t.ppf(0.975, patients - 1)) * error
+    return Interval(mean, mean - half, mean + half)
+
+
+def _too_small(found: Interval, patients: Mapping[str, int]) -> str:
+    for name, count in patients.items():
+        if count < FEWEST_PATIENTS:
+            kind = {"sensitivity": "referable", "specificity": "healthy"}.get(name, name)
+            return f"{count} patients with a {kind} image, fewer than {FEWEST_PATIENTS}"
+    if not np.isfinite(found.high - found.low):
+        return "it has no interval"
+    if found.high - found.low > WIDEST:
+        return f"its interval is wider than {WIDEST:g}"
+    return ""

@@ -1,0 +1,82 @@
+"""Images that cannot be graded, as an outcome of screening: how many there are, and what counting them does to the rates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.metrics.inference.bootstrap import cluster_codes
+from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.inference.proportions import clustered_proportion
+
+
+@dataclass(frozen=True)
+class Ungradable:
+    """Images without a usable answer of the model, per image.
+
+    Args:
+        images: Number of ungradable images.
+        imageability: Share of gradable images among all.
+        among_referable: Share of ungradable images among the referable ones.
+        among_healthy: The same among those that are not referable.
+        excluded: Sensitivity and specificity of the gradable images alone.
+        as_referred: Sensitivity and specificity where an ungradable image counts as positive: it is sent on.
+    """
+
+    images: int
+    imageability: Interval
+    among_referable: Interval
+    among_healthy: Interval
+    excluded: tuple[Interval, Interval]
+    as_referred: tuple[Interval, Interval]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the part of the JSON."""
+        rates = {
+            name: {
+                rate: one.to_dict()
+                for rate, one in zip(("sensitivity", "specificity"), getattr(self, name), strict=True)
+            }
+            for name in ("excluded", "as_referred")
+        }
+        shares = {
+            name: getattr(self, name).to_dict()
+            for name in ("imageability", "among_referable", "among_healthy")
+        }
+        return {"images": self.images, **shares, **rates}
+
+
+def ungradable_images(
+    label: NDArray[np.bool_], positive: NDArray[np.bool_], gradable: NDArray[np.bool_], cluster: ArrayLike
+) -> Ungradable:
+    """Return what ungradable images do to the rates.
+
+    Args:
+        label: (N,) whether the image is referable.
+        positive: (N,) the model's call; without meaning for ungradable images.
+        gradable: (N,) whether the image can be graded.
+        cluster: (N,) patients.
+
+    Returns:
+        The shares with clustered intervals.
+
+    References:
+        Abramoff et al., Pivotal trial of an autonomous AI-based diagnostic system, npj Digit. Med. 1:39 (2018), for imageability
+        beside sensitivity and specificity.
+    """
+    codes, _ = cluster_codes(cluster)
+    sent = positive | ~gradable
+    return Ungradable(
+        int((~gradable).sum()),
+        clustered_proportion(gradable, np.ones(len(label)), codes),
+        clustered_proportion(~gradable, label, codes),
+        clustered_proportion(~gradable, ~label, codes),
+        (
+            clustered_proportion(positive, label & gradable, codes),
+            clustered_proportion(~positive, ~label & gradable, codes),
+        ),
+        (clustered_proportion(sent, label, codes), clustered_proportion(~sent, ~label, codes)),
+    )
