@@ -54,13 +54,13 @@ def test_a_camera_on_which_the_model_fails_is_named():
 
 
 def test_no_group_is_named_without_a_difference():
-    """200 studies of three groups alike (seed 100 …): a difference is claimed in at most 5 %; standard error 1.5 points."""
+    """100 studies of three groups alike (seed 100 …): a difference is claimed in at most 5 %; standard error 2.2 points."""
     claims = 0
-    for seed in range(200):
+    for seed in range(100):
         part = screened(80, seed=100 + seed, site=np.arange(80) % 3)
         found = groups(part, columns=["site"])
         claims += any(found.failing(rate) for rate in ("sensitivity", "specificity"))
-    assert claims / 200 <= 0.08
+    assert claims / 100 <= 0.09
 
 
 def test_too_small_to_say():

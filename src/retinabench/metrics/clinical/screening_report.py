@@ -112,8 +112,7 @@ def clinic(
         predictions: The predictions.
         threshold: The decision threshold, or what chooses it; see `DecisionThreshold`. None: above 0.5.
         referral_threshold: An image goes to an expert where its uncertainty is larger.
-        referral_rate: Instead, the share of the in-domain validation images (test images where there are none) to refer. With
-            neither, no image is referred.
+        referral_rate: Instead, the share of validation (else test) images to refer. With neither, no image is referred.
         uncertainty: What orders the referral, as in `score`.
         prevalences: Prevalences at which PPV and NPV are stated.
         reader: Sensitivity and specificity of the human who reads the referred images.
@@ -137,11 +136,8 @@ def clinic(
     _check_stated(prevalences, referral_cost, images_per_hour)
     gradable = gradable_images(predictions)
     if not (gradable & (predictions.split == "test")).any():
-        raise InputError(
-            "holds no gradable image of the test split",
-            file=predictions.source,
-            hint="The clinic's numbers are of the test split; leave the column 'split' out if all images belong to it.",
-        )
+        hint = "The numbers are of the test split; leave the column 'split' out if all images belong to it."
+        raise InputError("holds no gradable image of the test split", file=predictions.source, hint=hint)
     usable = predictions if gradable.all() else predictions.take(np.flatnonzero(gradable))
     cut = DecisionThreshold.parse(DEFAULT if threshold is None else threshold).freeze(usable)
     rule = referral_rule(usable, uncertainty, cut.value, threshold=referral_threshold, rate=referral_rate)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics.clinical.calibration_summary import CalibrationSummary, calibration_summary
+from retinabench.metrics.clinical.consequences import Missed, Workload, missed_disease, workload
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
     DecisionCurve,
@@ -17,7 +18,6 @@ from retinabench.metrics.clinical.decision_curve import (
     predictive_value_intervals,
 )
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
-from retinabench.metrics.clinical.missed import Missed, missed_disease
 from retinabench.metrics.clinical.operating_points import (
     GOALS,
     OperatingPoint,
@@ -31,7 +31,6 @@ from retinabench.metrics.clinical.referral_rule import ReferralRule
 from retinabench.metrics.clinical.screening import patient_level, referral_view_intervals
 from retinabench.metrics.clinical.subgroups import Subgroups, subgroups_of
 from retinabench.metrics.clinical.ungradable import Ungradable, ungradable_images
-from retinabench.metrics.clinical.workload import Workload, workload
 from retinabench.metrics.inference.auroc_variance import auroc_error
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.interval import Interval, finite_or_none
