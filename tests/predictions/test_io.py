@@ -16,7 +16,9 @@ from hypothesis.extra import numpy as hnp
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.predictions import columns, csv_format
+from retinabench.predictions import columns
+from retinabench.predictions.formats import csv_format
+from retinabench.predictions.identities import plain
 from retinabench.predictions.io import find_files, method_names
 
 
@@ -70,7 +72,7 @@ FORMATS = ("parquet", "csv", "npz")
 COLUMNS = ("image_id", "label", "probs", "grade", "patient_id", "domain", "split", "uncertainty")
 
 
-WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
+WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12).filter(plain)
 
 
 PROBS = st.floats(0, 1)
@@ -85,13 +87,17 @@ def predictions(draw):
     def maybe(strategy):
         return draw(st.none() | st.lists(strategy, min_size=n, max_size=n))
 
-    ids = draw(st.lists(WORDS, min_size=n, max_size=n, unique=True))
+    ids = draw(st.lists(WORDS, min_size=n, max_size=n, unique_by=plain))
+    grade = maybe(st.none() | st.integers(0, 4))
+    label = draw(hnp.arrays(np.int8, n, elements=st.integers(0, 1)))
+    known = [] if grade is None else [k for k in range(n) if grade[k] is not None]
+    label[known] = [grade[k] >= 2 for k in known]
     return rb.Predictions(
         ids,
-        draw(hnp.arrays(np.int8, n, elements=st.integers(0, 1))),
+        label,
         draw(hnp.arrays(np.float64, (n, samples), elements=PROBS)),
-        grade=maybe(st.integers(0, 4)),
-        patient_id=maybe(WORDS),
+        grade=grade,
+        patient_id=maybe(st.sampled_from(["p", "q", "Ü", "x y", ""])),
         domain=maybe(st.sampled_from(["in_domain", "shifted"])),
         split=maybe(st.sampled_from(["validation", "test"])),
         uncertainty=maybe(st.floats(-1e300, 1e300)),

@@ -30,7 +30,7 @@ BAD = {
     "none": ({"probs": [0.1, None, 0.4]}, "row 2, column 'prob': is nan"),
     "masked": ({"probs": np.ma.array([0.1, 0.2, 0.3], mask=[0, 0, 1])}, "row 3, column 'probs': is masked"),
     "grades": ({"label": [0, 4, 2]}, "row 2, column 'label': is 4, not 0 or 1. These look like severity grades"),
-    "other labels": ({"label": [0, -1, 1]}, "A label is 0 (not referable) or 1"),
+    "other labels": ({"label": [0, -1, 1]}, "A label is 0 (not referable) or 1 (referable). Leave out the images whose label is -1"),
     "label matrix": ({"label": [[0], [1], [1]]}, "column 'label': has shape (3, 1)"),
     "short labels": ({"label": [0, 1]}, "column 'label': has 2 rows where image_id has 3"),
     "one label for all": ({"label": 1}, "has a single value"),
@@ -39,8 +39,18 @@ BAD = {
     "empty id": ({"image_id": ["a", "", "c"]}, "row 2, column 'image_id': is empty"),
     "id with a line break": ({"image_id": ["a", "b\nc", "c"]}, "row 2, column 'image_id': holds a line break"),
     "no rows": ({"image_id": [], "label": [], "probs": []}, "holds no rows"),
-    "missing patient": ({"patient_id": np.array(["p", None, "q"], object)}, "row 2, column 'patient_id': is missing"),
-    "NaN patient": ({"patient_id": [1.0, 2.0, np.nan]}, "row 3, column 'patient_id': is missing"),
+    "missing id": ({"image_id": np.array(["a", None, "c"], object)}, "row 2, column 'image_id': is empty"),
+    "NaN id": ({"image_id": [1.0, 2.0, np.nan]}, "row 3, column 'image_id': is empty"),
+    "a blank apart": ({"patient_id": ["p1", "p2", "p1 "]}, "row 3, column 'patient_id': is 'p1 ', which looks like 'p1' of row 1"),
+    "an invisible character": ({"image_id": ["a", "b\u200b", "b"]}, "row 3, column 'image_id': is 'b', which looks like 'b\\u200b' of row 2"),
+    "two forms of a letter": ({"patient_id": ["Ma\u0308x", "q", "M\xe4x"]}, "row 3, column 'patient_id': is 'M\\xe4x', which looks like 'Ma\\u0308x' of row 1"),
+    "a zero byte": ({"patient_id": ["p", "q", "p\0"]}, "row 3, column 'patient_id': holds a zero byte"),
+    "a zero byte in an object": ({"patient_id": np.array(["p", "q", "p\0"], object)}, "row 3, column 'patient_id': holds a zero byte"),
+    "softmax": ({"probs": [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]]}, "column 'probs': has 2 values per image that sum to 1: class prob"),
+    "label against grade": ({"grade": [0, 1, 2]}, "row 2, column 'label': is 1 where the grade is 1 (1 such rows), and images are referable from grade 2 on. Every label is 1 where grade >= 1: say --referable-from 1"),
+    "label against every grade": ({"grade": [0, 1, 0]}, "say --referable-from label"),
+    "an unbounded score": ({"probs": [0.1, 2.37, 0.4]}, "is 2.37, outside [0, 1]. A probability lies between 0 and 1"),
+    "an uncertain label": ({"probs": [0, -1, 1]}, "-1 marks a finding that is not certain"),
     "bytes": ({"patient_id": np.array([b"p", b"\xff", b"q"])}, "column 'patient_id': holds bytes that are not UTF-8"),
     "domain": ({"domain": ["in_domain", "ood", "shifted"]}, "row 2, column 'domain': is 'ood'. Valid: in_domain, shifted"),
     "split": ({"split": ["test", "test", "train"]}, "row 3, column 'split': is 'train'. Valid: validation, test"),
@@ -56,3 +66,57 @@ def test_bad_input_names_row_column_and_hint(name):
     with pytest.raises(InputError, match=re.escape(message)) as caught:
         rb.Predictions(**{**GOOD, **changed})
     assert "\n" not in str(caught.value)
+
+
+def test_an_image_without_a_patient_is_its_own():
+    for missing in (None, np.nan, "", " ", "NaN", "<NA>"):
+        found = rb.Predictions(**GOOD, patient_id=np.array(["p", missing, "p"], object))
+        assert found.patient_id.tolist() == ["p", "image b", "p"]
+        assert found.notes == ("1 of 3 images have no patient_id: each is its own patient",)
+    taken = rb.Predictions(**GOOD, patient_id=["image b", "", "q"])
+    assert taken.patient_id.tolist() == ["image b", "image _b", "q"]
+    assert rb.Predictions(**GOOD, patient_id=[1.0, 2.0, np.nan]).patient_id.tolist() == ["1", "2", "image c"]
+
+
+def test_a_grade_may_be_missing():
+    found = rb.Predictions(**GOOD, grade=[0, None, 3], domain=["in_domain", "shifted", "in_domain"])
+    assert found.grade.tolist() == [0, -1, 3]
+    assert found.notes == ("the grade of 1 of 3 images is not known",)
+    assert found.select(domain="in_domain").grade.tolist() == [0, 3]
+    assert found.select(domain="shifted").grade is None
+    assert rb.Predictions(**GOOD, grade=[np.nan] * 3).grade is None
+
+
+def softmax(n, classes, decimals=None, seed=0):
+    logits = np.random.default_rng(seed).normal(0, 2, (n, classes))
+    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    return probs if decimals is None else probs.round(decimals)
+
+
+def table(probs, **more):
+    return rb.Predictions([f"i{k}" for k in range(len(probs))], np.arange(len(probs)) % 2, probs, **more)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize(("n", "decimals"), [(1, None), (4, None), (300, None), (300, 6), (300, 3), (300, 2)])
+def test_class_probabilities_are_never_read_as_samples(n, decimals, classes):
+    with pytest.raises(InputError, match="class probabilities"):
+        table(softmax(n, classes, decimals))
+    table(softmax(n, classes, decimals), metadata={"samples": classes})  # said to be samples
+    with pytest.raises(InputError, match="class probabilities"):
+        table(softmax(n, classes, decimals).astype(np.float32))
+
+
+@pytest.mark.parametrize("samples", [2, 3, 5])
+@pytest.mark.parametrize("n", [1, 2, 5, 300])
+def test_samples_about_a_constant_are_not_taken_for_classes(n, samples):
+    rng = np.random.default_rng(1)
+    table(np.full((n, samples), 1 / samples))
+    for scale in (1e-4, 1e-2, 0.1):  # a model that says about 1/S of every image
+        table(1 / samples + rng.normal(0, scale, (n, samples)).clip(-0.15, 0.15))
+
+
+def test_any_selection_of_samples_stays_samples():
+    probs = np.random.default_rng(2).random((50, 2)) * 0.5
+    probs[7] = [0.3, 0.7]
+    assert table(probs).take([7]).samples == 2

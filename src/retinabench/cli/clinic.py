@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from retinabench.cli.options import Json, Threshold
+from retinabench.cli.options import PLAIN, FileReader, Json, Threshold, reads_predictions
 from retinabench.cli.output import print_notes, print_table
 
 Pilot = Annotated[
@@ -49,6 +49,7 @@ Correlation = Annotated[
 ]
 
 
+@reads_predictions
 def plan(
     pilot: Pilot = None,
     prevalence: Prevalence = None,
@@ -64,14 +65,14 @@ def plan(
     correlation: Correlation = None,
     threshold: Threshold = "0.5",
     json: Json = None,
+    reader: FileReader = PLAIN,
 ) -> None:
     """Say how many patients a study needs, from stated expectations or from a pilot."""
     from retinabench.core.atomic_files import write_json
     from retinabench.metrics.planning.plan import Aims, plan_study, stated_assumptions
-    from retinabench.predictions.io import find_files, read_predictions
     from retinabench.reports.clinic.plan_terminal import plan_table
 
-    predictions = None if pilot is None else read_predictions(find_files([pilot])[0])
+    predictions = None if pilot is None else reader.read([pilot])[0]
     stated = {
         "prevalence": prevalence, "sensitivity": sensitivity, "specificity": specificity, "auroc": auroc,
         "images_per_patient": images_per_patient, "correlation": correlation,

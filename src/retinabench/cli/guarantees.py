@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from retinabench.cli.options import Json, Seed, Silent, Uncertainty
+from retinabench.cli.options import PLAIN, FileReader, Json, Seed, Silent, Uncertainty, reads_predictions
 from retinabench.cli.output import ExitCode, print_notes, print_table, progress_of
 from retinabench.core.errors import InputError
 
 
+@reads_predictions
 def transfer(
     file: Annotated[Path, typer.Argument(help="Predictions with a validation and a test split.")],
     target: Annotated[
@@ -29,17 +30,16 @@ def transfer(
     json: Json = None,
     seed: Seed = 0,
     quiet: Silent = False,
+    reader: FileReader = PLAIN,
 ) -> ExitCode:
     """Choose a referral threshold on the validation split, freeze it, and see what it does on the test sets."""
     from retinabench.core.atomic_files import write_json
     from retinabench.metrics.guarantees.transfer import transfer as transfer_threshold
-    from retinabench.predictions.io import find_files, read_predictions
     from retinabench.reports.evaluation.transfer_terminal import transfer_table
 
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"--confidence {confidence:g} is not between 0 and 1", hint="For example 0.95.")
-    (path,) = find_files([file])
-    predictions = read_predictions(path)
+    (predictions,) = reader.read([file])
     delta = None if confidence is None else 1 - confidence
     with progress_of(quiet).track("Choosing and testing a threshold", 1, unit="file") as advance:
         found = transfer_threshold(

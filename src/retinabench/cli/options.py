@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from retinabench.core.errors import InputError
 from retinabench.data.registry import TASKS
 from retinabench.methods.registry import METHODS
+
+if TYPE_CHECKING:
+    from retinabench.predictions.table import Predictions
 
 Out = Annotated[Path, typer.Option("--out", help="Folder to write into.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
@@ -75,3 +83,119 @@ Storage = Annotated[
     typer.Option("--storage", help="Where a cluster's runs meet: a shared folder or an fsspec URL."),
 ]
 Attempts = Annotated[int, typer.Option("--attempts", min=1, help="How often a run that fails is started.")]
+
+# Of the verbs that read predictions files.
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--column", help="NAME=COLUMN of the file, such as label=y_true; may be repeated."),
+]
+Softmax = Annotated[
+    bool, typer.Option("--softmax", help="prob_0, prob_1 … are the probabilities of classes, not samples.")
+]
+Grades = Annotated[
+    bool, typer.Option("--grades", help="The classes are the grades 0 to 4: P(referable) = P(grade >= 2).")
+]
+ReferableFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--referable-from",
+        help="Lowest referable grade, default 2; label: the file's label stands, whatever the grade.",
+    ),
+]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option("--method", help="Name of the method: once, or once for each file. Files of one are seeds."),
+]
+ModelSeeds = Annotated[
+    list[int] | None, typer.Option("--model-seed", min=0, help="Seed of the model, once for each file.")
+]
+
+
+@dataclass(frozen=True)
+class FileReader:
+    """Reads predictions files as the options say: `reader.read(paths)`."""
+
+    column: Sequence[str] | None = None
+    softmax: bool = False
+    grades: bool = False
+    referable_from: str | None = None
+    method: Sequence[str] | None = None
+    model_seed: Sequence[int] | None = None
+
+    def read(self, paths: Sequence[Path]) -> list[Predictions]:
+        """Return the predictions of files; a run folder stands for the file in it."""
+        return list(self.each(paths))
+
+    def each(self, paths: Sequence[Path]) -> Iterator[Predictions]:
+        """Read one file after the other, as `read` does."""
+        from retinabench.predictions.io import find_files, read_predictions
+
+        files = find_files(paths)
+        methods = _for_each("--method", self.method, len(files), once=True)
+        seeds = _for_each("--model-seed", self.model_seed, len(files), once=len(files) == 1)
+        lowest = self.referable_from
+        if lowest is not None and lowest not in ("1", "2", "3", "4", "label"):
+            raise InputError(f"--referable-from {lowest} is no grade", hint="Give 1, 2, 3, 4 or label.")
+        for file, method, seed in zip(files, methods, seeds, strict=True):
+            yield read_predictions(
+                file,
+                columns=_columns(self.column or ()),
+                softmax=self.softmax,
+                grades=self.grades,
+                referable_from=lowest if lowest in (None, "label") else int(lowest),  # type: ignore[arg-type]
+                method=method,
+                seed=seed,
+            )
+
+
+PLAIN = FileReader()
+"""Reads files without options; what a verb that is called as a function has."""
+
+
+def reads_predictions(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb the options of `FileReader`, which it gets as its argument `reader`."""
+
+    def options(
+        column: Columns = None,
+        softmax: Softmax = False,
+        grades: Grades = False,
+        referable_from: ReferableFrom = None,
+        method: Methods = None,
+        model_seed: ModelSeeds = None,
+    ) -> None:
+        pass
+
+    own = inspect.signature(verb, eval_str=True)
+    added = inspect.signature(options, eval_str=True).parameters
+    parameters = [p for p in own.parameters.values() if p.name != "reader"] + list(added.values())
+
+    @functools.wraps(verb)
+    def command(**given: Any) -> Any:
+        chosen = {name: given.pop(name) for name in added}
+        return verb(**given, reader=FileReader(**chosen))
+
+    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+def _columns(pairs: Sequence[str]) -> dict[str, str]:
+    columns: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, column = (part.strip() for part in pair.partition("="))
+        if not (name and equals and column):
+            raise InputError(f"--column {pair} is not NAME=COLUMN", hint="For example --column label=y_true.")
+        if name in columns:
+            raise InputError(f"--column {name} is given twice", hint="Give each name one column.")
+        columns[name] = column
+    return columns
+
+
+def _for_each(option: str, values: Sequence[Any] | None, files: int, *, once: bool) -> Sequence[Any]:
+    if not values:
+        return [None] * files
+    if once and len(values) == 1:
+        return [values[0]] * files
+    if len(values) != files:
+        raise InputError(f"{option} is given {len(values)} times for {files} files", hint="Give it per file.")
+    return values

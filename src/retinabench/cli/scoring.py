@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from retinabench.cli.options import (
+    PLAIN,
     Bootstrap,
+    FileReader,
     Json,
     Out,
     Rules,
@@ -18,11 +20,13 @@ from retinabench.cli.options import (
     Threshold,
     Uncertainty,
     Workers,
+    reads_predictions,
 )
 from retinabench.cli.output import print_notes, print_table, progress_of
 from retinabench.core.errors import InputError
 
 
+@reads_predictions
 def score(
     files: Annotated[list[Path], typer.Argument(help="Predictions: Parquet, CSV or NPZ, or run folders.")],
     rules: Rules = "corrected",
@@ -34,16 +38,17 @@ def score(
     workers: Threads = None,
     seed: Seed = 0,
     quiet: Silent = False,
+    reader: FileReader = PLAIN,
 ) -> None:
     """Score predictions of any model from any framework: no training, no PyTorch."""
     from retinabench.core.atomic_files import write_bytes, write_json
     from retinabench.metrics.results import scores_csv, scores_json
     from retinabench.metrics.score import score as score_predictions
-    from retinabench.predictions.io import find_files, method_names, read_predictions
+    from retinabench.predictions.io import find_files, method_names
     from retinabench.reports.evaluation.terminal import scores_table
 
     paths = find_files(files)
-    predictions = [read_predictions(path) for path in paths]  # all are checked before the long work begins
+    predictions = reader.read(paths)  # all are checked before the long work begins
     found = []
     replicates = bootstrap if rules == "corrected" else 0
     steps, unit = (replicates, "replicates") if replicates else (1, "files")
@@ -72,6 +77,7 @@ def score(
     print_notes(note for one in found for note in one.notes)
 
 
+@reads_predictions
 def compare(
     a: Annotated[Path, typer.Argument(help="Predictions file or run folder.")],
     b: Annotated[Path, typer.Argument(help="Another, of the same images.")],
@@ -82,14 +88,14 @@ def compare(
     json: Json = None,
     seed: Seed = 0,
     quiet: Silent = False,
+    reader: FileReader = PLAIN,
 ) -> None:
     """Compare two models on the same images: paired differences with patient-clustered intervals."""
     from retinabench.core.atomic_files import write_json
     from retinabench.metrics.comparison.compare import compare as compare_predictions
-    from retinabench.predictions.io import find_files, read_predictions
     from retinabench.reports.evaluation.terminal import comparison_table
 
-    first, second = (read_predictions(path) for path in find_files([a, b]))
+    first, second = reader.read([a, b])
     with progress_of(quiet).track("Comparing", 1, unit="pair") as advance:
         found = compare_predictions(
             first, second, rules, bootstrap, seed, uncertainty=uncertainty, threshold=threshold
@@ -101,6 +107,7 @@ def compare(
     print_notes(found.notes)
 
 
+@reads_predictions
 def report(
     files: Annotated[
         list[Path], typer.Argument(help="Predictions files or run folders; seeds of one method join.")
@@ -132,6 +139,7 @@ def report(
     workers: Workers = None,
     seed: Seed = 0,
     quiet: Silent = False,
+    reader: FileReader = PLAIN,
 ) -> None:
     """Write one self-contained page about one or more models, or the tables and figures of the papers."""
     from retinabench.reports.evaluation.write import report_files
@@ -144,7 +152,7 @@ def report(
             )
         index, *_ = write_tables(
             files, out / "papers", rules=rules, bootstrap=bootstrap, seed=seed, labels=labels, images=images,
-            workers=workers, progress=progress_of(quiet),
+            workers=workers, progress=progress_of(quiet), read=reader.each,
         )  # fmt: skip
         print(index)
         return
@@ -152,6 +160,6 @@ def report(
         raise InputError("--labels, --images and --workers belong to --tables", hint="Add --tables.")
     page = report_files(
         files, out, data=data, shifted=shifted, title=title, rules=rules, bootstrap=bootstrap, seed=seed,
-        progress=progress_of(quiet),
+        progress=progress_of(quiet), read=reader.each,
     )  # fmt: skip
     print(page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,17 @@ def sample_number(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def check_columns(path: Path, names: list[str]) -> None:
+def is_known(name: str) -> bool:
+    """Tell whether a column is one of `Predictions`, not a further one."""
+    return name in KNOWN or sample_number(name) is not None
+
+
+def is_number(name: str) -> bool:
+    """Tell whether a known column holds numbers."""
+    return is_known(name) and name not in TEXT
+
+
+def check_columns(path: str | Path | None, names: Sequence[str]) -> None:
     """Check that the needed columns are there, once each, and name the likely misspelling where not."""
     for name, times in Counter(names).items():
         if times > 1 and (name in KNOWN or sample_number(name) is not None):
@@ -40,8 +50,13 @@ def check_columns(path: Path, names: list[str]) -> None:
     if numbers and numbers != list(range(len(numbers))):
         missing = next(k for k in range(len(numbers)) if numbers[k] != k)
         raise InputError("is missing among the samples", file=path, column=f"prob_{missing}")
-    for needed in ("image_id", "label", *(() if kinds else ("prob",))):
-        if needed not in names:
+    has_label = "label" in names or "grade" in names
+    for needed, there in (
+        ("image_id", "image_id" in names or (has_label and kinds)),
+        ("label", has_label),
+        ("prob", kinds),
+    ):
+        if not there:
             shown = [name[:40] for name in names if name not in KNOWN] or names
             close = nearest(needed, shown).partition("Valid: ")[0]
             more = ", …" if len(shown) > 12 else "."
@@ -49,11 +64,11 @@ def check_columns(path: Path, names: list[str]) -> None:
                 "is missing",
                 file=path,
                 column=needed,
-                hint=f"{close}Rename or add it; the file has: {', '.join(shown[:12])}{more}",
+                hint=f"{close}Add it, or name it with --column {needed}=NAME; the file has: {', '.join(shown[:12])}{more}",
             )
 
 
-def check_size(path: Path, rows: int, samples: int) -> None:
+def check_size(path: str | Path | None, rows: int, samples: int) -> None:
     """Refuse what would not fit an ordinary machine, before it is read.
 
     Args:

@@ -5,24 +5,45 @@ The format is told by the first bytes, never by the file's name, and nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError
-from retinabench.predictions.csv_format import csv_bytes, read_csv
-from retinabench.predictions.npz_format import npz_bytes, read_npz
-from retinabench.predictions.parquet_format import parquet_bytes, read_parquet
+from retinabench.predictions.formats.csv_format import csv_bytes, read_csv
+from retinabench.predictions.formats.npz_format import npz_bytes, read_npz
+from retinabench.predictions.formats.parquet_format import parquet_bytes, read_parquet
+from retinabench.predictions.reading import Reading
 from retinabench.predictions.table import Predictions
 
+ReadEach = Callable[[Sequence[Path]], Iterable[Predictions]]
+"""Reads files or run folders one after the other: `read_each`, or with the options of the command line."""
 
-def read_predictions(path: str | Path) -> Predictions:
+
+def read_predictions(
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    softmax: bool = False,
+    grades: bool = False,
+    referable_from: int | Literal["label"] | None = None,
+    method: str | None = None,
+    seed: int | None = None,
+) -> Predictions:
     """Read and check a predictions file: Parquet, CSV or NPZ, which its first bytes tell.
 
     Args:
-        path: The file; see `Predictions` for its columns.
+        path: The file; see `Predictions` for its columns. Usual names of other tools are recognised, and `notes` say so.
+        columns: Name in `Predictions` -> the file's column, such as `{"label": "y_true"}`.
+        softmax: Whether `prob_0 …` are probabilities of classes, whose rows sum to 1, not posterior samples.
+        grades: Whether these classes are the grades 0 to 4: P(referable) is the sum from grade 2 on.
+        referable_from: The lowest referable grade where it is not 2, or "label" where a label that contradicts the grade
+            stands, such as one that also counts macular oedema.
+        method: Name of the method. Files of one method are its seeds, which reports pool.
+        seed: Seed of the model.
 
     Returns:
         The predictions.
@@ -40,28 +61,30 @@ def read_predictions(path: str | Path) -> Predictions:
         [0.1, 0.8]
     """
     path = Path(path)
+    reading = Reading(columns or {}, softmax, grades, referable_from, method, seed)
     try:
         with open(path, "rb") as handle:
             head = handle.read(8)
-        return _reader(path, head)(path)
-    except IsADirectoryError:
-        raise InputError(
+        return _reader(path, head)(path, reading)
+    except (MemoryError, UnicodeDecodeError, OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    problems: dict[type[Exception], tuple[str, str | None]] = {
+        IsADirectoryError: (
             "is a folder, not a predictions file",
-            file=path,
-            hint="Name the file, such as predictions.parquet in it.",
-        ) from None
-    except FileNotFoundError:
-        raise InputError("does not exist", file=path) from None
-    except PermissionError:
-        raise InputError("cannot be read (no permission)", file=path) from None
-    except MemoryError:
-        raise InputError(
-            "does not fit into memory", file=path, hint="Score a random part of it, drawn by patient."
-        ) from None
-    except UnicodeDecodeError:
-        raise InputError("holds text that is not UTF-8", file=path, hint="Write it again as UTF-8.") from None
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"cannot be read: {str(error).partition(chr(10))[0]}", file=path) from None
+            "Name the file, such as predictions.parquet in it.",
+        ),
+        FileNotFoundError: ("does not exist", None),
+        PermissionError: ("cannot be read (no permission)", None),
+        MemoryError: ("does not fit into memory", "Score a random part of it, drawn by patient."),
+        UnicodeDecodeError: ("holds text that is not UTF-8", "Write it again as UTF-8."),
+    }
+    for kind, (problem, hint) in problems.items():
+        if isinstance(error, kind):
+            return InputError(problem, file=path, hint=hint)
+    return InputError(f"cannot be read: {str(error).partition(chr(10))[0]}", file=path)
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
@@ -78,6 +101,12 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
             path = path / "predictions.parquet"
         files.append(path)
     return files
+
+
+def read_each(paths: Sequence[Path]) -> Iterator[Predictions]:
+    """Read files one after the other, without options."""
+    for path in find_files(paths):
+        yield read_predictions(path)
 
 
 def method_names(files: Sequence[Path], predictions: Sequence[Predictions]) -> list[str]:
@@ -137,7 +166,7 @@ def write_predictions(predictions: Predictions, path: str | Path) -> None:
         handle.write(content)
 
 
-def _reader(path: Path, head: bytes) -> Callable[[Path], Predictions]:
+def _reader(path: Path, head: bytes) -> Callable[[Path, Reading], Predictions]:
     if not head:
         raise InputError("is empty", file=path, hint="Write one row per image.")
     if head.startswith(b"PAR1"):

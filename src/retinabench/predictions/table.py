@@ -9,8 +9,8 @@ CSV and NPZ. The columns:
 | `label`       | 0 or 1                   | 1 = referable (grade >= 2), as the expert reported it                 |
 | `prob`        | number in [0, 1]         | P(referable), **or**                                                  |
 | `probs`       | S numbers in [0, 1]      | one per posterior sample; in CSV `prob_0 … prob_{S-1}`                |
-| `grade`       | 0 … 4, optional          | severity on the international scale                                   |
-| `patient_id`  | text, optional           | intervals are clustered by it, one id is one person in every domain; missing: every image is its own cluster |
+| `grade`       | 0 … 4, optional          | severity on the international scale; a cell may be empty              |
+| `patient_id`  | text, optional           | intervals are clustered by it, one id is one person in every domain; missing, or an empty cell: the image is its own cluster |
 | `domain`      | optional                 | `in_domain` (default) or `shifted`                                    |
 | `split`       | optional                 | `validation` or `test` (default)                                      |
 | `uncertainty` | finite number, optional  | any score of the model: the largest is referred first                    |
@@ -23,33 +23,36 @@ version. With K members the S samples are stored member by member: member k hold
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.predictions.columns import DOMAINS, KNOWN, OPTIONAL, SPLITS, sample_number
+from retinabench.predictions.adapters import Constructors
+from retinabench.predictions.columns import DOMAINS, KNOWN, SPLITS, sample_number
+from retinabench.predictions.identities import own_patients
 from retinabench.predictions.subgroups import check_subgroups
-from retinabench.predictions.validation import Check
+from retinabench.predictions.validation import REFERABLE_FROM, UNKNOWN_GRADE, Check
 
 
 @dataclass(frozen=True, eq=False)
-class Predictions:
+class Predictions(Constructors):
     """Predictions of N images by S posterior samples, checked when made.
 
     Args:
         image_id: (N,) text, unique.
         label: (N,) 0 or 1.
         probs: (N,) or (N, S), P(referable) in [0, 1]; stored as (N, S) float64.
-        grade: (N,) 0 to 4.
-        patient_id: (N,) text.
+        grade: (N,) 0 to 4; None, NaN or -1 where it is not known, stored as -1. A selection without any has none.
+        patient_id: (N,) text; an image without one is its own patient, which a note says.
         domain: (N,) of `DOMAINS`; None: all are `in_domain`.
         split: (N,) of `SPLITS`; None: all are `test`.
         uncertainty: (N,) finite numbers, the largest is referred first.
         subgroups: Further columns by name, each (N,): text with "", or float64 with NaN, where it is not known.
-        metadata: What the file says of its origin: method, model, seed, members and so on.
+        metadata: What the file says of its origin: method, model, seed, members and so on; `referable_from`: the lowest
+            referable grade where it is not 2, or "label" where a label may contradict the grade.
         source: The file it came from, for error messages.
         notes: What a reader of its scores must know.
 
@@ -82,6 +85,7 @@ class Predictions:
         if ids.size == 0:
             raise InputError("holds no rows", file=self.source, hint="Write one row per image.")
         check.unique("image_id", ids)
+        check.distinct("image_id", ids)
         n = len(ids)
         columns: dict[str, Any] = {
             "image_id": ids,
@@ -90,10 +94,24 @@ class Predictions:
             "domain": check.one_of("domain", self.domain, DOMAINS, "in_domain", n),
             "split": check.one_of("split", self.split, SPLITS, "test", n),
         }
+        notes = list(self.notes)
         if self.grade is not None:
-            columns["grade"] = check.grades(check.length("grade", self.grade, n))
+            grade = check.grades(check.length("grade", self.grade, n))
+            # A run states its task, which says from which grade on an image is referable.
+            lowest = self.metadata.get(
+                "referable_from", "label" if "task" in self.metadata else REFERABLE_FROM
+            )
+            if lowest != "label":
+                check.agreement(columns["label"], grade, int(lowest))
+            columns["grade"] = grade if (grade != UNKNOWN_GRADE).any() else None
+            if unknown := np.count_nonzero(grade == UNKNOWN_GRADE):
+                notes.append(f"the grade of {unknown} of {n} images is not known")
         if self.patient_id is not None:
-            columns["patient_id"] = check.text("patient_id", check.length("patient_id", self.patient_id, n))
+            patients = check.text("patient_id", check.length("patient_id", self.patient_id, n), missing=True)
+            columns["patient_id"], made = own_patients(patients, ids)
+            if made:
+                notes.append(f"{made} of {n} images have no patient_id: each is its own patient")
+            check.distinct("patient_id", columns["patient_id"])
         if self.uncertainty is not None:
             columns["uncertainty"] = check.finite(
                 "uncertainty", check.length("uncertainty", self.uncertainty, n)
@@ -108,6 +126,9 @@ class Predictions:
                 file=self.source,
                 hint="Store the samples member by member, equally many each.",
             )
+        if not stated_samples(self.metadata):
+            check.samples(columns["probs"])
+        columns["notes"] = tuple(dict.fromkeys(notes))
         for name, values in columns.items():
             object.__setattr__(self, name, values)
         object.__setattr__(self, "metadata", dict(self.metadata))
@@ -135,10 +156,25 @@ class Predictions:
         return self.take(np.flatnonzero(keep)) if keep.any() else None
 
     def take(self, rows: NDArray[np.intp] | Sequence[int]) -> Predictions:
-        """Return the given rows, in the given order."""
+        """Return the given rows, each at most once, in the given order."""
         if len(self) == len(rows) and np.array_equal(rows, np.arange(len(self))):
             return self
-        columns = ("image_id", "label", "probs", *OPTIONAL)
-        present = {name: getattr(self, name) for name in columns if getattr(self, name) is not None}
-        subgroups = {name: values[rows] for name, values in self.subgroups.items()}
-        return replace(self, subgroups=subgroups, **{name: values[rows] for name, values in present.items()})
+        chosen = np.arange(len(self))[np.asarray(rows)]
+        if len(chosen) == 0 or len(np.unique(chosen)) < len(chosen):
+            raise InputError("a selection needs one row or more, each once", file=self.source)
+        # Not `replace`: the rows are valid, and checking them again would take longer than reading them.
+        part = object.__new__(type(self))
+        for name, values in vars(self).items():
+            if isinstance(values, np.ndarray):
+                values = values[chosen]
+            object.__setattr__(part, name, values)
+        subgroups = {name: values[chosen] for name, values in self.subgroups.items()}
+        object.__setattr__(part, "subgroups", subgroups)
+        if part.grade is not None and (part.grade == UNKNOWN_GRADE).all():
+            object.__setattr__(part, "grade", None)
+        return part
+
+
+def stated_samples(metadata: Mapping[str, Any]) -> bool:
+    """Tell whether the origin of predictions says that their columns are posterior samples."""
+    return bool(metadata.get("samples")) or metadata.get("members", 1) != 1

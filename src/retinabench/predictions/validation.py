@@ -8,6 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.predictions.identities import indistinct, is_missing
+
+REFERABLE_FROM = 2
+"""The lowest referable grade of the international scale."""
+UNKNOWN_GRADE = -1
+FEW_ROWS = 5
+"""Below so many rows, samples that sum to 1 may be chance: only an exact sum is refused."""
 
 
 class Check:
@@ -34,11 +41,11 @@ class Check:
         return InputError(problem, file=self.source, row=number, column=column, hint=hint)
 
     def array(self, column: str, values: ArrayLike) -> NDArray[Any]:
-        """`values` as an array; lists of several lengths and masked rows are refused, not guessed at."""
+        """`values` as an array, tensors included; lists of several lengths and masked rows are refused."""
         if isinstance(values, np.ma.MaskedArray) and (hidden := np.argwhere(np.ma.getmaskarray(values))).size:
             raise self.fail(column, hidden[0][0], "is masked", "Fill it, or drop the row.")
         try:
-            return np.asarray(values)
+            array = as_array(values)
         except (TypeError, ValueError):
             first = next((row for row in _lengths(values) if row[1] != _lengths(values)[0][1]), None)
             if first is None:
@@ -49,6 +56,12 @@ class Check:
                 f"holds {first[1]} values where row 1 holds {_lengths(values)[0][1]}",
                 "Give every image equally many.",
             ) from None
+        if array.ndim == 1 and (array.dtype.kind == "O" or (array.dtype.kind == "U" and array is not values)):
+            # NumPy drops zero bytes at the end of text, which would make two ids one.
+            zero = next((row for row, one in enumerate(values) if "\0" in str(one)), None)  # type: ignore[arg-type]
+            if zero is not None:
+                raise self.fail(column, zero, "holds a zero byte", "Remove it.")
+        return array
 
     def length(self, column: str, values: ArrayLike, n: int) -> NDArray[Any]:
         """Return values as an array of n rows.
@@ -67,42 +80,50 @@ class Check:
             raise self.fail(column, None, f"has {found} where image_id has {n}")
         return array
 
-    def text(self, column: str, values: ArrayLike) -> NDArray[np.str_]:
-        """(N,) text, no cell empty, missing or broken over lines."""
+    def text(self, column: str, values: ArrayLike, *, missing: bool = False) -> NDArray[np.str_]:
+        """Return values as (N,) text, no cell broken over lines.
+
+        Args:
+            column: Name of the column.
+            values: Its values.
+            missing: Whether a cell may be empty.
+
+        Returns:
+            The text, "" where a cell is empty.
+        """
         array = self.array(column, values)
         if array.ndim != 1:
             raise self.fail(column, None, f"has shape {array.shape}, needed is (N,)")
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            raise self.fail(column, np.flatnonzero(np.isnan(array))[0], "is missing", "Name it.")
+        if array.dtype.kind in "fO":
+            array = np.asarray([_word(value) for value in array.tolist()], np.str_)
         try:
-            if array.dtype.kind == "O":
-                array = np.asarray(
-                    [self.word(column, row, value) for row, value in enumerate(array)], np.str_
-                )
             array = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.astype(np.str_)
         except UnicodeDecodeError:
             raise self.fail(column, None, "holds bytes that are not UTF-8 text") from None
         broken = np.flatnonzero((np.char.find(array, "\n") >= 0) | (np.char.find(array, "\r") >= 0))
         if broken.size:
             raise self.fail(column, broken[0], "holds a line break", "Is a quotation mark missing?")
-        if (empty := np.flatnonzero(array == "")).size:
+        if not missing and (empty := np.flatnonzero(array == "")).size:
             raise self.fail(column, empty[0], "is empty", "Give every row a value or leave the column out.")
         return array
 
-    def word(self, column: str, row: int, value: Any) -> str:
-        """Return one cell of an object array as text; a missing one must not become a patient named 'nan'.
+    def distinct(self, column: str, values: NDArray[np.str_]) -> None:
+        """Refuse ids that differ only by blanks, invisible characters or the Unicode form of a letter.
 
         Args:
             column: Name of the column.
-            row: Row from 0.
-            value: The cell.
-
-        Returns:
-            The text.
+            values: (N,) ids.
         """
-        if value is None or value != value or str(value) == "<NA>":
-            raise self.fail(column, row, "is missing", "Name it, or leave the column out.")
-        return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+        if (pair := indistinct(values.tolist())) is not None:
+            first, second = (int(np.flatnonzero(values == one)[0]) for one in pair)
+            if first > second:
+                first, second = second, first
+            raise self.fail(
+                column,
+                second,
+                f"is {str(values[second])[:60]!a}, which looks like {str(values[first])[:60]!a} of row {first + 1}",
+                "They differ only by blanks, invisible characters or Unicode form: write one id in one way.",
+            )
 
     def unique(self, column: str, values: NDArray[np.str_]) -> None:
         """Refuse an id that stands twice."""
@@ -156,21 +177,23 @@ class Check:
         bad = np.flatnonzero((numbers != 0) & (numbers != 1))
         if bad.size:
             grades = np.isin(numbers, np.arange(5)).all()
-            hint = (
-                (
-                    "These look like severity grades: name the column 'grade' and add 'label' = 1 where "
-                    "grade >= 2, else 0."
+            hint = "A label is 0 (not referable) or 1 (referable)."
+            if grades:
+                hint = (
+                    "These look like severity grades: name the column 'grade' (--column grade=NAME) and leave the "
+                    "label out, which is then 1 where grade >= 2."
                 )
-                if grades
-                else "A label is 0 (not referable) or 1 (referable)."
-            )
+            elif np.isin(numbers, (-1, 0, 1)).all():
+                hint += " Leave out the images whose label is -1, not certain."
             raise self.fail("label", bad[0], f"is {numbers[bad[0]]:g}, not 0 or 1", hint)
         return numbers.astype(np.int8)
 
     def grades(self, values: NDArray[Any]) -> NDArray[np.int8]:
-        """(N,) whole numbers 0 to 4."""
+        """(N,) whole numbers 0 to 4, and `UNKNOWN_GRADE` where a cell is empty."""
+        if values.dtype.kind in "fO":  # None and NaN are grades that are not known
+            values = np.asarray([-1 if is_missing(value) else value for value in values.tolist()])
         numbers = self.finite("grade", values)
-        bad = np.flatnonzero(~np.isin(numbers, np.arange(5)))
+        bad = np.flatnonzero(~np.isin(numbers, np.arange(UNKNOWN_GRADE, 5)))
         if bad.size:
             raise self.fail(
                 "grade",
@@ -179,6 +202,31 @@ class Check:
                 "Use the international scale, or leave the column out.",
             )
         return numbers.astype(np.int8)
+
+    def agreement(self, label: NDArray[np.int8], grade: NDArray[np.int8], lowest: int) -> None:
+        """Refuse a label that contradicts the grade.
+
+        Args:
+            label: (N,) 0 or 1.
+            grade: (N,) 0 to 4, or `UNKNOWN_GRADE`.
+            lowest: The lowest referable grade.
+        """
+        graded = grade != UNKNOWN_GRADE
+        wrong = np.flatnonzero(graded & (label != (grade >= lowest)))
+        if not wrong.size:
+            return
+        row = wrong[0]
+        fitting = [k for k in range(1, 5) if (label == (grade >= k))[graded].all()]
+        hint = "Correct one of them, or say --referable-from label where a label also counts other findings."
+        if fitting:
+            hint = f"Every label is 1 where grade >= {fitting[0]}: say --referable-from {fitting[0]} if that is meant."
+        raise self.fail(
+            "label",
+            row,
+            f"is {label[row]} where the grade is {grade[row]} ({wrong.size} such rows), and images are referable from "
+            f"grade {lowest} on",
+            hint,
+        )
 
     def probabilities(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """(N, S) in [0, 1]; what lies outside is guessed at: logits, percentages, rounding."""
@@ -189,18 +237,35 @@ class Check:
             raise self.fail("probs", None, f"has shape {probs.shape}", _SHAPES[1, 2])
         bad = np.argwhere((probs < 0) | (probs > 1))
         if bad.size:
-            if probs.min() < -1e-5:
-                hint = "These look like logits: apply the sigmoid, p = 1 / (1 + exp(-logit))."
-            elif 1.5 < probs.max() <= 100:
-                hint = "These look like percentages: divide by 100."
-            elif probs.max() < 1 + 1e-5:
-                hint = "This looks like rounding in single precision: clip to [0, 1]."
-            else:
-                hint = "A probability lies between 0 and 1."
             value = float(probs[tuple(bad[0])])
             shown = f"{value:g}" if not 0 <= float(f"{value:g}") <= 1 else repr(value)
-            raise self.fail(_sample("probs", probs, bad[0]), bad[0][0], f"is {shown}, outside [0, 1]", hint)
+            problem = f"is {shown}, outside [0, 1]"
+            raise self.fail(_sample("probs", probs, bad[0]), bad[0][0], problem, _hint_on_range(probs))
         return probs
+
+    def samples(self, probs: NDArray[np.float64]) -> None:
+        """Refuse class probabilities, whose rows sum to 1, in the place of posterior samples.
+
+        Samples of one probability sum to 1 in every row only where their mean is the same for all images. The tolerance
+        is the rounding of printed numbers, and less where the columns differ little: the samples of a model that says
+        about 1/S of every image are not refused.
+
+        Args:
+            probs: (N, S) in [0, 1].
+        """
+        n, columns = probs.shape
+        if columns < 2:
+            return
+        tolerance = min(0.03, 0.05 * float(np.abs(probs - 1 / columns).max())) if n >= FEW_ROWS else 1e-6
+        if tolerance > 1e-9 and (np.abs(probs.sum(axis=1) - 1) <= tolerance).all() and np.ptp(probs) > 1e-6:
+            grades = " (five grades: --grades)" if columns == 5 else ""
+            raise self.fail(
+                "probs",
+                None,
+                f"has {columns} values per image that sum to 1: class probabilities (softmax), not posterior samples",
+                f"Read them with --softmax{grades}, or Predictions.from_softmax; samples of P(referable) that do sum "
+                "to 1 need metadata {'samples': " + f"{columns}" + "}.",
+            )
 
     def one_of(
         self, column: str, values: ArrayLike | None, allowed: tuple[str, ...], default: str, n: int
@@ -229,7 +294,47 @@ class Check:
 _SHAPES = {
     (1,): "Needed is (N,): one number per image.",
     (1, 2): "Needed is (N,) or (N, S): images by samples.",
+    (2, 3): "Needed is (N, C) or (N, S, C): images by samples by classes.",
+    (1, 2, 3): "Needed is (N,), (N, C) or (N, S, C): images by samples by classes.",
 }
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """Return values as an array; a tensor of any framework is detached and copied from its device first.
+
+    Args:
+        values: An array, a list, a tensor, or a list of tensors.
+    """
+    if isinstance(values, list | tuple) and values and hasattr(values[0], "detach"):
+        return np.asarray([as_array(one) for one in values])
+    if hasattr(values, "detach") and hasattr(values, "cpu"):
+        values = values.detach().cpu()
+        values = (values.double() if values.is_floating_point() else values).numpy()
+    return np.asarray(values)
+
+
+def _word(value: Any) -> str:
+    """One cell of an id as text; whole numbers that a missing cell made floats keep no point."""
+    if is_missing(value):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+
+
+def _hint_on_range(probs: NDArray[np.float64]) -> str:
+    """What values outside [0, 1] may be, where all of them agree with it."""
+    low, high = float(probs.min()), float(probs.max())
+    whole = bool((probs == np.round(probs)).all())
+    if low > -1e-5 and high < 1 + 1e-5:
+        return "This looks like rounding in single precision: clip to [0, 1]."
+    if low >= 0 and 10 <= high <= 100 and np.median(probs) > 1:
+        return "These look like percentages: divide by 100."
+    if low < -1e-5 and not whole and (low < -1 or high > 1):
+        return "These look like logits: apply the sigmoid, p = 1 / (1 + exp(-logit)), or Predictions.from_logits."
+    if whole and np.isin(probs, (-1, 0, 1)).all():
+        return "-1 marks a finding that is not certain in some label files: is this a column of labels?"
+    return "A probability lies between 0 and 1."
 
 
 def _lengths(values: Any) -> list[tuple[int, int]]:

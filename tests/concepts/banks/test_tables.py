@@ -62,7 +62,7 @@ def test_columns_can_be_chosen(tmp_path):
         ("image_id,a\n", "has no rows"),
         ("image_id,a\nx,\n", "no truth is known"),
         ("image_id,a\nx,1,0\n", "row 1: has 3 columns where the header has 2"),
-        ("image_id,a\n,1\n", "row 1, column 'image_id': is missing"),
+        ("image_id,a\n,1\n", "row 1, column 'image_id': is empty"),
         ("image_id,a\nx,inf\n", "row 1, column 'a'"),
         ("", "empty"),
     ],

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import UNKNOWN, Bank
 from retinabench.core.errors import InputError
-from retinabench.predictions.csv_format import broken_csv, csv_header
-from retinabench.predictions.parquet_format import not_a_number
+from retinabench.predictions.arrow_columns import not_a_number
+from retinabench.predictions.formats.csv_format import broken_csv, csv_header
 from retinabench.predictions.validation import Check
 
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.columns import MAX_VALUES
-from retinabench.predictions.npz_format import read_member
+from retinabench.predictions.formats.npz_format import read_member
 
 Arrays = dict[str, NDArray[Any]]
 ARRAYS = ("probs", "samples", "draws", "meta")

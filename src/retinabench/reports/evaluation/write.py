@@ -10,7 +10,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
 from retinabench.data.prepared import open_data
-from retinabench.predictions.io import find_files, method_names, read_predictions
+from retinabench.predictions.io import ReadEach, find_files, method_names, read_each
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import (
     Evaluation,
@@ -107,6 +107,7 @@ def report_files(
     bootstrap: int = 1000,
     seed: int = 0,
     progress: Bars = QUIET,
+    read: ReadEach = read_each,
 ) -> Path:
     """Write a report about files; seeds of one method and configuration are one method.
 
@@ -120,6 +121,7 @@ def report_files(
         bootstrap: Number of replicates over patients.
         seed: Seed of the bootstrap.
         progress: Shows how far the work is.
+        read: Reads the files.
 
     Returns:
         The path of the page.
@@ -130,7 +132,7 @@ def report_files(
     if shifted is not None and data is None:
         raise InputError("--shifted needs --data", hint="Name the folders as `train` had them.")
     files = find_files(paths)
-    predictions = [read_predictions(file) for file in files]
+    predictions = list(read(files))
     methods: dict[str, list[Predictions]] = {}
     for name, one in zip(method_names(files, predictions), predictions, strict=True):
         methods.setdefault(name, []).append(one)

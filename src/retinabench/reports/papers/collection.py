@@ -20,7 +20,7 @@ from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.inference.shared_seeds import jackknife_error
 from retinabench.metrics.score import RULES
 from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.predictions.io import find_files, read_predictions
+from retinabench.predictions.io import ReadEach, find_files, read_each
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.measurements import MeasureJob, Measurements, measure
 from retinabench.reports.papers.origins import (
@@ -164,6 +164,7 @@ def collect(
     seed: int,
     workers: int | None,
     progress: Progress,
+    read: ReadEach = read_each,
 ) -> Collection:
     """Read, align and measure all files; return the results of each task.
 
@@ -175,6 +176,7 @@ def collect(
         seed: Seed of the bootstrap, the jackknife's blocks and the random sets of the published rules.
         workers: Number of processes; None for one per core where the files are many.
         progress: Reports the progress.
+        read: Reads the files.
 
     Raises:
         InputError: Where options or files are not usable, or files of one task and data set hold other images.
@@ -189,8 +191,7 @@ def collect(
         raise InputError("there is nothing to tabulate", hint="Give one predictions file or more.")
     labelled = read_labels(labels, paths)
     tests, origins = [], []
-    for path in paths:
-        predictions = read_predictions(path)
+    for path, predictions in zip(paths, read(paths), strict=True):
         origins.append(origin(predictions, labelled.get(path.resolve(), {})))
         tests.append(_reduced(predictions, exact=rules == "published"))
     origins = _with_datasets(origins, tests)
@@ -226,7 +227,7 @@ def _reduced(predictions: Predictions, exact: bool) -> Predictions:
     if test is None:
         raise InputError("holds no image of the test split", file=predictions.source)
     values, _ = referral_uncertainty(test, exact=exact)
-    return replace(test, probs=test.prob[:, None], uncertainty=values, metadata={})
+    return replace(test, probs=test.prob[:, None], uncertainty=values, metadata={"referable_from": "label"})
 
 
 def _with_datasets(origins: Sequence[Origin], tests: Sequence[Predictions]) -> list[Origin]:

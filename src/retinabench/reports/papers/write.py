@@ -14,6 +14,7 @@ from pathlib import Path
 
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.progress import QUIET, Progress
+from retinabench.predictions.io import ReadEach, read_each
 from retinabench.reports.papers import curve_figures, filos, histograms, preprocessing_images, retina_tables
 from retinabench.reports.papers.collection import Collection, TaskResults, collect
 from retinabench.reports.papers.origins import task_title
@@ -38,6 +39,7 @@ def write_tables(
     images: Path | None = None,
     workers: int | None = None,
     progress: Progress = QUIET,
+    read: ReadEach = read_each,
 ) -> list[Path]:
     """Write all tables and figures that the files allow below `out`, and `index.md`, which lists them.
 
@@ -54,6 +56,7 @@ def write_tables(
         images: A folder of fundus images for the examples of preprocessing.
         workers: Processes; None for one per core where the files are many.
         progress: Reports the progress.
+        read: Reads the files.
 
     Returns:
         The files written, the index first.
@@ -61,7 +64,9 @@ def write_tables(
     Raises:
         InputError: Where files of one task and data set hold other images or other labels.
     """
-    return write(collect(files, labels, rules, bootstrap, seed, workers, progress), out, images, progress)
+    return write(
+        collect(files, labels, rules, bootstrap, seed, workers, progress, read), out, images, progress
+    )
 
 
 def write(collection: Collection, out: Path, images: Path | None, progress: Progress) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,15 +13,18 @@ import pyarrow.csv
 
 from retinabench.core.errors import InputError
 from retinabench.predictions import columns
-from retinabench.predictions.columns import KNOWN, TEXT, check_columns, check_size, sample_number
-from retinabench.predictions.parquet_format import from_table, to_table
+from retinabench.predictions.columns import check_columns, check_size, is_known, is_number, sample_number
+from retinabench.predictions.formats.parquet_format import predictions_of, to_table
+from retinabench.predictions.layouts import Layout, recognise
+from retinabench.predictions.reading import Reading
+from retinabench.predictions.subgroups import MAX_COLUMNS
 from retinabench.predictions.table import Predictions
 
 MAX_CSV_BYTES = 2 * 1024**3
 BLOCK = 1 << 24
 
 
-def read_csv(path: Path) -> Predictions:
+def read_csv(path: Path, reading: Reading) -> Predictions:
     """Read a CSV of any usual dialect; a broken line or a word among the numbers is named by its row."""
     if path.stat().st_size > MAX_CSV_BYTES:
         raise InputError(
@@ -29,25 +32,26 @@ def read_csv(path: Path) -> Predictions:
         )
     encoding, header = csv_header(path)
     delimiter = max(",;\t", key=header.count)
-    names = [name.strip().strip('"').strip() for name in next(csv.reader([header], delimiter=delimiter))]
-    check_columns(path, names)
-    _csv_size(path, sum(sample_number(name) is not None for name in names))
-
-    unique = [name for name, times in Counter(names).items() if times == 1]
+    fields = csv.reader([header], delimiter=delimiter, skipinitialspace=True)
+    header_names = [name.strip() for name in next(fields)]
+    layout = recognise(header_names, reading.columns, str(path))
+    check_columns(path, layout.names)
+    _csv_size(path, sum(sample_number(name) is not None for name in layout.names))
+    places, layout = _read_places(layout)
+    every = [str(place) for place in range(len(header_names))]
 
     def load(text: bool, decimal: str) -> pa.Table:
-        numbers = {name for name in names if sample_number(name) is not None} | set(KNOWN) - set(TEXT)
-        types = {name: pa.float64() if name in numbers and not text else pa.string() for name in unique}
+        kinds = (pa.float64() if is_number(name) and not text else pa.string() for name in layout.names)
         return pa.csv.read_csv(
             path,
             # Only one thread can say in which row a line is broken.
             read_options=pa.csv.ReadOptions(
-                encoding=encoding, column_names=names, skip_rows=1, use_threads=not text
+                encoding=encoding, column_names=every, skip_rows=1, use_threads=not text
             ),
             parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
-                column_types=types,
-                include_columns=unique,
+                column_types=dict(zip(places, kinds, strict=True)),
+                include_columns=places,
                 decimal_point=decimal,
                 strings_can_be_null=True,
                 null_values=[""],
@@ -66,8 +70,23 @@ def read_csv(path: Path) -> Predictions:
                 table = load(text=True, decimal=".")
     except (pa.ArrowInvalid, UnicodeError) as error:
         raise broken_csv(path, str(error)) from None
-    check_size(path, table.num_rows, max(1, len(names) - 2))
-    return from_table(path, table, {}, untyped=True)
+    check_size(path, table.num_rows, max(1, len(places) - 2))
+    return predictions_of(path, table, layout, reading, {}, untyped=True)
+
+
+def _read_places(layout: Layout) -> tuple[list[str], Layout]:
+    """The places of the columns that are read, as text, and what they are: not all of a table of features."""
+    further = 0
+    places = []
+    for place, name in enumerate(layout.names):
+        further += not is_known(name)
+        if is_known(name) or further <= MAX_COLUMNS:
+            places.append(place)
+    notes = layout.notes
+    if further > MAX_COLUMNS:
+        notes += (f"{further - MAX_COLUMNS} further columns are left out: only {MAX_COLUMNS} are kept",)
+    names = tuple(layout.names[place] for place in places)
+    return [str(place) for place in places], replace(layout, names=names, notes=notes)
 
 
 def csv_header(path: Path) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import math
 import struct
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,31 +25,29 @@ from retinabench.predictions.columns import (
     read_metadata,
     sample_number,
 )
-from retinabench.predictions.subgroups import keep_further
+from retinabench.predictions.layouts import recognise
+from retinabench.predictions.reading import Reading, Table, arguments_of
 from retinabench.predictions.table import Predictions
 
 SUBGROUPS = "subgroups/"
 
 
-def read_npz(path: Path) -> Predictions:
+def read_npz(path: Path, reading: Reading) -> Predictions:
     """Read the plain arrays of an NPZ file; objects are never unpickled."""
     try:
         with zipfile.ZipFile(path) as archive:
-            columns = _members(path, archive)
-            subgroups, notes = _further(path, archive, len(np.atleast_1d(columns["image_id"])))
+            table = _table(path, archive, reading)
     except InputError:
         raise
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError, IndexError):
         raise InputError("is not a whole NPZ file", file=path, hint="Write or copy it again.") from None
-    metadata = read_metadata(path, str(columns.pop("metadata", "{}")).encode())
-    if "prob" in columns:
-        columns["probs"] = columns.pop("prob")
-    return Predictions(
-        **columns, subgroups=subgroups, metadata=metadata, source=str(path), notes=tuple(notes)
-    )
+    try:
+        return Predictions(**arguments_of(table, reading))
+    except InputError as error:
+        raise table.layout.error(error) from None
 
 
-def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
+def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> Table:
     arrays = [info for info in archive.infolist() if info.filename.endswith(".npy")]
     if not arrays:
         raise InputError(
@@ -56,29 +55,34 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
             file=path,
             hint="Write a CSV with image_id, label, prob.",
         )
-    entries = {info.filename.removesuffix(".npy"): info for info in arrays}
-    if any(sample_number(name) is not None for name in entries):
+    names = [info.filename.removesuffix(".npy") for info in arrays]
+    if any(sample_number(name) is not None for name in names):
         raise InputError(
             "holds one array per sample", file=path, hint="Store them as one (N, S) array named 'probs'."
         )
-    check_columns(path, [info.filename.removesuffix(".npy") for info in arrays])
-    wanted = [name for name in ("metadata", *KNOWN) if name in entries]
-    return {name: read_member(path, archive, entries[name], name) for name in wanted}
-
-
-def _further(path: Path, archive: zipfile.ZipFile, n: int) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """The other arrays of N values, and notes on those that cannot be kept."""
-    columns, notes = {}, []
-    for info in archive.infolist():
-        name = info.filename.removesuffix(".npy").removeprefix(SUBGROUPS)
-        if name in ("metadata", *KNOWN) or not info.filename.endswith(".npy"):
+    layout = recognise(names, reading.columns, str(path))
+    check_columns(path, layout.names)
+    entries = dict(zip(layout.names, arrays, strict=True))
+    known = {
+        name: read_member(path, archive, entries[name], name)
+        for name in ("metadata", *KNOWN)
+        if name in entries
+    }
+    metadata = read_metadata(path, str(known.pop("metadata", "{}")).encode())
+    if "prob" in known:
+        known["probs"] = known.pop("prob")
+    further, notes = {}, []
+    for name, info in entries.items():
+        if name in ("metadata", *KNOWN):
             continue
+        own = name.removeprefix(SUBGROUPS)
         try:
-            columns[name] = read_member(path, archive, info, name, shape=(n,))
+            further[own] = read_member(
+                path, archive, info, own, shape=np.shape(known["label" if "label" in known else "grade"])
+            )
         except InputError as error:
-            notes.append(f"the array '{name[:60]}' is left out: {error.problem}")
-    kept, more = keep_further(columns, n)
-    return kept, notes + more
+            notes.append(f"the array '{own[:60]}' is left out: {error.problem}")
+    return Table(known, further, replace(layout, notes=(*layout.notes, *notes)), metadata, str(path))
 
 
 _HEADERS = {

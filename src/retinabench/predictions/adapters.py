@@ -1,0 +1,231 @@
+"""Predictions from what other tools hold: class probabilities, logits, tensors and data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from retinabench.core.errors import InputError
+from retinabench.predictions.arrow_columns import arguments_of_arrow
+from retinabench.predictions.class_probabilities import class_probabilities, referable_probability
+from retinabench.predictions.columns import check_columns
+from retinabench.predictions.layouts import recognise
+from retinabench.predictions.reading import Reading
+from retinabench.predictions.validation import REFERABLE_FROM, Check
+
+GRADES = 5
+
+
+class Constructors:
+    """The constructors of `Predictions` from the outputs of other tools.
+
+    All take the other columns of `Predictions` by name, and arrays or tensors of any framework, which are detached and
+    copied from their device.
+    """
+
+    @classmethod
+    def from_softmax(
+        cls,
+        probs: ArrayLike,
+        image_id: ArrayLike | None = None,
+        label: ArrayLike | None = None,
+        *,
+        grades: ArrayLike | bool | None = None,
+        referable_from: int | None = None,
+        **columns: Any,
+    ) -> Self:
+        """Return predictions from class probabilities: P(referable) is the sum of the referable classes.
+
+        Args:
+            probs: (N, C) probabilities of C classes that sum to 1 for every image, or (N, S, C) of S posterior samples.
+            image_id: (N,) text; None: the images are named by their row.
+            label: (N,) 0 or 1; None: 1 where `grades` >= `referable_from`.
+            grades: (N,) severity of each image, 0 to 4, for the label; True: the classes are the grades, which five
+                classes are in any case.
+            referable_from: The lowest referable class; None: 1 of two classes, 2 of five.
+            columns: `patient_id`, `domain`, `subgroups` and so on, as `Predictions` has them.
+
+        Returns:
+            The predictions.
+
+        Raises:
+            InputError: Rows do not sum to 1, or it is not said which classes are referable.
+
+        Examples:
+            >>> import retinabench as rb
+            >>> five = [[0.7, 0.2, 0.1, 0, 0], [0.1, 0.1, 0.3, 0.3, 0.2]]
+            >>> predictions = rb.Predictions.from_softmax(five, ["a", "b"], grades=[0, 3])
+            >>> predictions.prob.round(3).tolist(), predictions.label.tolist()
+            ([0.1, 0.8], [0, 1])
+        """
+        check = Check(columns.get("source"))
+        values = check.array("probs", probs)
+        classes = values.shape[-1] if values.ndim else 0
+        if grades is True and classes != GRADES:
+            raise check.fail("probs", None, f"has {classes} classes, and there are five grades")
+        lowest = {2: 1, GRADES: REFERABLE_FROM}.get(classes) if referable_from is None else referable_from
+        if lowest is None:
+            raise check.fail(
+                "probs",
+                None,
+                f"has {classes} classes, and it is not said which are referable",
+                "Pass referable_from.",
+            )
+        mean = referable_probability(check, values, lowest)
+        if grades is not None and not isinstance(grades, bool):
+            columns["grade"] = grades
+        return cls._of(mean, image_id, label, lowest if classes == GRADES else REFERABLE_FROM, columns)
+
+    @classmethod
+    def from_logits(
+        cls,
+        logits: ArrayLike,
+        image_id: ArrayLike | None = None,
+        label: ArrayLike | None = None,
+        *,
+        grades: ArrayLike | bool | None = None,
+        referable_from: int | None = None,
+        **columns: Any,
+    ) -> Self:
+        """Return predictions from logits: the sigmoid of one output per image, or the softmax over classes.
+
+        Args:
+            logits: (N,) or (N, 1) of one output; (N, C) of C classes; (N, S, 1) or (N, S, C) of S posterior samples.
+            image_id: As in `from_softmax`.
+            label: As in `from_softmax`.
+            grades: As in `from_softmax`.
+            referable_from: As in `from_softmax`.
+            columns: As in `from_softmax`.
+
+        Returns:
+            The predictions.
+
+        Examples:
+            >>> import retinabench as rb
+            >>> rb.Predictions.from_logits([-2.0, 0.0], ["a", "b"], [0, 1]).prob.round(3).tolist()
+            [0.119, 0.5]
+        """
+        probs = class_probabilities(Check(columns.get("source")), logits)
+        return cls.from_softmax(
+            probs, image_id, label, grades=grades, referable_from=referable_from, **columns
+        )
+
+    @classmethod
+    def from_torch(
+        cls,
+        image_id: ArrayLike | None,
+        label: ArrayLike | None,
+        probs: Any = None,
+        *,
+        logits: Any = None,
+        softmax: Any = None,
+        **columns: Any,
+    ) -> Self:
+        """Return predictions from tensors, on any device, of any floating type, with or without a gradient.
+
+        Exactly one of `probs`, `logits` and `softmax` is given. The other constructors take tensors as well.
+
+        Args:
+            image_id: (N,) text; None: the images are named by their row.
+            label: (N,) 0 or 1.
+            probs: (N,) or (N, S), P(referable).
+            logits: As in `from_logits`.
+            softmax: As `probs` of `from_softmax`.
+            columns: As in `from_softmax`.
+
+        Returns:
+            The predictions.
+
+        Raises:
+            InputError: Not exactly one kind of output is given, or it is not valid.
+        """
+        if (probs is not None) + (logits is not None) + (softmax is not None) != 1:
+            raise InputError("from_torch needs exactly one of probs, logits and softmax")
+        if logits is not None:
+            return cls.from_logits(logits, image_id, label, **columns)
+        if softmax is not None:
+            return cls.from_softmax(softmax, image_id, label, **columns)
+        return cls._of(Check(None).array("probs", probs), image_id, label, REFERABLE_FROM, columns)
+
+    @classmethod
+    def from_dataframe(
+        cls,
+        frame: Any,
+        *,
+        columns: Mapping[str, str] | None = None,
+        softmax: bool = False,
+        grades: bool = False,
+        referable_from: int | Literal["label"] | None = None,
+        method: str | None = None,
+        seed: int | None = None,
+    ) -> Self:
+        """Return predictions from a table of pandas, polars, Arrow or another library that narwhals knows.
+
+        Args:
+            frame: The table, one row per image, with the columns of a predictions file.
+            columns: As in `read_predictions`.
+            softmax: As in `read_predictions`.
+            grades: As in `read_predictions`.
+            referable_from: As in `read_predictions`.
+            method: As in `read_predictions`.
+            seed: As in `read_predictions`.
+
+        Returns:
+            The predictions; `notes` say which column was read as which.
+
+        Raises:
+            InputError: It is no table, or a column is missing or not valid.
+
+        Examples:
+            >>> import pyarrow as pa
+            >>> import retinabench as rb
+            >>> frame = pa.table({"filename": ["a", "b"], "y_true": [0, 1], "y_score": [0.1, 0.8], "camera": ["A", "B"]})
+            >>> predictions = rb.Predictions.from_dataframe(frame)
+            >>> predictions.prob.tolist(), predictions.subgroups["camera"].tolist()
+            ([0.1, 0.8], ['A', 'B'])
+        """
+        import narwhals  # only here: reading a file does without it
+
+        try:
+            native = narwhals.from_native(frame)
+            eager = native.collect() if isinstance(native, narwhals.LazyFrame) else native
+            table = eager.to_arrow()
+        except (TypeError, ValueError, pa.ArrowException) as error:
+            raise InputError(
+                f"a {type(frame).__name__} cannot be read as a table: {str(error).partition(chr(10))[0]}"
+            ) from None
+        reading = Reading(columns or {}, softmax, grades, referable_from, method, seed)
+        layout = recognise(table.column_names, reading.columns)
+        check_columns(None, layout.names)
+        try:
+            return cls(**arguments_of_arrow(None, table, layout, reading, {}))
+        except InputError as error:
+            raise layout.error(error) from None
+
+    @classmethod
+    def _of(
+        cls,
+        probs: Any,
+        image_id: ArrayLike | None,
+        label: ArrayLike | None,
+        lowest: int,
+        columns: dict[str, Any],
+    ) -> Self:
+        """Name the images and derive the label where these are missing."""
+        check, notes = Check(columns.get("source")), list(columns.pop("notes", ()))
+        if image_id is None:
+            image_id = np.arange(1, len(probs) + 1).astype(np.str_)
+            notes.append(
+                "no image_id: images are named by their row, in this order in every file that is compared"
+            )
+        if label is None:
+            if columns.get("grade") is None:
+                raise check.fail("label", None, "is missing", "Pass label, or the grades of the images.")
+            label = check.grades(check.array("grade", columns["grade"])) >= lowest
+        if lowest != REFERABLE_FROM:
+            columns["metadata"] = {"referable_from": lowest, **columns.get("metadata", {})}
+        return cls(image_id=image_id, label=label, probs=probs, notes=tuple(notes), **columns)  # type: ignore[call-arg]

@@ -1,0 +1,177 @@
+"""The columns of an Arrow table, which Parquet, CSV and data frames pass through, as arrays."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.predictions.columns import MAX_TEXT, TEXT, check_size, is_known, sample_number
+from retinabench.predictions.layouts import Layout
+from retinabench.predictions.reading import Reading, Table, arguments_of
+
+
+def arguments_of_arrow(
+    source: str | None,
+    table: pa.Table,
+    layout: Layout,
+    reading: Reading,
+    metadata: Mapping[str, Any],
+    *,
+    untyped: bool = False,
+) -> dict[str, Any]:
+    """Return the arguments of `Predictions` for an Arrow table.
+
+    Args:
+        source: The file, for messages.
+        table: The table.
+        layout: Which of its columns is which.
+        reading: What the user says of it.
+        metadata: The file metadata.
+        untyped: Whether text of further columns may stand for numbers, as in a CSV.
+
+    Returns:
+        The arguments, by name.
+
+    Raises:
+        InputError: A cell is empty, of a wrong type or not valid.
+    """
+    columns: dict[str, Any] = {}
+    further: dict[str, pa.Array] = {}
+    times = Counter(layout.names)
+    for name, chunked in zip(layout.names, table.columns, strict=True):
+        column = combined(chunked)
+        if not is_known(name):
+            if column.null_count < len(column) and times[name] == 1:
+                further[name] = column
+        elif (values := _values(source, name, column)) is not None:
+            columns[name] = values
+    samples = sorted((number, name) for name in columns if (number := sample_number(name)) is not None)
+    if samples:
+        columns["probs"] = np.stack([columns.pop(name) for _, name in samples], axis=1)
+    elif "prob" in columns:
+        columns["probs"] = columns.pop("prob")
+    found = Table(columns, further, layout, metadata, source, untyped)
+    return arguments_of(found, reading)
+
+
+def _values(source: str | None, name: str, column: pa.Array) -> NDArray[Any] | None:
+    """The values of a known column; None where an optional one is empty throughout."""
+    if column.null_count == len(column) and len(column):
+        if name in ("image_id", "label", "prob", "probs"):
+            raise InputError("is empty in every row", file=source, column=name)
+        return None
+    if column.null_count and name not in ("grade", "patient_id"):
+        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]) + 1
+        raise InputError("is empty", file=source, row=row, column=name, hint="Fill it, or drop the row.")
+    return _lists(source, column) if name == "probs" else _flat(source, name, column)
+
+
+def combined(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
+    whole = column.combine_chunks()
+    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(column.unify_dictionaries().chunks)
+
+
+def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
+    if name in TEXT:
+        if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+            raise InputError(f"has type {column.type}, needed is text", file=source, column=name)
+        if pa.types.is_floating(column.type):  # whole numbers that a missing cell made floats
+            return np.asarray(column.to_pylist(), object)
+        try:
+            words = column.cast(pa.string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InputError(f"has type {column.type}, needed is text", file=source, column=name) from None
+        lengths = pa.compute.utf8_length(words.fill_null("")).to_numpy(zero_copy_only=False)
+        if len(words) and lengths.max() > MAX_TEXT:  # an array of text is as wide as its longest cell
+            raise InputError(
+                f"has {lengths.max():,} characters, more than {MAX_TEXT:,}",
+                file=source,
+                row=int(lengths.argmax()) + 1,
+                column=name,
+                hint="Is a quotation mark missing?",
+            )
+        zero = np.flatnonzero(
+            pa.compute.match_substring(words.fill_null(""), "\0").to_numpy(zero_copy_only=False)
+        )
+        if zero.size:  # NumPy drops them at the end of text, which would make two ids one
+            raise InputError("holds a zero byte", file=source, row=int(zero[0]) + 1, column=name)
+        return np.asarray(words.fill_null("").to_pylist(), dtype=np.str_)
+    try:
+        return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise not_a_number(source, name, column) from None
+
+
+def not_a_number(source: str | Path | None, name: str, column: pa.Array) -> InputError:
+    """Return the error for the first value of a column that is not a number.
+
+    Args:
+        source: The file.
+        name: The column.
+        column: Its values.
+
+    Returns:
+        The error, to be raised.
+    """
+    for row, value in enumerate(column, start=1):
+        try:
+            value.cast(pa.float64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            text = str(value.as_py())
+            comma = re.fullmatch(r"\s*[-+]?\d*,\d+\s*", text)
+            hint = "Write decimals with a point, or separate the columns by semicolons." if comma else None
+            return InputError(f"is '{text[:40]}', not a number", file=source, row=row, column=name, hint=hint)
+    return InputError(f"has type {column.type}, needed are numbers", file=source, column=name)
+
+
+def _lists(source: str | None, column: pa.Array) -> NDArray[np.float64]:
+    """(N, S) from a column of lists, all of one length."""
+    if not (
+        pa.types.is_list(column.type)
+        or pa.types.is_large_list(column.type)
+        or pa.types.is_fixed_size_list(column.type)
+    ):
+        raise InputError(
+            "does not hold lists of numbers",
+            file=source,
+            column="probs",
+            hint="Name a column of single numbers 'prob'.",
+        )
+    lengths = (
+        np.asarray(column.value_lengths().to_numpy(zero_copy_only=False))
+        if not pa.types.is_fixed_size_list(column.type)
+        else np.full(len(column), column.type.list_size)
+    )
+    if len(lengths) == 0:
+        return np.empty((0, 1))
+    odd = np.flatnonzero(lengths != lengths[0])
+    if odd.size:
+        raise InputError(
+            f"holds {lengths[odd[0]]} samples where row 1 holds {lengths[0]}",
+            file=source,
+            row=int(odd[0]) + 1,
+            column="probs",
+            hint="Give every image equally many.",
+        )
+    check_size(source, len(lengths), int(lengths[0]))
+    values = column.flatten()
+    if values.null_count:
+        row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]) // int(lengths[0]) + 1
+        raise InputError("holds an empty sample", file=source, row=row, column="probs")
+    try:
+        flat = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InputError(
+            f"has type {column.type}, needed are lists of numbers", file=source, column="probs"
+        ) from None
+    return np.asarray(flat).reshape(len(lengths), int(lengths[0]))

@@ -1,0 +1,1 @@
+"""The predictions file as CSV, Parquet and NPZ."""

@@ -1,0 +1,65 @@
+"""Ids of images and patients: none missing, and none that differs from another by what nobody sees."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NOT_KNOWN = ("", "nan", "na", "n/a", "<na>", "nat", "none", "null")
+"""What stands for a patient who is not known, in any case: empty cells, and what tools write for them."""
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a cell of an object array holds no value: None, NaN, NaT or NA."""
+    return value is None or str(value) == "<NA>" or bool(value != value)
+
+
+def plain(text: str) -> str:
+    """Return text in composed form, without invisible characters and outer blanks, inner blanks single."""
+    if not text.isascii() or not text.isprintable():
+        text = unicodedata.normalize("NFC", text)
+        text = "".join(c for c in text if c.isspace() or unicodedata.category(c) not in ("Cc", "Cf"))
+    return " ".join(text.split())
+
+
+def indistinct(values: Iterable[str]) -> tuple[str, str] | None:
+    """Return two different ids that look the same, such as `p1` and `p1` with a blank behind it; None without such.
+
+    Args:
+        values: The ids.
+    """
+    words = set(values)
+    seen: dict[str, str] = {}
+    for word in sorted(words):
+        form = plain(word)
+        if form != word:
+            other = form if form in words else seen.setdefault(form, word)
+            if other != word:
+                return other, word
+    return None
+
+
+def own_patients(patient: NDArray[np.str_], image: NDArray[np.str_]) -> tuple[NDArray[np.str_], int]:
+    """Make every image without a patient a patient of its own.
+
+    Args:
+        patient: (N,) ids, `NOT_KNOWN` where there is none.
+        image: (N,) ids of the images.
+
+    Returns:
+        (N,) ids, and how many were made.
+    """
+    known, place = np.unique(patient, return_inverse=True)
+    gone = np.array([word.strip().lower() in NOT_KNOWN for word in known.tolist()])[place]
+    if not gone.any():
+        return patient, 0
+    prefix, ids = "image ", set(known.tolist())
+    while any(f"{prefix}{one}" in ids for one in image[gone].tolist()):
+        prefix += "_"
+    wide = patient.astype(np.result_type(patient.dtype, np.char.add(prefix, image[gone]).dtype))
+    wide[gone] = np.char.add(prefix, image[gone])
+    return wide, int(gone.sum())

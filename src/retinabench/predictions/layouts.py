@@ -1,0 +1,207 @@
+"""Which column of a stranger's table is which: by option, by exact name, or by a usual name, and then said aloud.
+
+Nothing is guessed: two columns that may be the same thing are refused, as are names that only look like a known one.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.predictions.columns import KNOWN, sample_number
+
+# Usual names in other tools, without case, blanks, points, hyphens and underscores. Those of the second list are taken
+# only where the file has none of the first.
+USUAL: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "image_id": (
+        ("imageid", "image", "imagename", "imagefile", "imgid", "img", "imgname", "filename", "idcode"),
+        ("id", "name", "file", "imagepath", "filepath", "path", "uid", "sampleid"),
+    ),
+    "label": (
+        ("label", "labels", "target", "targets", "y", "ytrue", "truelabel", "truth", "groundtruth", "gt", "referable"),
+        (),
+    ),
+    "prob": (
+        ("prob", "probs", "p", "proba", "probability", "yprob", "yproba", "yscore", "score", "predprob", "predproba",
+         "probreferable", "preferable", "probabilityreferable", "probpositive"),
+        ("pred", "preds", "prediction", "predicted", "ypred", "yhat", "output"),
+    ),
+    "grade": (("grade", "drgrade", "icdr", "icdrgrade", "retinopathygrade", "adjudicateddrgrade"), ()),
+    "patient_id": (("patientid", "patient", "subjectid", "subject", "participantid", "pid"), ()),
+    "domain": (("domain",), ()),
+    "split": (("split", "set", "subset", "partition"), ()),
+    "uncertainty": (("uncertainty", "uncert", "unc", "predictiveuncertainty"), ()),
+    "method": (("method",), ()),
+    "seed": (("seed", "modelseed"), ()),
+}  # fmt: skip
+MAPPABLE = (*USUAL, "prob_0")
+_STEMS = (
+    "prob",
+    "probs",
+    "p",
+    "proba",
+    "probability",
+    "class",
+    "softmax",
+    "yprob",
+    "yproba",
+    "yscore",
+    "score",
+    "pred",
+)
+# Letters of other scripts that look like Latin ones.
+_TWINS = str.maketrans("аеорсухіјѕԁԛһοαρυντικӏ", "aeopcyxijsdqhoapuvtikl")
+_NUMBERED = re.compile(r"(.*?)[ _.\-]?([0-9]{1,4})")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of a file are.
+
+    Attributes:
+        names: The file's columns in order, by their names in `Predictions`; others keep theirs.
+        original: Name in `Predictions` -> the file's name, of those that differ.
+        usual: Those of `original` that were recognised by a usual name and not named by the user.
+        notes: What else a reader must know.
+    """
+
+    names: tuple[str, ...]
+    original: Mapping[str, str] = field(default_factory=dict)
+    usual: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+    def without(self, known: str) -> Layout:
+        """Return the layout where a column that was recognised is a further one after all."""
+        original = {name: own for name, own in self.original.items() if name != known}
+        return replace(self, original=original, usual=self.usual - {known})
+
+    def said(self) -> list[str]:
+        """Say which columns were read as which, those that nobody named first."""
+        said = []
+        for names, hint in (
+            (
+                [known for known in self.original if known in self.usual],
+                "; --column NAME=COLUMN names another",
+            ),
+            ([known for known in self.original if known not in self.usual], ""),
+        ):
+            if names:
+                pairs = ", ".join(f"'{self.original[known]}' as {known}" for known in names)
+                said.append(f"read {pairs}{hint}")
+        return said
+
+    def error(self, found: InputError) -> InputError:
+        """Return an error with the file's own name of the column."""
+        own = self.original.get(found.column or "")
+        if own is None:
+            return found
+        return InputError(
+            found.problem, file=found.file, row=found.row, column=f"{own} ({found.column})", hint=found.hint
+        )
+
+
+def recognise(names: Sequence[str], wanted: Mapping[str, str], file: str | None = None) -> Layout:
+    """Tell which column is which.
+
+    Args:
+        names: The columns of a file.
+        wanted: Name in `Predictions` -> the file's column, as the user says.
+        file: The file, for messages.
+
+    Returns:
+        The layout.
+
+    Raises:
+        InputError: A named column is absent, several columns may be the same, or a name only looks like a known one.
+    """
+    found = _as_named(names, wanted, file)
+    columns = list(names)
+    for known, name in found.items():
+        for place, other in enumerate(columns):
+            if other == known and name != known:
+                columns[place] = ""  # the user named another column
+    usual = _as_usual([name for name in columns if name not in found.values()], found, wanted, file)
+    renamed = {name: known for known, name in (found | usual).items()}
+    original = {known: name for name, known in renamed.items() if known != name}
+    return Layout(tuple(renamed.get(name, name) for name in columns), original, frozenset(usual), ())
+
+
+def _as_named(names: Sequence[str], wanted: Mapping[str, str], file: str | None) -> dict[str, str]:
+    for known, name in wanted.items():
+        if known not in MAPPABLE and known != "probs" and sample_number(known) is None:
+            raise InputError(f"unknown column '{known}'", hint=nearest(known, MAPPABLE))
+        if names.count(name) != 1:
+            problem = "is missing" if name not in names else "stands twice in the header"
+            raise InputError(problem, file=file, column=name, hint=nearest(name, names[:20]))
+    twice = next((name for name, times in Counter(wanted.values()).items() if times > 1), None)
+    if twice is not None:
+        raise InputError(f"column '{twice}' is named twice", hint="Give each --column a column of its own.")
+    return dict(wanted)
+
+
+def squash(name: str) -> str:
+    """Return a name without case, blanks, points, hyphens and underscores."""
+    return re.sub(r"[\s_.\-]+", "", name).casefold()
+
+
+def _as_usual(
+    names: Sequence[str], found: Mapping[str, str], wanted: Mapping[str, str], file: str | None
+) -> dict[str, str]:
+    """Recognised columns: name in `Predictions` -> the file's name, where they differ."""
+    for name in names:
+        _refuse_look_alike(name, file)
+    has = {*names, *found}
+    sampled = "probs" in has or any(sample_number(name) is not None for name in has)
+    family = [] if sampled or "prob" in has else _numbered(names)
+    usual: dict[str, str] = {}
+    for known, ranks in USUAL.items():
+        if known in has or (known == "prob" and sampled):
+            continue
+        taken = {*usual.values(), *(name for name in names if name in KNOWN), *family}
+        for rank in ranks:
+            fitting = [name for name in names if squash(name) in rank and name not in taken]
+            if len(fitting) > 1 or (known == "prob" and fitting and family):
+                both = [*fitting, *family][:4]
+                raise InputError(
+                    f"has several columns that may be {known}: {', '.join(both)}",
+                    file=file,
+                    hint=f"Say which: --column {known}={both[0]}.",
+                )
+            if fitting:
+                usual[known] = fitting[0]
+                break
+    return usual | {f"prob_{k}": name for k, name in enumerate(family)}
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Columns such as `class_0 … class_4`, in the order of their numbers; empty without two of one stem from 0 on."""
+    families: dict[str, dict[int, str]] = {}
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        if match and squash(match[1]) in _STEMS:
+            families.setdefault(squash(match[1]), {})[int(match[2])] = name
+    whole = [f for f in families.values() if len(f) > 1 and sorted(f) == list(range(len(f)))]
+    return [whole[0][k] for k in range(len(whole[0]))] if len(whole) == 1 else []
+
+
+def _refuse_look_alike(name: str, file: str | None) -> None:
+    """Refuse a name that is a known one but for a letter of another script or an invisible character."""
+    if name.isascii() and name.isprintable():
+        return
+    composed = unicodedata.normalize("NFKC", name)
+    shown = "".join(c for c in composed if unicodedata.category(c) not in ("Cc", "Cf", "Mn"))
+    alike = squash(shown.casefold().translate(_TWINS))
+    for known, ranks in USUAL.items():
+        if any(alike in rank for rank in ranks) or sample_number(alike) is not None:
+            odd = next((c for c in name if not c.isascii() or not c.isprintable()), " ")
+            said = unicodedata.name(odd, "a control character")
+            raise InputError(
+                f"looks like '{known}' but holds U+{ord(odd):04X} ({said.lower()})",
+                file=file,
+                column=name,
+                hint="Write the name again by hand, or name the column with --column.",
+            )
