@@ -6,7 +6,7 @@ bins of equal mass hold the same number of images, images of equal forecast bein
 among them, so that nothing depends on the order of the rows.
 
 A calibration error of finitely many images is above 0 even for a perfectly calibrated model: read it beside its
-`null_band`, or use the debiased square.
+`null_band`, or use the debiased error of `metrics.calibration_error`, which has an interval.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.sorted_images import Cases, Weighted
@@ -191,7 +192,8 @@ def null_band_of(
 ) -> tuple[float, float, float]:
     """Return the ECE that a perfectly calibrated model with these forecasts would show.
 
-    What happens is drawn from the forecasts themselves; images are taken as independent.
+    What happens is drawn from the forecasts themselves, by a normal variable that the images of a patient share in part: as
+    much as their residuals are correlated here (`shared_residual`). Images that fail together scatter every bin more.
 
     Args:
         w: The weighted images.
@@ -208,13 +210,39 @@ def null_band_of(
     forecast, _ = judged(w.cases, of)
     sums = _SPACINGS[spacing](forecast, w.weight, bins)
     mass, foreseen = sums(w.weight), sums(w.weight * forecast)
-    rng = np.random.default_rng(seed)
-    draws = [
-        _means(mass, foreseen, sums(w.weight * (rng.random(len(forecast)) < forecast))).expected_error()
-        for _ in range(replicates)
-    ]
+    rng, patient = np.random.default_rng(seed), w.cases.patient
+    shared = shared_residual(w, of)
+    cut = stats.norm.ppf(forecast)
+    draws = []
+    for _ in range(replicates):
+        common = rng.standard_normal(int(patient.max()) + 1)[patient] if shared > 0 else 0.0
+        latent = np.sqrt(shared) * common + np.sqrt(1 - shared) * rng.standard_normal(len(forecast))
+        draws.append(_means(mass, foreseen, sums(w.weight * (latent < cut))).expected_error())
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     return float(np.mean(draws)), float(low), float(high)
+
+
+def shared_residual(w: Weighted, of: Of = "positive_class") -> float:
+    """Return the correlation of two images of a patient, in the normal variable behind what happens to them.
+
+    The residuals y - f of all pairs of images of a patient have the correlation r = sum (y - f)(y' - f') / sum s s' with
+    s^2 = f (1 - f); a shared normal variable of correlation sin(pi r / 2) gives it to forecasts of 1/2.
+
+    Args:
+        w: The weighted images.
+        of: What is forecast.
+
+    Returns:
+        The correlation, in [0, 0.99]; 0 where no patient has two images.
+    """
+    forecast, happened = judged(w.cases, of)
+    patient, residual = w.cases.patient, happened - forecast
+    scale = np.sqrt(forecast * (1 - forecast))
+    together, expected = (
+        float(np.sum(np.bincount(patient, value) ** 2) - value @ value) for value in (residual, scale)
+    )
+    correlation = together / expected if expected > 1e-12 else 0.0
+    return float(np.clip(np.sin(np.pi / 2 * np.clip(correlation, 0, 1)), 0, 0.99))
 
 
 def null_band(

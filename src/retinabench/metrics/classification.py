@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.sorted_images import Cases, Ranking, Weighted
+from retinabench.metrics.sorted_images import Bools, Cases, Ranking, Weighted
 
 Floats = NDArray[np.float64]
 
@@ -131,6 +131,26 @@ def sensitivity_of(w: Weighted) -> float:
 def specificity_of(w: Weighted) -> float:
     """Share of negative images that are negative by the model; NaN without negatives."""
     return _ratio(float(w.negative @ ~w.cases.called), w.negatives)
+
+
+def right_counts(w: Weighted) -> tuple[Bools, Floats]:
+    """Return what the accuracy counts: right answers (N,) of all mass (N,)."""
+    return ~w.cases.error, w.weight
+
+
+def sensitivity_counts(w: Weighted) -> tuple[Bools, Floats]:
+    """Return what the sensitivity counts: images called positive (N,) of the positive mass (N,)."""
+    return w.cases.called, w.positive
+
+
+def specificity_counts(w: Weighted) -> tuple[Bools, Floats]:
+    """Return what the specificity counts: images called negative (N,) of the negative mass (N,)."""
+    return ~w.cases.called, w.negative
+
+
+def ranked_classes(w: Weighted) -> tuple[Floats, Floats, Floats]:
+    """Return what the AUROC ranks: the probability, and the mass of the positive and of the negative images, all (N,)."""
+    return w.cases.prob, w.positive, w.negative
 
 
 def auroc_of(w: Weighted) -> float:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.inference.scaled import scaled_interval
 from retinabench.metrics.sorted_images import EPS, Cases, Weighted
 
 Floats = NDArray[np.float64]
@@ -56,6 +57,59 @@ def calibration_line_of(w: Weighted) -> CalibrationLine:
     (large,) = _fit(w, one, x)
     expected = float(w.weight @ w.cases.prob)
     return CalibrationLine(intercept, slope, large, w.positives / expected if expected > 0 else np.nan)
+
+
+def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, tuple[float, float]]:
+    """Return intervals of the calibration line, clustered by patient.
+
+    The standard errors of the fits are sandwiches A^-1 G/(G-1) sum_g s_g s_g' A^-1 with the scores s_g of the G patients and
+    the curvature A of the likelihood; with t of G - 1 degrees of freedom. The ratio of observed to expected has the linearised
+    error of a ratio, on the logarithmic scale.
+
+    Args:
+        w: The weighted images.
+        level: Level of the intervals.
+
+    Returns:
+        Low and high end by the fields of `CalibrationLine`; NaN where undefined.
+
+    References:
+        Liang and Zeger, Longitudinal data analysis using generalized linear models, Biometrika 73:13 (1986).
+    """
+    line = calibration_line_of(w)
+    x = np.asarray(logit(np.clip(w.cases.prob, EPS, 1 - EPS)), np.float64)
+    one, patients = np.ones((len(x), 1)), len(np.unique(w.cases.patient[w.weight > 0]))
+    errors = _sandwich(w, np.column_stack([one, x]), np.array([line.intercept, line.slope]), 0 * x)
+    errors = np.append(errors, _sandwich(w, one, np.array([line.in_the_large]), x))
+    residual = np.bincount(
+        w.cases.patient, w.weight * (w.cases.label - line.observed_over_expected * w.cases.prob)
+    )
+    ratio = np.sqrt(patients / max(patients - 1, 1) * float(residual @ residual)) / max(
+        float(w.weight @ w.cases.prob), 1e-300
+    )
+    positive = (0.0, np.inf)
+    return {
+        name: scaled_interval(value, float(error), bounds, patients - 1, level)
+        for (name, value), error, bounds in zip(
+            vars(line).items(), [*errors, ratio], [*[(-np.inf, np.inf)] * 3, positive], strict=True
+        )
+    }
+
+
+def _sandwich(w: Weighted, design: Floats, beta: Floats, offset: Floats) -> Floats:
+    """(K,) standard errors of the coefficients of a logistic fit, clustered by patient; NaN where there is no fit."""
+    if not np.isfinite(beta).all():
+        return np.full(len(beta), np.nan)
+    mean = np.asarray(expit(offset + design @ beta), np.float64)
+    curvature = (design * (w.weight * mean * (1 - mean))[:, None]).T @ design
+    scores = design * (w.weight * (w.cases.label - mean))[:, None]
+    by_patient = np.stack([np.bincount(w.cases.patient, column) for column in scores.T], axis=1)
+    patients = len(np.unique(w.cases.patient[w.weight > 0]))
+    if patients < 2:
+        return np.full(len(beta), np.nan)
+    bread = np.linalg.pinv(curvature)
+    meat = patients / (patients - 1) * by_patient.T @ by_patient
+    return np.asarray(np.sqrt(np.maximum(np.diag(bread @ meat @ bread), 0.0)), np.float64)
 
 
 def _fit(w: Weighted, design: Floats, offset: Floats) -> tuple[float, ...]:

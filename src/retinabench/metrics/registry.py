@@ -7,19 +7,29 @@ images and one line in `_BUILTIN`; a plug-in adds one by an entry point of the g
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.registry import Registry
-from retinabench.metrics import calibration, classification, shift
+from retinabench.metrics import calibration, calibration_error, classification, shift
 from retinabench.metrics.batched import areas, averages, ranked
 from retinabench.metrics.batched import selective as batched_summaries
 from retinabench.metrics.batched.batch import Batch
+from retinabench.metrics.inference.interval_methods import (
+    Closed,
+    IntervalMethod,
+    NoInterval,
+    Percentile,
+    Proportion,
+    Ranked,
+    Scaled,
+)
 from retinabench.metrics.selective import half_referred, referral_curves, summaries
 from retinabench.metrics.sorted_images import Weighted
 
@@ -45,6 +55,7 @@ class ScoreSpec:
         sets: The sets that `retinabench.score` computes it for; None for all, `ON_REQUEST` for none.
         batched: The same for many weightings at once, (R,) values equal to those of the function to 1e-12; None where only
             the function is known. Bootstrap replicates use it.
+        interval: How its interval is computed, see `metrics.inference.interval_methods`.
     """
 
     name: str
@@ -55,6 +66,7 @@ class ScoreSpec:
     function: Callable[[Weighted], float]
     needs: Needs = ""
     sets: tuple[str, ...] | None = None
+    interval: IntervalMethod = field(default_factory=Percentile)
     batched: Callable[[Batch], NDArray[np.float64]] | None = None
 
     def __call__(self, w: Weighted) -> float:
@@ -99,10 +111,23 @@ class ScoreSpec:
         return reasons.get(self.needs, "undefined on this set")
 
 
+_SHARE = Scaled(0.0, 1.0)
+_SHARE_OF_CLASSES = Scaled(0.0, 1.0, of_classes=True)
+_POSITIVE = Scaled(0.0)
+_BIASED = NoInterval(
+    "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
+)
+
+
+def _retained(**counted: Any) -> Proportion:
+    return Proportion(partial(half_referred.retained_counts, **counted), resampled=True)
+
+
 def _area(metric: str, direction: Direction, unit: str = "", needs: Needs = "") -> ScoreSpec:
     function = partial(referral_curves.area_of, metric=metric)
     label = f"Referral {_METRIC_LABELS[metric]} area"
-    return ScoreSpec(f"referral_{metric}_area", label, direction, unit, 1, function, needs)
+    interval = _POSITIVE if metric == "nll" else _SHARE if metric == "accuracy" else _SHARE_OF_CLASSES
+    return ScoreSpec(f"referral_{metric}_area", label, direction, unit, 2, function, needs, None, interval)
 
 
 def _at(metric: str, percent: int) -> ScoreSpec:
@@ -111,66 +136,110 @@ def _at(metric: str, percent: int) -> ScoreSpec:
         f"{_METRIC_LABELS[metric].capitalize() if metric == 'accuracy' else 'AUROC'}, {percent} % referred"
     )
     needs: Needs = "" if metric == "accuracy" else "classes"
-    return ScoreSpec(f"{metric}_at_{percent}", label, "higher", "", 1, function, needs, ON_REQUEST)
+    interval: IntervalMethod = _SHARE_OF_CLASSES
+    if metric == "accuracy":
+        interval = _retained(success="right", referred=percent / 100)
+    return ScoreSpec(f"{metric}_at_{percent}", label, "higher", "", 2, function, needs, ON_REQUEST, interval)
 
 
-def _half(name: str, label: str, direction: Direction, needs: Needs = "") -> ScoreSpec:
-    return ScoreSpec(
-        name, label, direction, "", 1, partial(half_referred.number, name=name), needs, ON_REQUEST
-    )
+def _half(
+    name: str, label: str, direction: Direction, interval: IntervalMethod, needs: Needs = ""
+) -> ScoreSpec:
+    function = partial(half_referred.number, name=name)
+    return ScoreSpec(name, label, direction, "", 2, function, needs, ON_REQUEST, interval)
 
 
 _METRIC_LABELS = {"accuracy": "accuracy", "nll": "NLL", "auroc": "AUROC", "auprc": "AUPRC"}
 _JOINT = ("joint",)
 _BUILTIN = (
-    ScoreSpec("accuracy", "Accuracy", "higher", "", 1, classification.accuracy_of),
-    ScoreSpec("auroc", "AUROC", "higher", "", 1, classification.auroc_of, "classes"),
-    ScoreSpec("auprc", "AUPRC", "higher", "", 1, classification.auprc_of, "positives"),
-    ScoreSpec("nll", "NLL", "lower", "nats", 1, classification.nll_of),
-    ScoreSpec("brier", "Brier score", "lower", "", 1, classification.brier_of),
-    ScoreSpec("ece_top_label", "ECE, top label", "lower", "", 1, calibration.ece_top_label_of),
-    ScoreSpec("ece_positive_class", "ECE, positive class", "lower", "", 1, calibration.ece_positive_class_of),
     ScoreSpec(
-        "sensitivity", "Sensitivity at p > 1/2", "higher", "", 1, classification.sensitivity_of, "positives"
+        "accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of,
+        interval=Proportion(classification.right_counts),
     ),
     ScoreSpec(
-        "specificity", "Specificity at p > 1/2", "higher", "", 1, classification.specificity_of, "negatives"
+        "auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes",
+        interval=Ranked(classification.ranked_classes),
+    ),
+    ScoreSpec(
+        "auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives", interval=_SHARE_OF_CLASSES
+    ),
+    ScoreSpec("nll", "NLL", "lower", "nats", 2, classification.nll_of, interval=_POSITIVE),
+    ScoreSpec("brier", "Brier score", "lower", "", 2, classification.brier_of, interval=_SHARE),
+    ScoreSpec(
+        "ece_top_label", "ECE, top label", "lower", "", 2, calibration.ece_top_label_of, interval=_BIASED
+    ),
+    ScoreSpec(
+        "ece_positive_class", "ECE, positive class", "lower", "", 2, calibration.ece_positive_class_of,
+        interval=_BIASED,
+    ),
+    *(
+        ScoreSpec(
+            f"calibration_error_{of}", f"Calibration error, debiased, {of.replace('_', ' ')}", "lower", "", 1,
+            partial(calibration_error.calibration_error_of, of=of), "", ON_REQUEST,
+            Closed(partial(calibration_error.calibration_error_interval, of=of)),
+        )
+        for of in get_args(calibration.Of)
+    ),
+    ScoreSpec(
+        "sensitivity", "Sensitivity at p > 1/2", "higher", "", 2, classification.sensitivity_of, "positives",
+        interval=Proportion(classification.sensitivity_counts),
+    ),
+    ScoreSpec(
+        "specificity", "Specificity at p > 1/2", "higher", "", 2, classification.specificity_of, "negatives",
+        interval=Proportion(classification.specificity_counts),
     ),
     _area("accuracy", "higher"),
     _area("nll", "lower", "nats"),
     _area("auroc", "higher", needs="ten"),
     _area("auprc", "higher", needs="ten"),
-    ScoreSpec("rc_index", "RC-Index@0.9", "higher", "", 1, summaries.rc_index_of),
-    ScoreSpec("aurc", "AURC", "lower", "", 1, summaries.aurc_of),
-    ScoreSpec("e_aurc", "E-AURC", "lower", "", 1, summaries.e_aurc_of),
-    ScoreSpec("augrc", "AUGRC", "lower", "", 1, summaries.augrc_of),
-    ScoreSpec("failure_auroc", "Failure AUROC", "higher", "", 1, summaries.failure_auroc_of, "errors"),
-    ScoreSpec("prr", "PRR", "higher", "", 1, summaries.prr_of, "errors"),
-    ScoreSpec("ood_auroc", "OOD detection AUROC", "higher", "", 1, shift.ood_auroc_of, "domains", _JOINT),
-    ScoreSpec("ood_auprc", "OOD detection AUPRC", "higher", "", 1, shift.ood_auprc_of, "domains", _JOINT),
+    ScoreSpec(
+        "rc_index", "RC-Index@0.9", "higher", "", 2, summaries.rc_index_of,
+        interval=Scaled(-1 / math.e, 1 / math.e),
+    ),
+    ScoreSpec("aurc", "AURC", "lower", "", 2, summaries.aurc_of, interval=_SHARE),
+    ScoreSpec("e_aurc", "E-AURC", "lower", "", 2, summaries.e_aurc_of, interval=_POSITIVE),
+    ScoreSpec("augrc", "AUGRC", "lower", "", 2, summaries.augrc_of, interval=_SHARE),
+    ScoreSpec(
+        "failure_auroc", "Failure AUROC", "higher", "", 2, summaries.failure_auroc_of, "errors",
+        interval=Ranked(summaries.ranked_errors),
+    ),
+    ScoreSpec("prr", "PRR", "higher", "", 2, summaries.prr_of, "errors", interval=Ranked(summaries.ranked_errors, -1.0)),
+    ScoreSpec(
+        "ood_auroc", "OOD detection AUROC", "higher", "", 2, shift.ood_auroc_of, "domains", _JOINT,
+        Ranked(shift.ranked_domains),
+    ),
+    ScoreSpec(
+        "ood_auprc", "OOD detection AUPRC", "higher", "", 2, shift.ood_auprc_of, "domains", _JOINT, _SHARE
+    ),
     *(_at(metric, percent) for metric in ("accuracy", "auroc") for percent in REFERRED_PERCENT),
     ScoreSpec(
-        "brier_skill", "Brier skill", "higher", "", 1, classification.brier_skill_of, "classes", ON_REQUEST
+        "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST,
+        Scaled(high=1.0),
     ),
     ScoreSpec(
-        "accuracy_gain",
-        "Accuracy over the larger class",
-        "higher",
-        "",
-        1,
-        classification.accuracy_gain_of,
-        "",
-        ON_REQUEST,
+        "accuracy_gain", "Accuracy over the larger class", "higher", "", 2, classification.accuracy_gain_of,
+        "", ON_REQUEST, Scaled(-1.0, 1.0),
     ),
-    _half("gain_at_50", "Gain over random referral", "higher"),
-    _half("closed_at_50", "Share of the possible gain", "higher", "errors"),
-    _half("perfect_accuracy_at_50", "Accuracy of oracle referral, 50 % referred", "higher"),
-    _half("sensitivity_at_50", "Sensitivity, 50 % referred", "higher", "positives"),
-    _half("specificity_at_50", "Specificity, 50 % referred", "higher", "negatives"),
-    _half("prevalence_at_50", "Referable share, 50 % referred", ""),
-    _half("missed_at_50", "Referable, missed", "lower", "positives"),
-    _half("sensitivity_at_specificity_80", "Sensitivity at specificity 0.80", "higher", "classes"),
-)
+    _half("gain_at_50", "Gain over random referral", "higher", Scaled(-1.0, 1.0)),
+    _half("closed_at_50", "Share of the possible gain", "higher", Scaled(high=1.0), "errors"),
+    _half("perfect_accuracy_at_50", "Accuracy of oracle referral, 50 % referred", "higher", Percentile()),
+    _half(
+        "sensitivity_at_50", "Sensitivity, 50 % referred", "higher",
+        _retained(success="called", of="positives"), "positives",
+    ),
+    _half(
+        "specificity_at_50", "Specificity, 50 % referred", "higher",
+        _retained(success="not called", of="negatives"), "negatives",
+    ),
+    _half(
+        "prevalence_at_50", "Referable share, 50 % referred", "", _retained(success="label")
+    ),
+    _half("missed_at_50", "Referable, missed", "lower", Proportion(half_referred.missed_counts, resampled=True), "positives"),
+    _half(
+        "sensitivity_at_specificity_80", "Sensitivity at specificity 0.80", "higher",
+        Proportion(half_referred.counts_at_specificity, resampled=True), "classes",
+    ),
+)  # fmt: skip
 _BATCHED: dict[str, Callable[[Batch], NDArray[np.float64]]] = {
     "accuracy": averages.accuracy,
     "auroc": ranked.auroc,

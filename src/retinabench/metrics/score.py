@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,13 +12,15 @@ from threadpoolctl import threadpool_limits
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import calibration
+from retinabench.metrics.calibration_error import calibration_error_interval, calibration_error_of
 from retinabench.metrics.clinical.baseline import baseline_of
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
-from retinabench.metrics.inference.bootstrap import check_seed, cluster_bootstrap, percentile_interval
+from retinabench.metrics.inference.bootstrap import check_seed, cluster_bootstrap
+from retinabench.metrics.inference.interval_methods import Ends
 from retinabench.metrics.inference.replicates import Steps
 from retinabench.metrics.published import scores as published
 from retinabench.metrics.published import sets as published_sets
-from retinabench.metrics.recalibration import calibration_line_of
+from retinabench.metrics.recalibration import calibration_line_of, line_intervals_of
 from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.results import REFERRED, Scores, ScoreValue, SetScores
 from retinabench.metrics.selective import referral_curves
@@ -58,7 +60,7 @@ def score(
         predictions: The predictions.
         rules: `corrected`, or `published` for the released Retina Benchmark's protocol, faults included, which has no
             intervals.
-        bootstrap: Replicates over patients for percentile intervals; 0 for none.
+        bootstrap: Replicates over patients for the intervals that need them; 0 for no intervals at all.
         seed: Seed of the bootstrap, or of the random duplication of shifted images under the published rules.
         uncertainty: What orders the referral: `auto` (the file's own column where it has one, else total), `own`,
             `total`, `epistemic`, `aleatoric`, `variance`, `max_probability` or `margin` (to the decision threshold).
@@ -178,11 +180,22 @@ def frozen_threshold(
     return asked.freeze(predictions)
 
 
-def why_no_interval(patients: int) -> str:
-    """Say why a defined score of so many patients has no interval."""
-    if patients < 2:
-        return "no interval: there is a single patient"
-    return "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
+def interval_of(spec: ScoreSpec, whole: Weighted, value: float, draws: Floats, level: float) -> Ends:
+    """Return the interval of one score on one set, or why it has no value or no interval.
+
+    Args:
+        spec: The score.
+        whole: Every image of the set once.
+        value: The score.
+        draws: (R,) its replicates; (0,) where no interval is asked for.
+        level: Level of the interval.
+
+    Returns:
+        The ends, NaN without replicates.
+    """
+    if not np.isfinite(value):
+        return Ends(why=spec.why_undefined(whole))
+    return spec.interval.ends([whole], value, draws, level) if len(draws) else Ends()
 
 
 def _test_split(predictions: Predictions) -> Predictions:
@@ -225,29 +238,16 @@ class Resampling(NamedTuple):
 
 def _scored(images: ImageSet, validation: Predictions | None, resampling: Resampling) -> SetScores:
     """All scores of one set by the corrected rules."""
-    bootstrap, seed, level, workers, done = resampling
+    bootstrap, seed, level = resampling[:3]
     whole = images.whole
     curves = {metric: referral_curves.curve_of(whole, metric) for metric in MAIN_CURVES}
     areas = {f"referral_{metric}_area": curve for metric, curve in curves.items()}
     point = np.array([areas[s.name].area if s.name in areas else s(whole) for s in images.scores])
-    low = high = np.full(len(point), np.nan)
-    if bootstrap:
-        statistic = Evaluator(images, images.scores, point)
-        draws = cluster_bootstrap(
-            statistic, images.cluster, replicates=bootstrap, seed=seed, workers=workers,
-            advance=lambda rows: done.add(rows * len(images.part)),
-        )  # fmt: skip
-        low, high = percentile_interval(draws, level)
-    no_interval = why_no_interval(len(np.unique(images.cluster))) if bootstrap else None
+    draws = _replicates(images, point, resampling)
     scores = {}
-    for k, spec in enumerate(images.scores):
-        why = None
-        if not np.isfinite(point[k]):
-            why = spec.why_undefined(whole)
-        elif not np.isfinite(low[k]):
-            why = no_interval
-        ends = float(point[k]), float(low[k]), float(high[k])
-        scores[spec.name] = ScoreValue(*ends, spec.version, why, _reach(spec, areas))
+    for spec, value, column in zip(images.scores, point.tolist(), draws.T, strict=True):
+        low, high, why = interval_of(spec, whole, value, column, level)
+        scores[spec.name] = ScoreValue(value, low, high, spec.version, why, _reach(spec, areas))
     cases = images.cases
     return SetScores(
         len(images.part),
@@ -255,7 +255,7 @@ def _scored(images: ImageSet, validation: Predictions | None, resampling: Resamp
         images.positives,
         scores,
         referral={metric: {f"{r:g}": curve.at(r) for r in REFERRED} for metric, curve in curves.items()},
-        calibration=_calibration(whole, seed),
+        calibration=_calibration(whole, seed, level),
         retained={f"{r:g}": _classes(curves["accuracy"], r) for r in REFERRED},
         controls={
             "random": _control(cases, np.zeros(len(cases)), whole),
@@ -265,6 +265,20 @@ def _scored(images: ImageSet, validation: Predictions | None, resampling: Resamp
         if images.name == "balanced"
         else baseline_of(cases, images.cluster, validation, bootstrap=bootstrap, seed=seed, level=level),
     )
+
+
+def _replicates(images: ImageSet, point: Floats, resampling: Resampling) -> Floats:
+    """The bootstrap replicates (R, K) of the scores whose intervals need them, NaN of the others."""
+    replicates, seed, _, workers, done = resampling
+    draws = np.full((replicates, len(point)), np.nan)
+    columns = [k for k, spec in enumerate(images.scores) if spec.interval.resampled]
+    if replicates:
+        statistic = Evaluator(images, [images.scores[k] for k in columns], point[columns])
+        draws[:, columns] = cluster_bootstrap(
+            statistic, images.cluster, replicates=replicates, seed=seed, workers=workers,
+            advance=lambda rows: done.add(rows * len(images.part)),
+        )  # fmt: skip
+    return draws
 
 
 def _reach(spec: ScoreSpec, areas: Mapping[str, Curve]) -> float | None:
@@ -287,13 +301,17 @@ def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], w: Weighted)
     return values | {name: SCORES[name](other) for name in CONTROL_SUMMARIES}
 
 
-def _calibration(w: Weighted, seed: int) -> dict[str, float]:
-    """The calibration line, the parts of the Brier score, and the ECE that a perfectly calibrated model would show."""
+def _calibration(w: Weighted, seed: int, level: float) -> dict[str, float]:
+    """The calibration line with intervals, the parts of the Brier score, and the ECE that a calibrated model would show."""
     values = {f"line_{k}": v for k, v in asdict(calibration_line_of(w)).items()}
+    for name, ends in line_intervals_of(w, level).items():
+        values |= {f"line_{name}_{end}": value for end, value in zip(("low", "high"), ends, strict=True)}
     values |= {f"brier_{k}": v for k, v in asdict(calibration.murphy_of(w)).items() if k != "brier"}
-    for of in ("top_label", "positive_class"):
+    for of in get_args(calibration.Of):
         band = calibration.null_band_of(w, of, replicates=NULL_DRAWS, seed=seed)
         values |= {f"null_ece_{of}_{k}": v for k, v in zip(("mean", "low", "high"), band, strict=True)}
+        name, ends = f"calibration_error_{of}", calibration_error_interval(w, level, of=of)
+        values |= {name: calibration_error_of(w, of), f"{name}_low": ends[0], f"{name}_high": ends[1]}
     return values
 
 

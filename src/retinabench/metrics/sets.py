@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from retinabench.metrics.batched.areas import coarse_auprc_area
 from retinabench.metrics.batched.batch import Batch
+from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.selective import incremental_precision, referral_curves
 from retinabench.metrics.shift import balanced_weight
@@ -36,8 +37,9 @@ class ImageSet:
         self.name, self.part = name, part
         self.shifted = part.domain == "shifted"
         shifted = self.shifted if name == "joint" else None
-        self.cases = Cases(part.label, part.prob, uncertainty, shifted, threshold)
         self.cluster = part.image_id if part.patient_id is None else part.patient_id
+        patient = cluster_codes(self.cluster)[0]
+        self.cases = Cases(part.label, part.prob, uncertainty, shifted, threshold, patient)
         self.scores = [s for s in SCORES.values() if s.given_for(name)]
 
     @property

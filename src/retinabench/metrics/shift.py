@@ -20,18 +20,20 @@ EYEPACS_TEST = np.array([31_403, 3_042, 6_282, 977, 966]) / 42_670  # grades 0 t
 
 def ood_auroc_of(w: Weighted) -> float:
     """P(a shifted image is more uncertain than an in-domain one) + P(tie) / 2; NaN outside joint sets."""
-    shifted = _shifted(w)
-    return ranked_auroc(w.cases.by_uncertainty, w.weight * shifted, w.weight * ~shifted)
+    _, there, here = ranked_domains(w)
+    return ranked_auroc(w.cases.by_uncertainty, there, here)
 
 
 def ood_auprc_of(w: Weighted) -> float:
     """Average precision of the uncertainty as a detector of shifted images; its chance level is their share."""
-    shifted = _shifted(w)
-    return ranked_average_precision(w.cases.by_uncertainty, w.weight * shifted, w.weight * ~shifted)
+    _, there, here = ranked_domains(w)
+    return ranked_average_precision(w.cases.by_uncertainty, there, here)
 
 
-def _shifted(w: Weighted) -> NDArray[np.bool_]:
-    return np.zeros(len(w.cases), bool) if w.cases.shifted is None else w.cases.shifted
+def ranked_domains(w: Weighted) -> tuple[Floats, Floats, Floats]:
+    """Return what tells the domains apart: the uncertainty, and the mass of shifted and of in-domain images, all (N,)."""
+    shifted = np.zeros(len(w.cases), bool) if w.cases.shifted is None else w.cases.shifted
+    return w.cases.uncertainty, w.weight * shifted, w.weight * ~shifted
 
 
 def balanced_weight(shifted: NDArray[np.bool_], weight: Floats | None = None) -> Floats:

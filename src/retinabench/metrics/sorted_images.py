@@ -57,6 +57,7 @@ class Cases:
         uncertainty: (N,) finite, the largest is referred first; None: 0 for all.
         shifted: (N,) whether the image comes from the shifted domain (joint sets only).
         threshold: An image is positive by the model where `is_positive(prob, threshold)`.
+        patient: (N,) number of the patient of each image; None: each image its own.
 
     Attributes are in sorted order; `order` (N,) leads from there to the rows given. `ends` (B,) is the last image of
     each block of equal uncertainty. `called` (N,): the model calls the image positive. `error` (N,): that is wrong.
@@ -70,6 +71,7 @@ class Cases:
         uncertainty: ArrayLike | None = None,
         shifted: ArrayLike | None = None,
         threshold: float = 0.5,
+        patient: ArrayLike | None = None,
     ) -> None:
         y, p = np.asarray(label), np.asarray(prob, np.float64)
         u = np.zeros(len(p)) if uncertainty is None else np.asarray(uncertainty, np.float64)
@@ -81,6 +83,7 @@ class Cases:
         if not (np.isin(y, (0, 1)).all() and ((p >= 0) & (p <= 1)).all() and np.isfinite(u).all()):
             raise InputError("label must be 0 or 1, prob in [0, 1] and uncertainty finite")
         self.order = np.lexsort((y, p, u))
+        self.patient = (np.arange(len(p)) if patient is None else np.asarray(patient, np.intp))[self.order]
         self.label: Bools = (y == 1)[self.order]
         self.prob, self.uncertainty = p[self.order], u[self.order]
         self.shifted: Bools | None = None
@@ -107,7 +110,7 @@ class Cases:
         Returns:
             The cases, whose rows given are the sorted rows of these.
         """
-        return Cases(self.label, self.prob, uncertainty, self.shifted, self.threshold)
+        return Cases(self.label, self.prob, uncertainty, self.shifted, self.threshold, self.patient)
 
     def weighted(self, weight: ArrayLike | None = None) -> Weighted:
         """Weigh the images: (N,) in the order of the rows given to `Cases`; None is 1 for each."""
@@ -200,6 +203,17 @@ class Weighted:
         sums = self.block_sums(mass)
         block, fraction = self.position
         return np.asarray(sums[block] + fraction * (sums[block + 1] - sums[block]))
+
+    def retained(self, count: int) -> Floats:
+        """Return the retained part (N,) of each image's weight at the point `count` of 1 … K; 0 retains nothing."""
+        if count == 0:
+            return np.zeros_like(self.weight)
+        block, fraction = (part[count - 1] for part in self.position)
+        first = 0 if block == 0 else int(self.cases.ends[block - 1]) + 1
+        part = np.where(np.arange(len(self.weight)) < first, self.weight, 0.0)
+        inside = slice(first, int(self.cases.ends[block]) + 1)
+        part[inside] = fraction * self.weight[inside]
+        return part
 
     @cached_property
     def retained_error(self) -> Floats:

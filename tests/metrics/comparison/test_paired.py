@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
+from scipy import stats
+from sklearn.metrics import brier_score_loss, log_loss
 
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.comparison.compare import compare
 from retinabench.metrics.inference.bootstrap import cluster_codes, replicate_weight
-from retinabench.metrics.inference.p_values import difference_p_value
 
 FAST = ("accuracy", "auroc", "nll", "referral_accuracy_area")
 
@@ -40,21 +40,25 @@ def models(seed=0, patients=120, quality=(1.5, 1.0), domains=False):
 
 def test_draws_are_paired_and_equal_brute_force():
     a, b = models()
-    found = compare(a, b, bootstrap=60, seed=3, scores=["accuracy", "auroc"])
+    found = compare(a, b, bootstrap=60, seed=3, scores=["brier", "nll"])
     codes, clusters = cluster_codes(a.patient_id)
     draws = []
     for r in range(60):
         w = replicate_weight(codes, clusters, 3, r)
         rows = np.repeat(np.arange(len(w)), w.astype(int))
-        right = [np.mean((m.prob[rows] > 0.5) == m.label[rows]) for m in (a, b)]
-        area = [roc_auc_score(m.label[rows], m.prob[rows]) for m in (a, b)]
-        draws.append((right[0] - right[1], area[0] - area[1]))
+        one, two = (
+            [brier_score_loss(m.label[rows], m.prob[rows]), log_loss(m.label[rows], m.prob[rows])]
+            for m in (a, b)
+        )
+        draws.append(np.subtract(one, two))
     scores = found.to_dict()["sets"]["in_domain"]["scores"]
-    for name, column in zip(("accuracy", "auroc"), np.array(draws).T, strict=True):
-        ends = np.quantile(column, [0.025, 0.975], method="weibull")
-        np.testing.assert_allclose([scores[name]["low"], scores[name]["high"]], ends, atol=1e-12)
-        assert scores[name]["p"] == difference_p_value(column)
-        assert scores[name]["difference"] == pytest.approx(scores[name]["a"] - scores[name]["b"], abs=1e-15)
+    for name, column in zip(("brier", "nll"), np.array(draws).T, strict=True):
+        entry, error = scores[name], column.std(ddof=1)
+        assert entry["difference"] == pytest.approx(entry["a"] - entry["b"], abs=1e-15)
+        assert entry["p"] == pytest.approx(2 * stats.t.sf(abs(entry["difference"]) / error, 59))
+        half = stats.t.ppf(0.975, 59) * error
+        ends = entry["difference"] - half, entry["difference"] + half
+        np.testing.assert_allclose([entry["low"], entry["high"]], ends, atol=1e-12)
 
 
 def test_order_of_rows_does_not_matter():

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from conftest import shared_path
@@ -40,7 +41,11 @@ def test_golden_standard_errors():
     assert naive.auroc == clustered.auroc == pytest.approx(golden["auc"], abs=1e-12)
     assert naive.standard_error == pytest.approx(golden["se_delong"], abs=1e-12)
     assert clustered.standard_error == pytest.approx(golden["se_obuchowski_clustered"], abs=1e-12)
-    assert naive.interval() == pytest.approx(golden["ci_delong"], abs=1e-5)  # golden: z = 1.96
+    z = 1.96  # of the golden interval; ours has t on the logit scale
+    plain = naive.auroc - z * naive.standard_error, naive.auroc + z * naive.standard_error
+    assert plain == pytest.approx(golden["ci_delong"], abs=1e-9)
+    assert naive.interval() == pytest.approx(golden["ci_delong"], abs=0.01)
+    assert naive.interval()[0] < plain[0]  # longer towards one half
     assert (clustered.standard_error / naive.standard_error) ** 2 == pytest.approx(golden["design_effect"])
 
 
@@ -105,7 +110,9 @@ def test_difference():
     back = auroc_difference(y, b, a, patient)
     assert (back.auroc, back.standard_error) == pytest.approx((-found.auroc, found.standard_error))
     low, high = found.interval()
-    assert low == pytest.approx(found.auroc - 1.959964 * found.standard_error, abs=1e-6)
+    t = stats.t.ppf(0.975, found.degrees)
+    assert low == pytest.approx(found.auroc - t * found.standard_error, abs=1e-12)
+    assert 20 < found.degrees < len(np.unique(patient))
     assert (low > 0 or high < 0) == (found.p_value < 0.05)
 
 
@@ -116,7 +123,19 @@ def test_one_class_one_patient_and_perfect_scores():
     assert lone.auroc == 1.0
     assert np.isnan(lone.standard_error)
     perfect = auroc_error([1, 1, 0, 0], [0.9, 0.8, 0.1, 0.2])
-    assert (perfect.standard_error, perfect.interval(), perfect.p_value) == (0.0, (1.0, 1.0), 0.0)
+    assert perfect.standard_error == 0
+    assert np.isnan([*perfect.interval(), perfect.p_value]).all()  # no error is known, which is not certainty
+
+
+def test_weights_are_repetition():
+    y, score, _, patient = drawn(3)
+    weight = np.random.default_rng(0).integers(0, 3, len(y))
+    rows = np.repeat(np.arange(len(y)), weight)
+    found, oracle = auroc_error(y, score, patient, weight), auroc_error(y[rows], score[rows], patient[rows])
+    assert found.auroc == pytest.approx(oracle.auroc, abs=1e-14)
+    assert (found.standard_error, found.degrees) == pytest.approx(
+        (oracle.standard_error, oracle.degrees), rel=1e-12
+    )
 
 
 def test_wrong_input_says_so():

@@ -17,14 +17,15 @@ from retinabench.metrics.clinical.decision_threshold import (
     DecisionThreshold,
     FrozenThreshold,
 )
+from retinabench.metrics.comparison.differences import paired_difference
 from retinabench.metrics.comparison.paired import PairedSet, align, notes_on, paired_sets
-from retinabench.metrics.inference.bootstrap import check_seed, percentile_interval
+from retinabench.metrics.inference.bootstrap import check_seed
 from retinabench.metrics.inference.interval import finite_or_none
-from retinabench.metrics.inference.p_values import difference_p_value, holm
+from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.published.sets import score_sets
 from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.results import check_known
-from retinabench.metrics.score import check_rules, frozen_threshold, why_no_interval
+from retinabench.metrics.score import check_rules, frozen_threshold
 from retinabench.metrics.sets import SET_LABELS, SETS
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
@@ -164,7 +165,8 @@ def compare(
     """Return the paired, patient-clustered differences a - b of every score.
 
     Both files must hold the same test images, in any order, with the same truth. Each replicate scores both models on the
-    same patients; the p-value inverts the percentile interval of the differences (see `difference_p_value`).
+    same patients. The p-value of a proportion is exact, that of an AUROC is DeLong's or Obuchowski's, any other one is Student's
+    with the standard deviation of the differences (`metrics.comparison.differences`).
 
     Args:
         a: Predictions of the first model.
@@ -215,24 +217,18 @@ def _compared(one: PairedSet, level: float) -> SetComparison:
 
 
 def _differences(one: PairedSet, level: float) -> dict[str, Difference]:
-    draws = one.draws[:, 0] - one.draws[:, 1]
-    low = high = p = np.full(len(one.scores), np.nan)
-    if len(draws):
-        low, high = percentile_interval(draws, level)
-        p = np.array([difference_p_value(column) for column in draws.T])
-    adjusted = holm(p)
+    found = [paired_difference(one, k, 0, 1, level) for k in range(len(one.scores))]
+    adjusted = holm([each.p for each in found]).tolist()
     out = {}
-    for k, spec in enumerate(one.scores):
+    for k, (spec, each, p_holm) in enumerate(zip(one.scores, found, adjusted, strict=True)):
         a, b = one.point[:, k].tolist()
         undefined = [i for i in (0, 1) if not np.isfinite(one.point[i, k])]
-        why = None
-        if undefined:
-            why = f"{'ab'[undefined[0]]}: {spec.why_undefined(one.whole[undefined[0]])}"
-        elif len(draws) and not np.isfinite(low[k]):
-            why = why_no_interval(one.images if one.patients is None else one.patients)
-        better = _better(spec, a - b, adjusted[k], 1 - level)
-        ends, p_values = (float(low[k]), float(high[k])), (float(p[k]), float(adjusted[k]))
-        out[spec.name] = Difference(a, b, a - b, *ends, *p_values, better, spec.version, why)
+        why = (
+            f"{'ab'[undefined[0]]}: {spec.why_undefined(one.whole[undefined[0]])}" if undefined else each.why
+        )
+        better = _better(spec, each.difference, p_holm, 1 - level)
+        numbers = each.difference, each.low, each.high, each.p, p_holm
+        out[spec.name] = Difference(a, b, *numbers, better, spec.version, why)
     return out
 
 

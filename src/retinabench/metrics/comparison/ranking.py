@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.tabular import Tabular
-from retinabench.metrics.comparison.paired import align, notes_on, paired_sets
+from retinabench.metrics.comparison.differences import paired_difference
+from retinabench.metrics.comparison.paired import PairedSet, align, notes_on, paired_sets
 from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.inference.interval import Interval, finite_or_none
-from retinabench.metrics.inference.p_values import difference_p_value, holm
-from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.inference.p_values import holm
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.score import interval_of
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.predictions.table import Predictions
 
@@ -203,10 +205,7 @@ def rank(
     )
     found = {}
     for one in paired:
-        rankings = {
-            spec.name: _ranked(names, spec, one.point[:, k], one.draws[:, :, k], level)
-            for k, spec in enumerate(one.scores)
-        }
+        rankings = {spec.name: _ranked(names, one, k, level) for k, spec in enumerate(one.scores)}
         found[one.name] = SetRanking(one.images, one.patients, one.positives, rankings)
     return Ranking(names, bootstrap, seed, level, found, notes_on(aligned, names, uncertainty))
 
@@ -222,34 +221,40 @@ def ranks(draws: ArrayLike, higher_is_better: bool) -> Floats:
     return np.asarray(out)
 
 
-def _ranked(
-    names: tuple[str, ...], spec: ScoreSpec, point: Floats, draws: Floats, level: float
-) -> ScoreRanking:
-    """Rank by one score; draws: (R, M), point: (M,)."""
-    if not len(draws):
-        draws = np.full((1, len(names)), np.nan)
+def _ranked(names: tuple[str, ...], one: PairedSet, k: int, level: float) -> ScoreRanking:
+    """Rank by the score k of a set."""
+    spec, draws = one.scores[k], one.draws[:, :, k]
+    ends = [
+        interval_of(spec, whole, value, column, level)
+        for whole, value, column in zip(one.whole, one.point[:, k].tolist(), draws.T, strict=True)
+    ]
     places = ranks(draws, spec.sign > 0)
-    low, high = percentile_interval(draws, level)
-    rank_low, rank_high = percentile_interval(places, level)
+    rank_low, rank_high = (
+        percentile_interval(places, level, points=True) if len(places) else np.full((2, len(names)), np.nan)
+    )
     first = mean = np.full(len(names), np.nan)
     defined = places[np.isfinite(places).all(axis=1)]
     if len(defined):
         best = defined == defined.min(axis=1, keepdims=True)
         first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
         mean = defined.mean(axis=0)
-    columns = (point, low, high, first, mean, rank_low, rank_high)
-    models = {name: RankedModel(*(float(x[k]) for x in columns)) for k, name in enumerate(names)}
-    return ScoreRanking(spec.direction, models, _pairs(names, point, draws, level))
+    columns = (
+        one.point[:, k],
+        [e.low for e in ends],
+        [e.high for e in ends],
+        first,
+        mean,
+        rank_low,
+        rank_high,
+    )
+    models = {name: RankedModel(*(float(x[m]) for x in columns)) for m, name in enumerate(names)}
+    return ScoreRanking(spec.direction, models, _pairs(names, one, k, level))
 
 
-def _pairs(names: tuple[str, ...], point: Floats, draws: Floats, level: float) -> tuple[RankedPair, ...]:
+def _pairs(names: tuple[str, ...], one: PairedSet, k: int, level: float) -> tuple[RankedPair, ...]:
     pairs = list(combinations(range(len(names)), 2))
-    differences = [draws[:, i] - draws[:, j] for i, j in pairs]
-    p = np.array([difference_p_value(values) for values in differences])
-    listed = []
-    for (i, j), values, raw, adjusted in zip(pairs, differences, p, holm(p), strict=True):
-        low, high = (float(end) for end in percentile_interval(values, level))
-        listed.append(
-            RankedPair(names[i], names[j], float(point[i] - point[j]), low, high, float(raw), float(adjusted))
-        )
-    return tuple(listed)
+    found = [paired_difference(one, k, i, j, level) for i, j in pairs]
+    return tuple(
+        RankedPair(names[i], names[j], each.difference, each.low, each.high, each.p, p_holm)
+        for (i, j), each, p_holm in zip(pairs, found, holm([each.p for each in found]).tolist(), strict=True)
+    )

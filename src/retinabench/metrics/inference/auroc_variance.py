@@ -13,41 +13,47 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.inference.bootstrap import cluster_codes
+from retinabench.metrics.inference.scaled import scaled_interval, t_test
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class AurocError:
-    """An AUROC (or a difference of two), its standard error and the normal interval cut at its range."""
+    """An AUROC (or a difference of two) with its standard error.
+
+    Args:
+        auroc: The AUROC, or the difference.
+        standard_error: Its standard error; NaN where undefined.
+        difference: Whether it is a difference.
+        degrees: Degrees of freedom of the standard error, by Satterthwaite from the patients of each class.
+    """
 
     auroc: float
     standard_error: float
     difference: bool = False
+    degrees: float = np.inf
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """auroc -+ z standard errors, cut to [0, 1] (a difference: to [-1, 1]); NaN where undefined."""
-        half = float(stats.norm.ppf((1 + level) / 2)) * self.standard_error
-        lowest = -1.0 if self.difference else 0.0
-        low, high = np.clip([self.auroc - half, self.auroc + half], lowest, 1.0)
-        return float(low), float(high)
+        """Student's t interval, of an AUROC on the logit scale; NaN where the error is 0 or undefined."""
+        bounds = (-np.inf, np.inf) if self.difference else (0.0, 1.0)
+        low, high = scaled_interval(self.auroc, self.standard_error, bounds, self.degrees, level)
+        return (max(low, -1.0), min(high, 1.0)) if self.difference and low <= high else (low, high)
 
     @property
     def p_value(self) -> float:
-        """Two-sided p-value of "AUROC = 1/2", or of "no difference"."""
-        null = 0.0 if self.difference else 0.5
-        distance = abs(self.auroc - null)
-        if self.standard_error == 0:
-            return 1.0 if distance == 0 else 0.0
-        return float(2 * stats.norm.sf(distance / self.standard_error))
+        """Two-sided p-value of "AUROC = 1/2", or of "no difference", by Student's t distribution."""
+        return t_test(self.auroc - (0.0 if self.difference else 0.5), self.standard_error, self.degrees)
 
 
 def auroc_error(
-    label: ArrayLike, score: ArrayLike, cluster: ArrayLike | Sequence[Hashable] | None = None
+    label: ArrayLike,
+    score: ArrayLike,
+    cluster: ArrayLike | Sequence[Hashable] | None = None,
+    weight: ArrayLike | None = None,
 ) -> AurocError:
     """Return the AUROC with its closed-form standard error.
 
@@ -63,6 +69,7 @@ def auroc_error(
         label: (N,) 0 or 1.
         score: (N,), higher means positive; ties count half.
         cluster: (N,) patients; None: independent images.
+        weight: (N,) images that each row stands for, >= 0; None: 1 each. Counts above are then sums of weights.
 
     Returns:
         AUROC and standard error; NaN where one class is absent, the error also where a class comes from one patient only.
@@ -71,7 +78,8 @@ def auroc_error(
         DeLong, DeLong and Clarke-Pearson, Biometrics 44:837 (1988); Obuchowski, Biometrics 53:567 (1997).
     """
     y = _labels(label)
-    return _error(y, _placements(y, _scores(score, len(y))), cluster, difference=False)
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
+    return _error(y, _placements(y, _scores(score, len(y)), w), cluster, w, difference=False)
 
 
 def auroc_difference(
@@ -79,6 +87,7 @@ def auroc_difference(
     score_a: ArrayLike,
     score_b: ArrayLike,
     cluster: ArrayLike | Sequence[Hashable] | None = None,
+    weight: ArrayLike | None = None,
 ) -> AurocError:
     """Return the difference of two AUROCs on the same images, with the standard error of the paired difference.
 
@@ -89,53 +98,59 @@ def auroc_difference(
         score_a: (N,) scores of the first model.
         score_b: (N,) scores of the second model.
         cluster: (N,) patients; None: independent images.
+        weight: (N,) images that each row stands for, >= 0; None: 1 each.
 
     Returns:
         AUROC of the first minus that of the second, and its standard error.
     """
     y = _labels(label)
-    a, b = (_placements(y, _scores(score, len(y))) for score in (score_a, score_b))
-    return _error(y, a - b, cluster, difference=True)
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
+    a, b = (_placements(y, _scores(score, len(y)), w) for score in (score_a, score_b))
+    return _error(y, a - b, cluster, w, difference=True)
 
 
 def _error(
     y: NDArray[np.bool_],
     placement: Floats,
     cluster: ArrayLike | Sequence[Hashable] | None,
+    weight: Floats,
     *,
     difference: bool,
 ) -> AurocError:
-    m, n = int(y.sum()), int((~y).sum())
+    m, n = float(weight[y].sum()), float(weight[~y].sum())
     if m == 0 or n == 0:
         return AurocError(float("nan"), float("nan"), difference)
     codes, patients = cluster_codes(np.arange(len(y)) if cluster is None else cluster)
     if len(codes) != len(y):
         raise InputError(f"{len(codes)} cluster ids for {len(y)} labels")
-    auroc = float(placement[y].mean())
+    auroc = float(weight[y] @ placement[y]) / m
     # Deviation of each patient's summed placements from what the AUROC predicts, by class.
-    of_positives = np.bincount(codes, np.where(y, placement - auroc, 0.0), patients)
-    of_negatives = np.bincount(codes, np.where(y, 0.0, placement - auroc), patients)
-    with_positive, with_negative = len(np.unique(codes[y])), len(np.unique(codes[~y]))
+    deviation = weight * (placement - auroc)
+    of_positives = np.bincount(codes, np.where(y, deviation, 0.0), patients)
+    of_negatives = np.bincount(codes, np.where(y, 0.0, deviation), patients)
+    held = weight > 0
+    with_positive, with_negative = len(np.unique(codes[held & y])), len(np.unique(codes[held & ~y]))
     if with_positive < 2 or with_negative < 2:
         return AurocError(auroc, float("nan"), difference)
-    s10 = with_positive / ((with_positive - 1) * m) * float(of_positives @ of_positives)
-    s01 = with_negative / ((with_negative - 1) * n) * float(of_negatives @ of_negatives)
-    s11 = patients / (patients - 1) * float(of_positives @ of_negatives)
-    variance = s10 / m + s01 / n + 2 * s11 / (m * n)
-    return AurocError(auroc, float(np.sqrt(max(variance, 0.0))), difference)
+    known = len(np.unique(codes[held]))
+    v10 = with_positive / (with_positive - 1) * float(of_positives @ of_positives) / m**2
+    v01 = with_negative / (with_negative - 1) * float(of_negatives @ of_negatives) / n**2
+    v11 = known / (known - 1) * float(of_positives @ of_negatives) / (m * n)
+    noise = v10**2 / (with_positive - 1) + v01**2 / (with_negative - 1)
+    degrees = (v10 + v01) ** 2 / noise if noise > 0 else min(with_positive, with_negative) - 1.0
+    return AurocError(auroc, float(np.sqrt(max(v10 + v01 + 2 * v11, 0.0))), difference, degrees)
 
 
-def _placements(y: NDArray[np.bool_], score: Floats) -> Floats:
-    """(N,) share of the other class against which each image is ranked rightly, ties counted half."""
-    positive, negative = np.sort(score[y]), np.sort(score[~y])
+def _placements(y: NDArray[np.bool_], score: Floats, weight: Floats) -> Floats:
+    """(N,) share of the other class's weight against which each image is ranked rightly, ties counted half."""
     out = np.empty(len(y))
-    if len(positive) and len(negative):
-        x = score[y]
-        below = np.searchsorted(negative, x, "left") + np.searchsorted(negative, x, "right")
-        out[y] = below / (2 * len(negative))
-        x = score[~y]
-        above = np.searchsorted(positive, x, "left") + np.searchsorted(positive, x, "right")
-        out[~y] = 1 - above / (2 * len(positive))
+    for side, sign in ((y, 1), (~y, -1)):
+        order = np.argsort(sign * score[~side], kind="stable")
+        other, mass = (sign * score[~side])[order], np.concatenate(([0.0], np.cumsum(weight[~side][order])))
+        if len(other) and side.any() and mass[-1] > 0:
+            x = sign * score[side]
+            below = mass[np.searchsorted(other, x, "left")] + mass[np.searchsorted(other, x, "right")]
+            out[side] = below / (2 * mass[-1])
     return out
 
 

@@ -185,7 +185,9 @@ def check_seed(seed: int) -> None:
 # -------------------------------------------------------------------------------------------------- intervals
 
 
-def percentile_interval(draws: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
+def percentile_interval(
+    draws: ArrayLike, level: float = 0.95, *, points: bool = False
+) -> tuple[Floats, Floats]:
     """Return the percentile interval per column: the (1-level)/2 and (1+level)/2 quantiles of the replicates.
 
     The q-quantile of R values is the q (R + 1)-th of them in order (between two of them linearly): the usual q (R - 1) rule
@@ -195,6 +197,8 @@ def percentile_interval(draws: ArrayLike, level: float = 0.95) -> tuple[Floats, 
     Args:
         draws: (R, K) or (R,).
         level: Level of the interval.
+        points: Whether equal ends are given, such as those of a rank or of the fixed end of a curve. Else they are NaN: that
+            all replicates are alike shows that they hold no such case, and not that the value is certain.
 
     Returns:
         (low, high), each (K,), or 0-dimensional for (R,).
@@ -207,7 +211,7 @@ def percentile_interval(draws: ArrayLike, level: float = 0.95) -> tuple[Floats, 
     columns = values.reshape(len(values), -1)
     tails = np.full((columns.shape[1], 2), (1 - level) / 2)
     tails[:, 1] = 1 - tails[:, 0]
-    return _quantiles(columns, tails, level, values.shape[1:])
+    return _quantiles(columns, tails, level, values.shape[1:], points)
 
 
 def bca_interval(
@@ -241,9 +245,6 @@ def bca_interval(
         known, left = columns[np.isfinite(columns[:, k]), k], knife[np.isfinite(knife[:, k]), k]
         if not len(known) or not len(left) or not np.isfinite(point[k]):
             continue
-        if np.ptp(known) == 0 and known[0] == point[k]:  # a constant has a constant interval
-            tails[k] = 0.5
-            continue
         below = np.mean(known < point[k]) + np.mean(known == point[k]) / 2
         bias = stats.norm.ppf(below)
         d = left.mean() - left
@@ -255,7 +256,9 @@ def bca_interval(
     return _quantiles(columns, tails, level, values.shape[1:])
 
 
-def _quantiles(columns: Floats, tails: Floats, level: float, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+def _quantiles(
+    columns: Floats, tails: Floats, level: float, shape: tuple[int, ...], points: bool = False
+) -> tuple[Floats, Floats]:
     if not 0 < level < 1:
         raise InputError(f"the level is {level}", hint="A level lies between 0 and 1, such as 0.95.")
     ends = np.full((columns.shape[1], 2), np.nan)
@@ -263,4 +266,6 @@ def _quantiles(columns: Floats, tails: Floats, level: float, shape: tuple[int, .
         known = column[np.isfinite(column)]
         if len(known) and len(known) >= (1 - MAX_UNDEFINED) * len(column) and np.isfinite(tails[k]).all():
             ends[k] = np.quantile(known, tails[k], method="weibull")
+    if not points:
+        ends[ends[:, 0] == ends[:, 1]] = np.nan
     return ends[:, 0].reshape(shape), ends[:, 1].reshape(shape)

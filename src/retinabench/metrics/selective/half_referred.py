@@ -53,6 +53,43 @@ def numbers(w: Weighted) -> Floats:
     )
 
 
+def retained_counts(
+    w: Weighted, success: str, of: str = "images", referred: float = 0.5
+) -> tuple[Floats, Floats]:
+    """Return what a proportion of the retained images counts, for its interval.
+
+    Args:
+        w: The weighted images.
+        success: `right`, `called` (positive), `not called` or `label`.
+        of: `images`, `positives` or `negatives`.
+        referred: At least this fraction is referred.
+
+    Returns:
+        Success (N,) of each image, 0 or 1, and what remains of its weight (N,).
+    """
+    label = w.cases.label
+    hit = {"right": ~w.cases.error, "called": w.cases.called, "not called": ~w.cases.called, "label": label}
+    among = {"images": np.ones_like(label), "positives": label, "negatives": ~label}
+    kept = w.retained(int(np.floor((1 - referred) * len(w.points) + 1e-9)))
+    return hit[success].astype(np.float64), np.where(among[of], kept, 0.0)
+
+
+def missed_counts(w: Weighted) -> tuple[Floats, Floats]:
+    """Return what `missed_at_50` counts: the share (N,) of each image retained and called negative, of the positive mass (N,)."""
+    kept = retained_counts(w, "right")[1]
+    share = np.divide(kept, w.weight, out=np.zeros_like(kept), where=w.weight > 0)
+    return np.where(w.cases.called, 0.0, share), w.positive
+
+
+def counts_at_specificity(w: Weighted) -> tuple[Floats, Floats]:
+    """Return what `sensitivity_at_specificity_80` counts: (N,) above its threshold, of the positive mass (N,)."""
+    ranking = w.cases.by_prob
+    false = ranking.cumulate(w.negative) / w.negatives
+    allowed = np.flatnonzero(false <= 1 - SPECIFICITY + 1e-12)
+    lowest = ranking.values[allowed[-1]] if len(allowed) else np.inf
+    return (w.cases.prob >= lowest).astype(np.float64), w.positive
+
+
 def number(w: Weighted, name: str) -> float:
     """Return one of `numbers` by its name."""
     return float(numbers(w)[NAMES.index(name)])

@@ -83,8 +83,14 @@ def augrc_of(w: Weighted, loss: Floats | None = None) -> float:
 
 def failure_auroc_of(w: Weighted) -> float:
     """P(a wrong answer is more uncertain than a right one) + P(tie) / 2; NaN if all are right or all wrong."""
+    _, wrong, right = ranked_errors(w)
+    return ranked_auroc(w.cases.by_uncertainty, wrong, right)
+
+
+def ranked_errors(w: Weighted) -> tuple[Floats, Floats, Floats]:
+    """Return what `failure_auroc_of` ranks: the uncertainty, and the mass of the wrong and of the right answers, all (N,)."""
     wrong = w.weight * w.cases.error
-    return ranked_auroc(w.cases.by_uncertainty, wrong, w.weight - wrong)
+    return w.cases.uncertainty, wrong, w.weight - wrong
 
 
 def prr_of(w: Weighted, loss: Floats | None = None) -> float:

@@ -304,7 +304,7 @@ def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
 def _add_curves(found: Evaluation, i: int, name: str) -> None:
     replicates = min(found.bootstrap, MOST_BAND_REPLICATES)
     values, curves = stats.replicated(found.cases[i, name], stats.all_curves, replicates, found.seed)
-    low, high = percentile_interval(curves.mean(axis=0))
+    low, high = percentile_interval(curves.mean(axis=0), points=True)
     start = 0
     grids: dict[str, Floats] = dict.fromkeys((*stats.METRICS, "roc"), stats.GRID)
     for key, x in {**grids, "observed": np.arange(stats.BINS, dtype=np.float64)}.items():

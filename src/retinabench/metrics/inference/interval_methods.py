@@ -1,0 +1,220 @@
+"""How a score gets its interval: one method per kind of score, named in the registry.
+
+Every table, page and exporter shows the interval of this method. No method gives an interval without width: where the sample
+says nothing about the other side, there is either a bound that holds or none, with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.metrics.inference.auroc_variance import auroc_error
+from retinabench.metrics.inference.bootstrap import percentile_interval
+from retinabench.metrics.inference.proportions import clopper_pearson, clustered_proportion
+from retinabench.metrics.inference.scaled import Bounds, replicate_error, scaled_interval
+from retinabench.metrics.sorted_images import Weighted
+
+Floats = NDArray[np.float64]
+Counts = Callable[[Weighted], tuple[NDArray[np.generic], Floats]]
+Ranks = Callable[[Weighted], tuple[Floats, Floats, Floats]]
+
+ONE_PATIENT = "no interval: there is a single patient"
+ONE_PATIENT_OF_CLASS = "no interval: a single patient has images of one of the classes"
+UNDEFINED = "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
+ALL_ALIKE = "no interval: every bootstrap replicate has the same value, so that none would have a width"
+
+
+class Ends(NamedTuple):
+    """The ends of an interval, NaN where there is none, and then why."""
+
+    low: float = math.nan
+    high: float = math.nan
+    why: str | None = None
+
+
+class IntervalMethod(Protocol):
+    """How the interval of a score is computed.
+
+    `resampled` says whether it needs bootstrap replicates.
+    """
+
+    @property
+    def resampled(self) -> bool:
+        """Whether `ends` needs replicates."""
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval of the mean of a score over the files of several seeds, most often one.
+
+        Args:
+            sets: The images of each file, every image once.
+            value: The score, or its mean over the files.
+            draws: (R,) its bootstrap replicates, (0,) where it is not resampled.
+            level: Level of the interval.
+
+        Returns:
+            The ends, or why there are none.
+        """
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """The percentile interval of the replicates: of a score of which nothing is known, such as that of a plug-in."""
+
+    resampled: bool = True
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval, see `IntervalMethod`."""
+        if _patients(sets[0]) < 2:
+            return Ends(why=ONE_PATIENT)
+        low, high = (float(end) for end in percentile_interval(draws, level))
+        return _checked(low, high, draws)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Student's t interval with the standard deviation of the replicates, on the scale of the bounds; see `scaled_interval`.
+
+    Args:
+        low: The least value of the score.
+        high: Its largest value.
+        of_classes: Whether the score compares the classes, so that the patients of the rarer one are its degrees of freedom.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    of_classes: bool = False
+    resampled: bool = True
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval, see `IntervalMethod`."""
+        w = sets[0]
+        patients = (
+            min(_patients(w, w.positive), _patients(w, w.negative)) if self.of_classes else _patients(w)
+        )
+        if patients < 2:
+            return Ends(why=ONE_PATIENT_OF_CLASS if self.of_classes else ONE_PATIENT)
+        degrees = min(patients, len(draws)) - 1
+        ends = scaled_interval(value, replicate_error(draws), (self.low, self.high), degrees, level)
+        return _checked(*ends, draws)
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """The interval of `clustered_proportion`.
+
+    Args:
+        counts: Weighted images -> success of each image in [0, 1] and what it counts for, both (N,).
+        resampled: Whether the images that count depend on the sample, so that the replicates tell the variance.
+    """
+
+    counts: Counts
+    resampled: bool = False
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval, see `IntervalMethod`."""
+        parts = [self.counts(w) for w in sets]
+        success = np.concatenate([y for y, _ in parts])
+        weight = np.concatenate([of / of.sum() if of.any() else of for _, of in parts])
+        patient = np.concatenate([w.cases.patient for w in sets])
+        error = replicate_error(draws) if self.resampled else 0.0
+        variance = error**2 if math.isfinite(error) else 0.0
+        found = clustered_proportion(success, weight, patient, level, variance=variance)
+        if math.isnan(found.low):
+            return Ends(why=ONE_PATIENT_OF_CLASS)
+        return Ends(found.low, found.high)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The interval of an AUROC, or of a linear function of one: DeLong's or Obuchowski's standard error on the logit scale.
+
+    At a perfect record there is no standard error. The AUROC is the mean over one class of a share in [0, 1]: with it in every
+    patient, the exact bound is that of as many successes as the rarer class has patients. No other record has a better bound.
+
+    Args:
+        parts: Weighted images -> score (N,), and the mass of the positive and of the negative images, both (N,).
+        low: The value where the AUROC is 0.
+    """
+
+    parts: Ranks
+    low: float = 0.0
+    resampled: bool = False
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval, see `IntervalMethod`."""
+        w = sets[0]
+        score, positive, negative = self.parts(w)
+        patients = _patients(w, positive), _patients(w, negative)
+        if min(patients) < 2:
+            return Ends(why=ONE_PATIENT_OF_CLASS)
+        span = 1 - self.low
+        if len(sets) == 1:
+            found = auroc_error(positive > 0, score, w.cases.patient, positive + negative)
+            error, degrees = found.standard_error, found.degrees
+        else:
+            error, degrees = replicate_error(draws) / span, min(*patients, len(draws)) - 1.0
+        if math.isnan(error):
+            return Ends(why=UNDEFINED)
+        area = (value - self.low) / span
+        perfect = float(clopper_pearson(min(patients), min(patients), level)[0])
+        low, high = scaled_interval(area, error, (0.0, 1.0), degrees, level)
+        low = min(perfect, area, low) if not math.isnan(low) else perfect if area == 1 else 0.0
+        high = max(1 - perfect, area, high) if not math.isnan(high) else 1 - perfect if area == 0 else 1.0
+        return Ends(self.low + span * low, self.low + span * high)
+
+
+@dataclass(frozen=True)
+class Closed:
+    """An interval in closed form of the images alone.
+
+    Args:
+        function: Weighted images, level -> low and high end.
+        resampled: False.
+    """
+
+    function: Callable[[Weighted, float], Bounds]
+    resampled: bool = False
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval, see `IntervalMethod`."""
+        if len(sets) > 1:
+            return Ends(why="no interval of a mean over seeds; that of each seed is in its own scores")
+        if _patients(sets[0]) < 2:
+            return Ends(why=ONE_PATIENT)
+        return Ends(*self.function(sets[0], level))
+
+
+@dataclass(frozen=True)
+class NoInterval:
+    """No interval, because none would hold the truth as often as it says.
+
+    Args:
+        why: The reason, for the reader.
+        resampled: False.
+    """
+
+    why: str
+    resampled: bool = False
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the reason."""
+        return Ends(why=self.why)
+
+
+def _patients(w: Weighted, mass: Floats | None = None) -> int:
+    """Number of patients with images of this mass; of all images where None."""
+    held = (w.weight if mass is None else mass) > 0
+    return int(np.count_nonzero(np.bincount(w.cases.patient[held]))) if held.any() else 0
+
+
+def _checked(low: float, high: float, draws: Floats) -> Ends:
+    """The ends of a resampled interval, or why there are none."""
+    if high > low:
+        return Ends(low, high)
+    return Ends(why=UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE)
