@@ -16,7 +16,7 @@ PACKAGE = ROOT / "src" / "retinabench"
 MOST_MODULES, MOST_LINES = 12, 60
 ONE_MODULE_PER_ENTRY = ("data/datasets", "models")
 # Stated once, in `methods/base.py`, `methods/training/posterior.py` and `data/image_dataset.py`.
-CONTRACT = ("build", "fit", "predict", "read", "records")
+CONTRACT = ("build", "ends", "fit", "predict", "read", "records")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 # Words that have a standard term, which is used instead; the tuples name places where the word is the right one.

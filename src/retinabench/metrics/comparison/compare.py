@@ -165,8 +165,7 @@ def compare(
     """Return the paired, patient-clustered differences a - b of every score.
 
     Both files must hold the same test images, in any order, with the same truth. Each replicate scores both models on the
-    same patients. The p-value of a proportion is exact, that of an AUROC is DeLong's or Obuchowski's, any other one is Student's
-    with the standard deviation of the differences (`metrics.comparison.differences`).
+    same patients. Where p-values come from: `metrics.comparison.differences`.
 
     Args:
         a: Predictions of the first model.

@@ -113,11 +113,10 @@ def clustered_proportion(
     v = G/(G-1) sum r_g^2 / (sum w_i)^2, and the effective number of images p (1-p) / v, at most that of independent images,
     (sum w_i)^2 / sum w_i^2.
 
-    Few errors say little about how they cluster, and none say nothing: v is then far too small or 0. The design effect is
-    therefore averaged with that of images that are copies of their patient's: the latter counts as much as `PRIOR_PATIENTS`
-    patients, the former as the patients with a success or those with a failure, whichever are fewer. With t in place of z, at
-    G - 1 degrees of freedom, the effective number falls by (z / t)^2, except at p = 0 or 1, where nothing was estimated: there
-    the end is exact for patients whose images are copies. No record with an error has a better bound than one without.
+    Few errors say little about how they cluster, and v is then too small: the design effect is averaged with that of images
+    that are copies of each other, which counts as `PRIOR_PATIENTS` patients, the found one as the patients with a success or
+    those with a failure, whichever are fewer. With t in place of z, at G - 1 degrees of freedom, the effective number falls by
+    (z / t)^2. At p = 0 or 1 the end is exact for copied images, and no record with an error has a better bound.
 
     Args:
         success: (N,) in [0, 1]; a share where it is a mean, such as that over several seeds.
