@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from retinabench.models.build import build_model, build_published
-from retinabench.models.registry import MODELS, special_inputs
+from retinabench.models.registry import MODELS, published_width, special_inputs
 from retinabench.models.settings import ModelConfig
 
 
@@ -14,12 +14,13 @@ def parameters(model):
 
 @pytest.mark.parametrize("name", [name for name in MODELS if not special_inputs(name)])
 def test_every_network_builds_from_its_seed_and_splits_at_the_last_layer(name):
-    config = ModelConfig(name=name, width=4)
+    config = ModelConfig(name=name, **({"width": 4} if published_width(name) else {}))
     nets = [build_model(config, seed).eval() for seed in (3, 3, 4)]
     x = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         outs = [net(x) for net in nets]
-        assert torch.equal(outs[0], nets[0].fc(nets[0].features(x)))
+        last = [module for module in nets[0].modules() if isinstance(module, torch.nn.Linear)][-1]
+        assert torch.equal(outs[0], last(nets[0].features(x)))
     assert torch.equal(outs[0], outs[1])
     assert not torch.equal(outs[0], outs[2])
 

@@ -81,7 +81,8 @@ class ImageSource:
     Args:
         data: The prepared folder.
         device: Where the batches go.
-        standardise_over: Rows whose images give mean and std of the channels, or None for values in [0, 1].
+        standardise_over: Rows whose images give mean and std of the channels, or None.
+        scale: Fixed mean and std of the channels; without them or rows, values are in [0, 1].
         workers: Processes that read ahead, for slow disks (0: none).
     """
 
@@ -89,6 +90,7 @@ class ImageSource:
     device: torch.device
     standardise_over: Rows | None = None
     workers: int = 0
+    scale: tuple[Sequence[float], Sequence[float]] | None = None
 
     @cached_property
     def targets(self) -> NDArray[np.float32]:
@@ -97,7 +99,9 @@ class ImageSource:
 
     @cached_property
     def statistics(self) -> tuple[Tensor, Tensor] | None:
-        """Mean and std (1, 3, 1, 1) of the channels in [0, 1], over evenly spaced images."""
+        """Mean and std (1, 3, 1, 1) of the channels in [0, 1]: fixed ones, or those over evenly spaced images."""
+        if self.scale is not None:
+            return self._on_device(*self.scale)
         if self.standardise_over is None:
             return None
         rows = self.standardise_over[:: -(-len(self.standardise_over) // STATISTICS_IMAGES)]
@@ -108,6 +112,9 @@ class ImageSource:
         share, value = counts / counts.sum(axis=1, keepdims=True), np.arange(256) / 255
         mean = share @ value
         std = np.sqrt(share @ value**2 - mean**2).clip(min=1e-6)
+        return self._on_device(mean, std)
+
+    def _on_device(self, mean: Any, std: Any) -> tuple[Tensor, Tensor]:
         on_device = [
             torch.tensor(v, dtype=torch.float32, device=self.device).reshape(1, 3, 1, 1) for v in (mean, std)
         ]

@@ -85,5 +85,9 @@ def _predict(folder: Path, run: Run, trained: Task, task: Task, resources: Resou
     device = resources.torch_device()
     _, posterior = load_posterior(folder, str(device))
     return predict(
-        run, task, posterior, make_batches(run, task, device, resources.readers), resources.progress
+        run,
+        task,
+        posterior,
+        make_batches(run, task, device, resources.readers, resources.progress),
+        resources.progress,
     )

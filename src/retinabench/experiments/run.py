@@ -15,17 +15,19 @@ from retinabench.core.errors import DivergedError, InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.version import __version__
-from retinabench.data.loader import Batches, ImageSource
+from retinabench.data.loader import Batches, ImageSource, Source
 from retinabench.data.prepared import recipe_of
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import DEFAULT_RESOURCES, Resources, Training, execute_run
+from retinabench.experiments.features import feature_source
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.likelihood import Bernoulli, Likelihood
 from retinabench.methods.training.posterior import Posterior, precision
 from retinabench.models.build import build_model
+from retinabench.models.settings import SCALES
 from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 
@@ -66,7 +68,7 @@ class ImageRuns:
         for note in self.task.notes:
             resources.progress.say(f"note: {note}")
         device = resources.torch_device()
-        batches = make_batches(run, self.task, device, resources.readers)
+        batches = make_batches(run, self.task, device, resources.readers, resources.progress)
         return Training(
             model=build_model(run.model, run.seed).to(device),
             batches=batches,
@@ -149,13 +151,15 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
         raise InputError(
             f"holds no finished training ({Path(error.filename).name} is missing)", file=folder
         ) from None
-    model = build_model(run.model, run.seed).to(device)
+    model = build_model(run.model, run.seed, pretrained=False).to(device)
     posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
     posterior.restore(state)
     return run, posterior
 
 
-def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0) -> Batches:
+def make_batches(
+    run: Run, task: Task, device: torch.device, workers: int = 0, progress: Progress = QUIET
+) -> Batches:
     """Return the batches of a run: its task's rows with its own settings.
 
     Args:
@@ -163,17 +167,30 @@ def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0) -
         task: Its task.
         device: Where the batches are needed.
         workers: Processes that read images.
+        progress: Is told how far the features of a fixed trunk are.
     """
     train = task.splits["train"]
-    standardised = run.model.inputs == "standardised"
     return Batches(
-        source=ImageSource(task.data, device, train if standardised else None, workers),
+        source=_source(run, task, device, workers, progress),
         train=train,
         validation=task.splits["validation"],
         batch_size=run.optimizer.batch_size,
         seed=run.seed,
         augment=run.optimizer.augment,
     )
+
+
+def _source(run: Run, task: Task, device: torch.device, workers: int, progress: Progress) -> Source:
+    """The images of a run, or their features where the head alone is trained."""
+    if run.model.trained == "head":
+        if run.optimizer.augment != "none":
+            raise InputError(
+                f"optimizer.augment={run.optimizer.augment} changes images, and features are computed once",
+                hint="Set optimizer.augment=none, or train more than the head.",
+            )
+        return feature_source(run.model, task.data, task.splits["train"], device, progress)
+    train = task.splits["train"] if run.model.inputs == "standardised" else None
+    return ImageSource(task.data, device, train, workers, SCALES.get(run.model.inputs))
 
 
 def predict(

@@ -8,30 +8,82 @@ import torch
 from torch import nn
 
 from retinabench.core.random_streams import torch_generator
-from retinabench.models.registry import MODELS, has_stems, published_width
+from retinabench.models.head import Head
+from retinabench.models.last_layer import SplitNetwork, split_last_layer
+from retinabench.models.pretrained import load_pretrained
+from retinabench.models.registry import MODELS, has_choice
 from retinabench.models.settings import TIMM, ModelConfig
+from retinabench.models.stages import fine_tune
 from retinabench.models.timm_adapter import timm_network
 
 
-def build_model(config: ModelConfig, seed: int, outputs: int = 1) -> nn.Module:
-    """Build a network for images in channels-last layout, the faster one on every device.
+def build_model(config: ModelConfig, seed: int, outputs: int = 1, *, pretrained: bool = True) -> nn.Module:
+    """Build a network for images in channels-last layout, the faster one on every device, or a head for features.
 
     Args:
         config: The network and its settings.
-        seed: The weights depend on it alone.
+        seed: The weights depend on it alone, and on those that `config.weights` names.
         outputs: Number of logits.
+        pretrained: Whether to load the weights that `config.weights` names; not where a trained state replaces all.
 
     Returns:
-        The network, with fresh weights.
+        The network, ready to be trained.
+
+    Raises:
+        InputError: The pretrained weights cannot be had or do not fit.
     """
-    if config.name.startswith(TIMM):
-        model: nn.Module = timm_network(config.name.removeprefix(TIMM), seed, outputs)
-    else:
-        width = {} if published_width(config.name) is None else {"width": config.width}
-        stem = {"stem": config.stem} if has_stems(config.name) else {}
-        model = MODELS[config.name](outputs=outputs, **width, **stem)
-        initialise(model, torch_generator("cpu", seed, "weights"))
+    if config.trained == "head":
+        head = Head(feature_width(config), outputs, config.hidden)
+        initialise(head, torch_generator("cpu", seed, "weights"))
+        return head
+    model = _network(config, seed, outputs)
+    if config.weights is not None:
+        if pretrained:
+            load_pretrained(model, config)
+        fine_tune(model, config)
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]  # torch's stubs
+
+
+def build_trunk(config: ModelConfig) -> SplitNetwork:
+    """Build the pretrained trunk of a network whose head is trained alone; `features` is what it is for.
+
+    Args:
+        config: The network and its weights.
+
+    Returns:
+        The trunk in evaluation mode.
+
+    Raises:
+        InputError: The pretrained weights cannot be had or do not fit.
+    """
+    model = _network(config, seed=0, outputs=1)
+    load_pretrained(model, config)
+    trunk = split_last_layer(model.to(memory_format=torch.channels_last))  # type: ignore[call-overload]
+    return trunk.eval().requires_grad_(False)
+
+
+def feature_width(config: ModelConfig) -> int:
+    """Return the number of features that the last layer of a network reads."""
+    with torch.device("meta"):
+        if config.name.startswith(TIMM):
+            return split_last_layer(timm_network(config.name.removeprefix(TIMM), seed=0)).width
+        return split_last_layer(_own_network(config, outputs=1)).width
+
+
+def _network(config: ModelConfig, seed: int, outputs: int) -> nn.Module:
+    if config.name.startswith(TIMM):
+        return timm_network(config.name.removeprefix(TIMM), seed, outputs)
+    model = _own_network(config, outputs)
+    initialise(model, torch_generator("cpu", seed, "weights"))
+    return model
+
+
+def _own_network(config: ModelConfig, outputs: int) -> nn.Module:
+    choices = {
+        name: getattr(config, name) for name in ("width", "stem", "pool") if has_choice(config.name, name)
+    }
+    network: nn.Module = MODELS[config.name](outputs=outputs, **choices)
+    return network
 
 
 def build_published(name: str, seed: int, outputs: int) -> nn.Module:

@@ -2,7 +2,7 @@
 
 A new network is one module with a builder, and one line here or an entry point of the group ``retinabench.models``. A
 builder is a function with keyword parameters: ``width``, where the network has one, whose default is the published
-width; ``outputs``; and ``stem``, where there is a choice of stems. It returns the module without fresh weights
+width; ``outputs``; and ``stem`` and ``pool``, where there is a choice. It returns the module without fresh weights
 (`models.build.initialise` draws them). Its docstring states the number of weights.
 """
 
@@ -29,6 +29,10 @@ MODELS: Registry[Callable[..., Any]] = Registry(
         "lenet-smooth": "retinabench.models.lenet:lenet_smooth",
         "alexnet-swish": "retinabench.models.alexnet:alexnet_swish",
         "cnn-lstm": "retinabench.models.cnn_lstm:cnn_lstm",
+        **{
+            f"efficientnet_lite{number}": f"retinabench.models.efficientnet_lite:efficientnet_lite{number}"
+            for number in range(5)
+        },
         "mlp": "retinabench.models.mlp:mlp",
         "mlp-8-50-2": "retinabench.models.mlp:mlp_8_50_2",
     },
@@ -63,6 +67,11 @@ def published_width(name: str) -> int | None:
     return None if width is None else int(width.default)
 
 
-def has_stems(name: str) -> bool:
-    """Return whether a network has more than one stem."""
-    return "stem" in inspect.signature(MODELS[name]).parameters
+def has_choice(name: str, setting: str) -> bool:
+    """Return whether a network has a choice of ``stem``, ``pool`` or ``width``.
+
+    Args:
+        name: In `MODELS`.
+        setting: The keyword of its builder.
+    """
+    return setting in inspect.signature(MODELS[name]).parameters

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+import hashlib
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from retinabench.core.errors import nearest
 from retinabench.core.settings import Frozen
-from retinabench.models.registry import MODELS, has_stems, published_width, special_inputs
+from retinabench.models.registry import MODELS, has_choice, published_width, special_inputs
 
 TIMM = "timm:"  # what the name of a timm backbone starts with
+HUB = "hf-hub:"  # what the name of weights on the Hugging Face hub starts with
+Channels = tuple[float, float, float]
+SCALES: dict[
+    str, tuple[Channels, Channels]
+] = {  # mean and std of the channels in [0, 1], as weights were trained with
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "lite": ((127 / 255,) * 3, (128 / 255,) * 3),
+}
+PRETRAINED_SETTINGS = ("pool", "weights", "weights_sha256", "trained", "hidden", "trunk_lr", "layer_decay")
 
 
 class ModelConfig(Frozen):
@@ -20,13 +38,36 @@ class ModelConfig(Frozen):
         name: A name of `MODELS`, or ``timm:NAME``.
         width: Number of channels of the first layer, or of hidden units; default: as published.
         stem: ``small`` suits images of 32 to 128 pixels, where the network has that choice.
-        inputs: ``standardised`` channels (mean 0, std 1 over the training images), or the ``unit`` interval.
+        inputs: ``standardised`` channels (mean 0, std 1 over the training images), the ``unit`` interval, or the scale
+            that weights were trained with: ``imagenet`` (mean .485, .456, .406; std .229, .224, .225) or ``lite``
+            ((byte - 127) / 128). Default: that of the weights, ``standardised`` without any.
+        pool: ``mean`` of every channel, or ``mean_max``: mean and maximum, where the network has that choice.
+        weights: Where the pretrained weights come from: ``imagenet`` (a package, for networks that have one), ``timm``,
+            ``hf-hub:NAME``, or the path of a checkpoint. None: random.
+        weights_sha256: Of the file, where ``weights`` is a path; it is computed, and stands for the path in the hash of a run.
+        trained: ``all`` parameters; the ``head`` alone, on features of the trunk that are computed once; or a number
+            of stages from the output side, and the head.
+        hidden: Units of a hidden layer of the head that is trained on cached features; None: the head is linear.
+        trunk_lr: Learning rate of pretrained parameters, as a factor on that of the head.
+        layer_decay: Factor on the learning rate from each stage of a pretrained trunk to the one before it.
     """
 
     name: str = "resnet18"
     width: int = Field(64, ge=1)
     stem: Literal["standard", "small"] = "standard"
-    inputs: Literal["standardised", "unit"] = "standardised"
+    inputs: Literal["standardised", "unit", "imagenet", "lite"] = "standardised"
+    pool: Literal["mean", "mean_max"] = "mean"
+    weights: str | None = None
+    weights_sha256: str | None = None
+    trained: Literal["all", "head"] | Annotated[int, Field(ge=1)] = "all"
+    hidden: int | None = Field(None, ge=1)
+    trunk_lr: float = Field(1.0, gt=0, le=1)
+    layer_decay: float = Field(1.0, gt=0, le=1)
+
+    @property
+    def weights_file(self) -> Path | None:
+        """The checkpoint that `weights` names, None where it names none."""
+        return Path(self.weights).expanduser() if self.weights and _is_path(self.weights) else None
 
     @field_validator("name")
     @classmethod
@@ -40,17 +81,62 @@ class ModelConfig(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _own_width(cls, given: Any) -> Any:
-        name = given.get("name") if isinstance(given, dict) else None
-        if name is not None and name in MODELS and (width := published_width(name)):
-            return {"width": width, **given}
+    def _defaults_of_the_network(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        name, weights = str(given.get("name")), given.get("weights")
+        if name in MODELS and (width := published_width(name)):
+            given = {"width": width, **given}
+        if weights is not None:
+            given = {"inputs": "lite" if "efficientnet_lite" in name else "imagenet", **given}
+            if isinstance(weights, str) and _is_path(weights) and "weights_sha256" not in given:
+                given = {**given, "weights_sha256": _sha256(Path(weights).expanduser())}
         return given
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        fixed = self.name.startswith(TIMM) or published_width(self.name) is None
+        timm = self.name.startswith(TIMM)
+        fixed = timm or published_width(self.name) is None
         if fixed and self.width != ModelConfig.model_fields["width"].default:
             raise ValueError(f"'{self.name}' has one width. Leave out model.width")
-        if self.stem != "standard" and (self.name.startswith(TIMM) or not has_stems(self.name)):
+        if self.stem != "standard" and (timm or not has_choice(self.name, "stem")):
             raise ValueError(f"'{self.name}' has one stem. Leave out model.stem")
+        if self.pool != "mean" and (timm or not has_choice(self.name, "pool")):
+            raise ValueError(f"'{self.name}' has one way of pooling. Leave out model.pool")
+        if timm and self.weights is None and re.search(r"\.[\w-]+$", self.name):
+            raise ValueError(
+                f"'{self.name}' names pretrained weights, which are not asked for. Set model.weights=timm or a path, "
+                f"or leave out '{self.name[self.name.rindex('.') :]}' for random weights"
+            )
+        if self.weights == "timm" and not timm:
+            raise ValueError(f"'{self.name}' is not a network of timm. Set model.name=timm:NAME")
+        if self.weights is None and (self.trained != "all" or self.trunk_lr != 1 or self.layer_decay != 1):
+            raise ValueError("a trunk of random weights cannot stay as it is. Set model.weights")
+        if self.trained == "head" and self.inputs == "standardised":
+            raise ValueError(
+                "features are computed once, whatever the training images. Set model.inputs to a fixed scale"
+            )
+        if self.hidden is not None and self.trained != "head":
+            raise ValueError("a hidden layer belongs to a head that is trained alone. Set model.trained=head")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what no network without pretrained weights has, so that its hash stays what it was."""
+        content: dict[str, Any] = handler(self)
+        defaults = {name: type(self).model_fields[name].default for name in PRETRAINED_SETTINGS}
+        return {k: v for k, v in content.items() if k not in defaults or v != defaults[k]}
+
+
+def _is_path(weights: str) -> bool:
+    return weights not in ("imagenet", "timm") and not weights.startswith(HUB)
+
+
+def _sha256(file: Path) -> str:
+    try:
+        with open(file, "rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError as error:
+        raise ValueError(
+            f"{file}: {error.strerror or error}. Name a checkpoint, 'imagenet', 'timm' or '{HUB}NAME'"
+        ) from None

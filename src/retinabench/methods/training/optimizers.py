@@ -14,20 +14,21 @@ def parameter_groups(model: nn.Module, config: Optimizer) -> list[dict[str, Any]
     """Return the trained parameters as an optimiser's groups: those on which the L2 term acts (`l2_on`), then the others.
 
     `weights` have two or more axes, biases and norms one. A parameter with the attribute `no_decay = True`, such as the
-    log-scale of a posterior, belongs to neither and is never decayed. No group is empty.
+    log-scale of a posterior, belongs to neither and is never decayed. Parameters with an attribute `lr_factor`, such as
+    those of a pretrained trunk, have groups of their own for each factor. No group is empty.
     """
-    decayed: list[nn.Parameter] = []
-    free: list[nn.Parameter] = []
+    parts: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for parameter in model.parameters():
         if parameter.requires_grad:
             kind = "weights" if parameter.ndim > 1 else "norms_and_biases"
             acts = config.l2_on in (kind, "everything") and not getattr(parameter, "no_decay", False)
-            (decayed if acts else free).append(parameter)
-    groups: list[dict[str, Any]] = [
-        {"params": decayed, "weight_decay": 2 * config.l2},
-        {"params": free, "weight_decay": 0.0},
-    ]
-    return [group for group in groups if group["params"]]
+            factor = float(getattr(parameter, "lr_factor", 1.0))
+            parts.setdefault((acts, factor), []).append(parameter)
+    groups: list[dict[str, Any]] = []
+    for acts, factor in sorted(parts, reverse=True):
+        group = {"params": parts[acts, factor], "weight_decay": 2 * config.l2 if acts else 0.0}
+        groups.append(group if factor == 1 else {**group, "lr_factor": factor})
+    return groups
 
 
 def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer:

@@ -1,0 +1,67 @@
+"""Features of a pretrained trunk in place of images, for runs that train a head alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from retinabench.core.progress import QUIET, Progress
+from retinabench.data.dataset import Rows
+from retinabench.data.feature_cache import cached_features
+from retinabench.data.loader import ArraySource
+from retinabench.data.prepared import Prepared
+from retinabench.models.build import build_trunk
+from retinabench.models.last_layer import SplitNetwork
+from retinabench.models.settings import SCALES, ModelConfig
+
+TRUNK_SETTINGS = ("name", "width", "stem", "inputs", "pool", "weights", "weights_sha256")
+
+
+def feature_source(
+    config: ModelConfig, data: Prepared, train: Rows, device: torch.device, progress: Progress = QUIET
+) -> ArraySource:
+    """Return the features of all images, each with mean 0 and std 1 over the training rows, and their labels.
+
+    Args:
+        config: The network and its weights.
+        data: The images.
+        train: Training rows.
+        device: Where the trunk is computed and the features are put.
+        progress: Is told how far the work is.
+
+    Returns:
+        Features (N, D) and labels (N,), float32, on the device.
+
+    Raises:
+        InputError: The weights cannot be had or do not fit, or the cache is damaged.
+    """
+    settings = config.model_dump(mode="json")
+    trunk = {name: settings[name] for name in TRUNK_SETTINGS if name in settings}
+    if config.weights_sha256 is not None:
+        del trunk["weights"]  # where the file lies does not matter
+    features = cached_features(data, trunk, _Extractor(config, device), progress)
+    mean, std = features[train].mean(axis=0), features[train].std(axis=0)
+    scaled = (features - mean) / np.maximum(std, 1e-6)  # a feature may be 0 in all images
+    labels = torch.from_numpy(data.label.astype(np.float32)).to(device)
+    return ArraySource(torch.from_numpy(scaled).to(device), labels)
+
+
+class _Extractor:
+    """Images (B, H, W, 3) -> features (B, D); the trunk is built when the first images come."""
+
+    def __init__(self, config: ModelConfig, device: torch.device) -> None:
+        self.config, self.device = config, device
+        self.trunk: SplitNetwork | None = None
+        self.mean, self.std = (
+            torch.tensor(values, device=device).reshape(1, 3, 1, 1)
+            for values in SCALES.get(config.inputs, ((0.0,) * 3, (1.0,) * 3))
+        )
+
+    @torch.inference_mode()
+    def __call__(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        if self.trunk is None:
+            self.trunk = build_trunk(self.config).to(self.device)
+        stored = torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2)
+        scaled = stored.to(torch.float32).div_(255).sub_(self.mean).div_(self.std)
+        return np.asarray(self.trunk.features(scaled).cpu())

@@ -1,0 +1,212 @@
+"""EfficientNet-Lite 0 to 4: EfficientNet without squeeze-and-excitation, with ReLU6, and with a stem and a head that keep their width.
+
+The parameters have timm's names (`tf_efficientnet_lite0` …), so that weights in that layout load as they are. Convolutions of
+stride 2 pad as TensorFlow does: where the padding is odd, the extra row or column is at the end.
+
+References:
+    Tan and Le, EfficientNet: rethinking model scaling for convolutional neural networks, ICML 2019. The Lite variants are
+    those of the TensorFlow TPU repository (`efficientnet/lite`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+Pool = Literal["mean", "mean_max"]
+STEM, HEAD = 32, 1280  # channels, in every variant
+EPS, MOMENTUM = 1e-3, 0.01  # of the batch norms, as trained
+
+
+class Stage(NamedTuple):
+    """Blocks of one resolution: how many, their kernel, the stride of the first, expansion and output channels, unscaled."""
+
+    depth: int
+    kernel: int
+    stride: int
+    expansion: int
+    channels: int
+
+
+STAGES = (
+    Stage(1, 3, 1, 1, 16),
+    Stage(2, 3, 2, 6, 24),
+    Stage(2, 5, 2, 6, 40),
+    Stage(3, 3, 2, 6, 80),
+    Stage(3, 5, 1, 6, 112),
+    Stage(4, 5, 2, 6, 192),
+    Stage(1, 3, 1, 6, 320),
+)
+
+
+class DepthwiseBlock(nn.Module):
+    """A depthwise and a pointwise convolution; with a shortcut where the shapes agree."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        self.conv_dw = _conv(inputs, inputs, kernel, stride, groups=inputs)
+        self.bn1 = _norm(inputs)
+        self.act1 = nn.ReLU6(inplace=True)
+        self.conv_pw = _conv(inputs, outputs, 1)
+        self.bn2 = _norm(outputs)
+        self.shortcut = stride == 1 and inputs == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs, H, W) -> (B, outputs, H / stride, W / stride)."""
+        out: Tensor = self.act1(self.bn1(self.conv_dw(_same(x, self.conv_dw))))
+        out = self.bn2(self.conv_pw(out))
+        return out + x if self.shortcut else out
+
+
+class InvertedResidual(nn.Module):
+    """A pointwise expansion, a depthwise convolution and a pointwise projection; with a shortcut where the shapes agree."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        width = inputs * expansion
+        self.conv_pw = _conv(inputs, width, 1)
+        self.bn1 = _norm(width)
+        self.act1 = nn.ReLU6(inplace=True)
+        self.conv_dw = _conv(width, width, kernel, stride, groups=width)
+        self.bn2 = _norm(width)
+        self.act2 = nn.ReLU6(inplace=True)
+        self.conv_pwl = _conv(width, outputs, 1)
+        self.bn3 = _norm(outputs)
+        self.shortcut = stride == 1 and inputs == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs, H, W) -> (B, outputs, H / stride, W / stride)."""
+        out: Tensor = self.act1(self.bn1(self.conv_pw(x)))
+        out = self.act2(self.bn2(self.conv_dw(_same(out, self.conv_dw))))
+        out = self.bn3(self.conv_pwl(out))
+        return out + x if self.shortcut else out
+
+
+class EfficientNetLite(nn.Module):
+    """Stem, seven stages, a pointwise head, pooling, one linear layer.
+
+    Args:
+        width: Factor on the channels of the stages.
+        depth: Factor on the number of blocks of all stages but the first and the last.
+        outputs: Number of outputs.
+        pool: `mean` of every channel, as trained on ImageNet, or `mean_max`: its mean and its maximum.
+    """
+
+    def __init__(self, width: float, depth: float, *, outputs: int, pool: Pool) -> None:
+        super().__init__()
+        self.pool = pool
+        self.conv_stem = _conv(3, STEM, 3, 2)
+        self.bn1 = _norm(STEM)
+        self.act1 = nn.ReLU6(inplace=True)
+        stages, inputs = [], STEM
+        for number, stage in enumerate(STAGES):
+            end = number in (0, len(STAGES) - 1)
+            outputs_of = _channels(stage.channels * width)
+            blocks: list[nn.Module] = []
+            for block in range(stage.depth if end else math.ceil(stage.depth * depth)):
+                stride = stage.stride if block == 0 else 1
+                if stage.expansion == 1:
+                    blocks.append(DepthwiseBlock(inputs, outputs_of, stage.kernel, stride))
+                else:
+                    blocks.append(InvertedResidual(inputs, outputs_of, stage.kernel, stride, stage.expansion))
+                inputs = outputs_of
+            stages.append(nn.Sequential(*blocks))
+        self.blocks = nn.Sequential(*stages)
+        self.conv_head = _conv(inputs, HEAD, 1)
+        self.bn2 = _norm(HEAD)
+        self.act2 = nn.ReLU6(inplace=True)
+        self.classifier = nn.Linear(HEAD * (2 if pool == "mean_max" else 1), outputs)
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, 1280), or (B, 2560) with `mean_max`: the input of the last layer."""
+        x = self.act1(self.bn1(self.conv_stem(_same(x, self.conv_stem))))
+        x = self.act2(self.bn2(self.conv_head(self.blocks(x))))
+        mean = x.mean(dim=(2, 3))
+        return torch.cat([mean, x.amax(dim=(2, 3))], dim=1) if self.pool == "mean_max" else mean
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> logits (B, outputs)."""
+        logits: Tensor = self.classifier(self.features(x))
+        return logits
+
+
+def efficientnet_lite0(*, outputs: int = 1, pool: Pool = "mean") -> EfficientNetLite:
+    """Return EfficientNet-Lite0, made for 224 px: 3,372,289 parameters with one output.
+
+    Args:
+        outputs: Number of outputs.
+        pool: `mean` or `mean_max`.
+    """
+    return EfficientNetLite(1.0, 1.0, outputs=outputs, pool=pool)
+
+
+def efficientnet_lite1(*, outputs: int = 1, pool: Pool = "mean") -> EfficientNetLite:
+    """Return EfficientNet-Lite1, made for 240 px.
+
+    Args:
+        outputs: Number of outputs.
+        pool: `mean` or `mean_max`.
+    """
+    return EfficientNetLite(1.0, 1.1, outputs=outputs, pool=pool)
+
+
+def efficientnet_lite2(*, outputs: int = 1, pool: Pool = "mean") -> EfficientNetLite:
+    """Return EfficientNet-Lite2, made for 260 px.
+
+    Args:
+        outputs: Number of outputs.
+        pool: `mean` or `mean_max`.
+    """
+    return EfficientNetLite(1.1, 1.2, outputs=outputs, pool=pool)
+
+
+def efficientnet_lite3(*, outputs: int = 1, pool: Pool = "mean") -> EfficientNetLite:
+    """Return EfficientNet-Lite3, made for 280 px.
+
+    Args:
+        outputs: Number of outputs.
+        pool: `mean` or `mean_max`.
+    """
+    return EfficientNetLite(1.2, 1.4, outputs=outputs, pool=pool)
+
+
+def efficientnet_lite4(*, outputs: int = 1, pool: Pool = "mean") -> EfficientNetLite:
+    """Return EfficientNet-Lite4, made for 300 px.
+
+    Args:
+        outputs: Number of outputs.
+        pool: `mean` or `mean_max`.
+    """
+    return EfficientNetLite(1.4, 1.8, outputs=outputs, pool=pool)
+
+
+def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:
+    """A convolution without bias; one of stride 2 does not pad, since `_same` did."""
+    padding = 0 if stride > 1 else kernel // 2
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding=padding, groups=groups, bias=False)
+
+
+def _norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=EPS, momentum=MOMENTUM)
+
+
+def _same(x: Tensor, conv: nn.Module) -> Tensor:
+    """Pad (B, C, H, W) so that a convolution of stride s gives ceil(H / s) rows; the end gets the odd one."""
+    (kernel, _), (stride, _) = conv.kernel_size, conv.stride  # type: ignore[misc]  # torch's stubs
+    if stride == 1:
+        return x
+    before_after = []
+    for side in (x.shape[3], x.shape[2]):
+        missing = max((-(-side // stride) - 1) * stride + kernel - side, 0)
+        before_after += [missing // 2, missing - missing // 2]
+    return pad(x, before_after)
+
+
+def _channels(wanted: float) -> int:
+    """The multiple of 8 nearest to the wanted number, not more than 10 % below it."""
+    channels = max(8, int(wanted + 4) // 8 * 8)
+    return channels + 8 if channels < 0.9 * wanted else channels

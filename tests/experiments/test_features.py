@@ -1,0 +1,95 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from retinabench.core.errors import InputError
+from retinabench.data.tasks import load_task
+from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.features import feature_source
+from retinabench.experiments.predict import predict_on
+from retinabench.experiments.run import execute
+from retinabench.models.build import build_model
+from retinabench.models.settings import ModelConfig
+from retinabench.predictions.io import read_predictions
+from support.helpers import make_prepared
+
+NET = {"name": "resnet18", "width": 4, "stem": "small"}
+CPU = Resources("cpu")
+
+
+@pytest.fixture
+def weights(tmp_path):
+    torch.save(build_model(ModelConfig(**NET), seed=7).state_dict(), tmp_path / "w.pt")
+    return tmp_path / "w.pt"
+
+
+def frozen(weights, data, *more):
+    words = [
+        "model.name=resnet18", "model.width=4", "model.stem=small", f"model.weights={weights}", "model.trained=head",
+        "optimizer.augment=none", "optimizer.epochs=3", "optimizer.batch_size=16", "optimizer.select=last",
+    ]  # fmt: skip
+    return load_run(None, [*words, *more], data=str(data))
+
+
+def test_features_are_the_trunks_standardised_over_the_training_images(tmp_path, weights):
+    task = load_task(make_prepared(tmp_path / "data"))
+    run = frozen(weights, task.data.folder, "model.inputs=unit")
+    train = task.splits["train"]
+    source = feature_source(run.model, task.data, train, torch.device("cpu"))
+    network = build_model(ModelConfig(**NET), seed=7).eval()
+    images = torch.from_numpy(task.data.images(np.arange(len(task)))).permute(0, 3, 1, 2).float() / 255
+    with torch.no_grad():
+        features = network.features(images).numpy()
+    expected = (features - features[train].mean(0)) / np.maximum(features[train].std(0), 1e-6)
+    # A standardised feature divides the rounding of the batches by its spread over the images, which may be small.
+    assert np.allclose(source.inputs.numpy(), expected, atol=1e-2)
+    assert np.array_equal(source.labels.numpy(), task.targets)
+
+
+@pytest.mark.parametrize("method", ["map", "dropout", "mfvi", "laplace", "fsvi", "swag"])
+def test_every_kind_of_method_trains_a_head(tmp_path, weights, method):
+    data = make_prepared(tmp_path / "data")
+    run = frozen(weights, data, f"method={method}")
+    again = [execute(run, tmp_path / out, CPU) / "predictions.parquet" for out in ("one", "two")]
+    one, two = (read_predictions(path) for path in again)
+    assert np.array_equal(one.probs, two.probs)
+
+
+def test_a_finished_head_predicts_other_images_without_the_file_of_the_weights(tmp_path, weights):
+    data, other = (make_prepared(tmp_path / name, seed=seed) for seed, name in enumerate(("data", "other")))
+    run = frozen(weights, data)
+    folder = execute(run, tmp_path / "runs", CPU)
+    own = read_predictions(folder / "predictions.parquet")
+    predictions = read_predictions(predict_on(folder, other, tmp_path / "p.parquet", CPU))
+    assert set(predictions.domain) == {"in_domain", "shifted"}
+    kept = dict(zip(own.image_id, own.prob, strict=True))
+    mine = predictions.select(domain="in_domain", split="test")
+    assert np.array_equal(mine.prob, [kept[name] for name in mine.image_id])
+    weights.unlink()  # its features are in the cache
+    assert execute(run, tmp_path / "runs", CPU) == folder
+    assert json.loads((folder / "run.json").read_text())["run"]["model"]["weights_sha256"]
+
+
+def test_the_hash_of_a_run_holds_the_content_of_the_weights_not_their_path(tmp_path, weights):
+    moved = tmp_path / "moved.pt"
+    moved.write_bytes(weights.read_bytes())
+    other = tmp_path / "other.pt"
+    torch.save(build_model(ModelConfig(**NET), seed=8).state_dict(), other)
+    hashes = [frozen(path, "data").hash("f") for path in (weights, moved, other)]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["optimizer.augment=flip"], "features are computed once.*augment=none"),
+        (["model.inputs=standardised"], "fixed scale"),
+        (["model.weights=no/such.pt"], "no/such.pt: No such file"),
+    ],
+)
+def test_what_a_head_cannot_do_is_said(tmp_path, weights, words, says):
+    with pytest.raises(InputError, match=says):
+        execute(frozen(weights, make_prepared(tmp_path / "data"), *words), tmp_path / "runs", CPU)

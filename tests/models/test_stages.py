@@ -1,0 +1,69 @@
+import pytest
+import torch
+
+from retinabench.core.errors import InputError
+from retinabench.methods.settings import Optimizer
+from retinabench.methods.training.optimizers import parameter_groups
+from retinabench.models.build import build_model
+from retinabench.models.efficientnet_lite import efficientnet_lite0
+from retinabench.models.resnet import resnet18
+from retinabench.models.settings import ModelConfig
+from retinabench.models.stages import stages
+
+NET = {"name": "resnet18", "width": 4, "stem": "small"}
+
+
+@pytest.fixture
+def weights(tmp_path):
+    torch.save(build_model(ModelConfig(**NET), seed=7).state_dict(), tmp_path / "w.pt")
+    return str(tmp_path / "w.pt")
+
+
+def test_stages_run_from_input_to_output():
+    assert [len(stage) for stage in stages(resnet18(width=4))] == [
+        2,
+        1,
+        1,
+        1,
+        1,
+        1,
+    ]  # stem with its norm, four layers, fc
+    assert [len(stage) for stage in stages(efficientnet_lite0())] == [2, *[1] * 7, 2, 1]
+
+
+def test_only_the_chosen_stages_move(weights):
+    network = build_model(ModelConfig(**NET, weights=weights, trained=2), seed=0)
+    moving = {name.partition(".")[0] for name, p in network.named_parameters() if p.requires_grad}
+    assert moving == {"layer3", "layer4", "fc"}
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    network.train()
+    network(torch.rand(8, 3, 32, 32)).sum().backward()
+    torch.optim.SGD([p for p in network.parameters() if p.requires_grad], lr=0.1).step()
+    changed = {
+        n.partition(".")[0] for n, value in network.state_dict().items() if not torch.equal(value, before[n])
+    }
+    assert changed == {"layer3", "layer4", "fc"}  # the running statistics of frozen norms as well
+    with pytest.raises(InputError, match="'resnet18' has 5 stages"):
+        build_model(ModelConfig(**NET, weights=weights, trained=6), seed=0)
+
+
+def test_the_learning_rate_falls_from_the_head_to_the_input(weights):
+    network = build_model(ModelConfig(**NET, weights=weights, trunk_lr=0.1, layer_decay=0.5), seed=0)
+    factors = {name.partition(".")[0]: getattr(p, "lr_factor", 1.0) for name, p in network.named_parameters()}
+    assert factors == pytest.approx(
+        {
+            "fc": 1,
+            "layer4": 0.1,
+            "layer3": 0.05,
+            "layer2": 0.025,
+            "layer1": 0.0125,
+            "bn1": 0.00625,
+            "conv1": 0.00625,
+        }
+    )
+    groups = parameter_groups(network, Optimizer(l2=1e-3))
+    assert sum(len(group["params"]) for group in groups) == len(list(network.parameters()))
+    for group in groups:
+        for parameter in group["params"]:
+            assert group.get("lr_factor", 1.0) == getattr(parameter, "lr_factor", 1.0)
+            assert group["weight_decay"] == (2e-3 if parameter.ndim > 1 else 0)
