@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.search.results import Result, Writer, rank, read_results, run_folders, valid
+from retinabench.experiments.search.results import Result, Writer, read_results, run_folders, valid
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 
@@ -158,7 +158,7 @@ def make_folders(runs: Path, values: Sequence[Sequence[float]]) -> None:
 
 def list_and_rank(folder: Path, _: int = 0) -> list[Result]:
     rows = valid(read_results(folder / "results", IDENTITY), run_folders(folder / "runs"))
-    return rank(rows.values(), SCORE)
+    return sorted(rows.values(), key=lambda row: -(row.scores.get(SCORE) or 0.0))
 
 
 def without_table(folder: Path, _: int = 0) -> list[tuple[float, str]]:

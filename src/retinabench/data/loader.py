@@ -207,9 +207,9 @@ class Batches:
         for inputs, targets in self.source.load(shares, stored_view):
             yield view(inputs), targets
 
-    def held_out(self, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
+    def held_out(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the validation batches in order."""
-        return self.rows(self.validation, batch_size)
+        return self.rows(self.validation)
 
     def rows(self, rows: Rows, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield any rows in order."""

@@ -126,8 +126,8 @@ def patient_disjoint(records: Records, splits: Splits) -> Splits:
     }
 
 
-def hold_out(records: Records, rows: Rows, share: float = HOLD_OUT) -> tuple[Rows, Rows]:
-    """Divide `rows` by patient into (rest, held out): every 1/share-th patient within each worst grade.
+def hold_out(records: Records, rows: Rows) -> tuple[Rows, Rows]:
+    """Divide `rows` by patient into (rest, held out): of each worst grade the share `HOLD_OUT` of the patients.
 
     A pure function of the records: no random numbers. Patients are ordered by id within their worst grade, so that
     every grade gives its share.
@@ -135,7 +135,6 @@ def hold_out(records: Records, rows: Rows, share: float = HOLD_OUT) -> tuple[Row
     Args:
         records: The images.
         rows: (n,) the rows to divide.
-        share: Share of the patients that is held out.
 
     Returns:
         The rows that stay, and those held out.
@@ -145,7 +144,7 @@ def hold_out(records: Records, rows: Rows, share: float = HOLD_OUT) -> tuple[Row
     np.maximum.at(worst, of_row, records.grade[rows].astype(np.int64))
     order = np.lexsort((patients, worst))
     out = np.zeros(len(patients), bool)
-    step = round(1 / share)
+    step = round(1 / HOLD_OUT)
     out[order[step // 2 :: step]] = True
     return rows[~out[of_row]], rows[out[of_row]]
 

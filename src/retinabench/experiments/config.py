@@ -26,11 +26,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from retinabench.core.errors import InputError, nearest
+from retinabench.core.settings import first_problem
 from retinabench.experiments.config_sources import find, override
 from retinabench.experiments.config_sources import presets as package_presets
 from retinabench.methods.registry import METHODS
-from retinabench.methods.settings import MethodConfig, Optimizer, TrainingRun
+from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.models.settings import ModelConfig
 
 PROTOCOL = 2  # raise it when the same Run would give other numbers
@@ -94,28 +94,12 @@ def build_run(tree: Mapping[str, Any], file: Path | None = None) -> Run:
     try:
         return Run(**tree)
     except ValidationError as error:
-        raise _first_problem(error, file) from None
+        raise first_problem(error, file, _keys) from None
 
 
 def presets() -> dict[str, dict[str, Any]]:
     """Return the content of the configurations that come with the package, by name."""
     return {name: content for name, (_, content) in package_presets(Optimizer.model_fields).items()}
-
-
-def _first_problem(error: ValidationError, file: Path | None) -> InputError:
-    """Turn pydantic's first complaint into one line."""
-    problem = error.errors()[0]
-    where = [str(part) for part in problem["loc"]]
-    # The method's table is checked by its own class: unwrap the complaint, however deep members are nested.
-    while isinstance(inner := problem.get("ctx", {}).get("error"), ValidationError):
-        problem = inner.errors()[0]
-        where += [str(part) for part in problem["loc"]]
-    key = ".".join(where)
-    if problem["type"] == "extra_forbidden":
-        return InputError(f"unknown key '{key}'", file=file, hint=nearest(where[-1], _keys(where[:-1])))
-    message = problem["msg"].removeprefix("Value error, ").rstrip(".")
-    given = "" if isinstance(problem["input"], (dict, MethodConfig)) else f" (given: {problem['input']!r})"
-    return InputError(f"{key}: {message[:1].lower()}{message[1:]}{given}", file=file)
 
 
 def _keys(path: Sequence[str]) -> list[str]:

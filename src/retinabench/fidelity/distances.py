@@ -18,6 +18,7 @@ from retinabench.core.errors import InputError
 
 Probabilities = NDArray[np.floating]
 Values = NDArray[np.float64]
+BINS = 15  # of the confidence
 
 
 def agreement(probs: Probabilities, reference: Probabilities) -> Values:
@@ -95,22 +96,22 @@ def pairwise_disagreement(samples: Probabilities) -> Values:
     return np.asarray(1 - (votes * (votes - 1)).sum(axis=1) / (s * (s - 1)))
 
 
-def miscalibration(probs: Probabilities, reference: Probabilities, bins: int = 15) -> float:
+def miscalibration(probs: Probabilities, reference: Probabilities) -> float:
     """Return the calibration error with the reference as truth.
 
-    Over bins of the confidence max p: the weighted mean |mean of max p - mean reference probability of that class|.
+    Over `BINS` bins of equal width of the confidence max p: the weighted mean |mean of max p - mean reference
+    probability of that class|.
 
     Args:
         probs: (N, C).
         reference: (N, C).
-        bins: Of equal width.
     """
     _same_shape(probs, reference)
     named = probs.argmax(axis=1)
     rows = np.arange(len(probs))
     confidence, truth = probs[rows, named], reference[rows, named]
-    of_bin = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = np.bincount(of_bin, confidence - truth, minlength=bins)
+    of_bin = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(of_bin, confidence - truth, minlength=BINS)
     return float(np.abs(gaps).sum() / len(probs))
 
 

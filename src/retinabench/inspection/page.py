@@ -157,10 +157,10 @@ def _bad(found: Inspection) -> Table:
     return _table("Image", "Not prepared", ("File", "Reason"), (), rows)
 
 
-def _first(names: Sequence[str], between: str = ", ", most: int = 4) -> str:
-    """Join the first few names, followed by the number of those left out."""
-    more = [f"and {len(names) - most:,} more"] if len(names) > most else []
-    return between.join([*names[:most], *more])
+def _first(names: Sequence[str], between: str = ", ") -> str:
+    """Join the first four names, followed by the number of those left out."""
+    more = [f"and {len(names) - 4:,} more"] if len(names) > 4 else []
+    return between.join([*names[:4], *more])
 
 
 def _count(number: int) -> Cell:

@@ -52,9 +52,9 @@ class LSTM(nn.Module):
 class CnnLstm(nn.Module):
     """Embedding, one convolution over the words, pooling, LSTM, one linear layer."""
 
-    def __init__(self, outputs: int, words: int = WORDS) -> None:
+    def __init__(self, outputs: int) -> None:
         super().__init__()
-        self.embedding = Embedding(words, EMBEDDED)
+        self.embedding = Embedding(WORDS, EMBEDDED)
         self.conv, self.act = nn.Conv1d(EMBEDDED, FILTERS, KERNEL), nn.ReLU()
         self.lstm = LSTM(FILTERS, CELLS)
         self.fc = nn.Linear(CELLS, outputs)

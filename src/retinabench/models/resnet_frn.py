@@ -15,16 +15,15 @@ from torch.nn.functional import pad
 class FilterResponseNorm(nn.Module):
     """max(γ x / √(mean over the image of x² + ε) + β, τ), one γ, β, τ per channel."""
 
-    def __init__(self, channels: int, eps: float = 1e-6) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
-        self.eps = eps
         self.gamma = nn.Parameter(torch.ones(channels, 1, 1))
         self.beta = nn.Parameter(torch.zeros(channels, 1, 1))
         self.tau = nn.Parameter(torch.zeros(channels, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, channels, H, W) -> the same shape."""
-        scale = (x.square().mean(dim=(2, 3), keepdim=True) + self.eps).rsqrt()
+        scale = (x.square().mean(dim=(2, 3), keepdim=True) + 1e-6).rsqrt()
         return torch.maximum(self.gamma * x * scale + self.beta, self.tau)
 
     def initialise(self, generator: torch.Generator) -> None:

@@ -13,7 +13,7 @@ from dataclasses import asdict
 import pytest
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.experiments.search.results import Writer, rank, read_results, run_folders, valid
+from retinabench.experiments.search.results import Writer, read_results, run_folders, valid
 from support.appending import IDENTITY, append, row
 
 
@@ -149,22 +149,14 @@ def test_the_folders_decide(tmp_path):
         run_folders(tmp_path / "notes.txt")
 
 
-def test_rank_puts_values_first_then_the_undefined_then_the_others_by_state():
-    rows = [
-        row(1, "failed"), row(2, value=None), row(3, value=0.1), row(4, "diverged"), row(5, value=0.9), row(6, "out_of_memory"),
-    ]  # fmt: skip
-    assert [int(one.run, 16) for one in rank(rows, "auroc")] == [5, 3, 2, 4, 6, 1]
-    assert [int(one.run, 16) for one in rank(rows, "auroc", higher=False)] == [3, 5, 2, 4, 6, 1]
-
-
-def test_twenty_thousand_rows_read_and_rank_in_a_moment(tmp_path):
+def test_twenty_thousand_rows_are_read_in_a_moment(tmp_path):
     """A fifth of the size that `benchmarks/sweep.py` times; generous enough for a busy machine."""
     first = {"schema": "retinabench.results/1", **IDENTITY}
     for segment in range(20):
         lines = [first, *(asdict(row(1000 * segment + i, value=i / 1000)) for i in range(1000))]
         (tmp_path / f"{segment}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     began = time.process_time()
-    best = rank(read_results(tmp_path, IDENTITY).values(), "auroc")[0]
+    best = max(read_results(tmp_path, IDENTITY).values(), key=lambda row: row.scores["auroc"])
     assert best.scores["auroc"] == 0.999
     assert time.process_time() - began < 5
 

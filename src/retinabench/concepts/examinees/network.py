@@ -108,7 +108,7 @@ def answer(network: nn.Module, images: NDArray[np.uint8]) -> NDArray[np.float64]
 def network_examinee(network: nn.Module, images: LesionImages, *, size: int, grid: int = 1) -> Examinee:
     """Return an examinee that reads a sample when it is asked about it, for banks larger than memory.
 
-    Sample k is region k % grid² of image k // grid² (`regions.region_bank`). The answers to the image asked about last are
+    Sample k is region k % grid² of image k // grid² (`lesion_images.region_bank`). The answers to the image asked about last are
     cached, since strategies may ask several concepts of one sample.
 
     Args:

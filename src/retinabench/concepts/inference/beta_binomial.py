@@ -105,18 +105,15 @@ def rate(right: int, asked: int, of: int, level: float = 0.95) -> Rate:
     return Rate(float(moments(right, asked, of)[0]), ends[0], ends[1], asked, of)
 
 
-def accuracy(
-    right: NDArray[np.int64], asked: NDArray[np.int64], of: NDArray[np.int64], level: float = 0.95
-) -> Rate:
+def accuracy(right: NDArray[np.int64], asked: NDArray[np.int64], of: NDArray[np.int64]) -> Rate:
     """Return the accuracy of a concept: the rates of its two cells weighted by the cells' sizes.
 
-    The interval is that of the beta distribution with the mean and variance of the posterior.
+    The 95 % interval is that of the beta distribution with the mean and variance of the posterior.
 
     Args:
         right: Correct answers for truth 0 and 1, (2,).
         asked: Samples asked about, (2,).
         of: Samples of the cells, (2,).
-        level: Coverage of the interval.
 
     Returns:
         The accuracy with its interval.
@@ -129,9 +126,7 @@ def accuracy(
     mean, variance = moments(right, asked, of)
     weight = of / of.sum()
     value, total_variance = float(weight @ mean), float(weight**2 @ variance)
-    low, high = _beta_ends(
-        value, total_variance, int(right.sum()), int(asked.sum()), int(of.sum()), (1 - level) / 2
-    )
+    low, high = _beta_ends(value, total_variance, int(right.sum()), int(asked.sum()), int(of.sum()), 0.025)
     return Rate(value, low, high)
 
 

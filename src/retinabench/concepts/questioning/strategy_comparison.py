@@ -149,11 +149,11 @@ def questions_to(course: Floats, level: float) -> Floats:
     return np.where(below.any(axis=1), below.argmax(axis=1), np.nan)
 
 
-def mean_interval(values: Floats, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
-    """Mean over the first axis with Student's interval: (mean, low, high)."""
+def mean_interval(values: Floats) -> tuple[Floats, Floats, Floats]:
+    """Mean over the first axis with Student's 95 % interval: (mean, low, high)."""
     n = len(values)
     mean = values.mean(axis=0)
-    half = stats.t.ppf((1 + level) / 2, n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n)
+    half = stats.t.ppf(0.975, n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n)
     return mean, mean - half, mean + half
 
 

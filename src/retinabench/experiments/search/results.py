@@ -15,7 +15,7 @@ import errno
 import json
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +26,6 @@ from retinabench.core.errors import InputError
 from retinabench.experiments.engines.jobs import State
 
 SCHEMA = "retinabench.results/1"
-ORDER: dict[State, int] = {"done": 3, "diverged": 2, "out_of_memory": 1, "failed": 0}
 
 
 @dataclass(frozen=True)
@@ -124,30 +123,6 @@ def run_folders(runs: Path) -> dict[str, str]:
 def valid(results: Mapping[str, Result], folders: Mapping[str, str]) -> dict[str, Result]:
     """Return the rows without finished ones whose folder no longer exists."""
     return {run: row for run, row in results.items() if row.state != "done" or run in folders}
-
-
-def rank(results: Iterable[Result], score: str, *, higher: bool = True) -> list[Result]:
-    """Sort rows by a score, the best first; finished rows without it, then the others by state, follow.
-
-    Args:
-        results: The rows.
-        score: Name of the score.
-        higher: Whether a higher score is better.
-
-    Returns:
-        The rows, sorted.
-    """
-
-    def key(row: Result) -> tuple[int, float, str]:
-        value = row.scores.get(score) if row.state == "done" else None
-        known = value is not None
-        return (
-            -ORDER[row.state] - known,
-            (-value if higher else value) if value is not None else 0.0,
-            row.run,
-        )
-
-    return sorted(results, key=key)
 
 
 def _rank(result: Result) -> tuple[bool, float]:

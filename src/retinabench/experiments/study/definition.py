@@ -31,7 +31,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.settings import Frozen
+from retinabench.core.settings import Frozen, first_problem
 from retinabench.data.registry import TASKS
 from retinabench.experiments.config_sources import override, read_toml
 from retinabench.experiments.search.criteria import CRITERIA
@@ -205,27 +205,13 @@ def read_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
     try:
         return Study(**tree)
     except ValidationError as error:
-        raise _first_problem(error, file) from None
+        raise first_problem(error, file, _keys) from None
 
 
 @cache
 def study_presets() -> dict[str, Path]:
     """Return the studies that come with the package, by name."""
     return {path.stem: path for path in sorted(HERE.glob("*.toml"))}
-
-
-def _first_problem(error: ValidationError, file: Path) -> InputError:
-    """Turn pydantic's first complaint into one line."""
-    problem = error.errors()[0]
-    where = [str(part) for part in problem["loc"]]
-    key = ".".join(where)
-    if problem["type"] == "extra_forbidden":
-        return InputError(f"unknown key '{key}'", file=file, hint=nearest(where[-1], _keys(where[:-1])))
-    message = problem["msg"].removeprefix("Value error, ").rstrip(".")
-    given = "" if isinstance(problem["input"], (dict, BaseModel)) else f" (given: {problem['input']!r})"
-    if problem["type"] == "missing":
-        message, given = "is missing", ""
-    return InputError(f"{key}: {message}{given}" if key else f"{message}{given}", file=file)
 
 
 def _keys(path: Sequence[str]) -> list[str]:

@@ -5,13 +5,12 @@ Panels of Figure 1 have no legend of their own; that of the page shows the marks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from retinabench.fidelity.leaderboard.results import TaskBoard
 from retinabench.fidelity.scoring.measures import MEASURES
@@ -21,6 +20,7 @@ from retinabench.reports.toolkit.style import INK, MUTED, PASS, Mark
 
 BINS = 6  # of equally many points, for the calibration curves
 REFERENCE = "#b9b8b2"
+Curve = tuple[ArrayLike, ArrayLike]  # x and y
 LEVELS = np.linspace(0.1, 0.9, 9)  # of central intervals, for regression
 
 
@@ -88,19 +88,14 @@ def calibration_panel(
         label: (n,) classes.
         reference: Of the reference, probabilities (n, C).
         methods: Of every entry, probabilities (n, C), with its line style.
-
-    Returns:
-        The figure.
     """
-    figure, axes = _calibration()
-    for width, color, style, probs in _with_reference(reference, methods):
+
+    def curve(probs: NDArray[np.floating]) -> Curve:
         confidence, right = probs.max(axis=1), probs.argmax(axis=1) == label
         bins = np.array_split(np.argsort(confidence, kind="stable"), BINS)
-        x = [confidence[rows].mean() for rows in bins]
-        y = [right[rows].mean() for rows in bins]
-        axes.plot(x, y, color=color, linestyle=style, linewidth=width, marker="o", markersize=3)
-    axes.set(xlabel="confidence", ylabel="accuracy")
-    return figure
+        return [confidence[rows].mean() for rows in bins], [right[rows].mean() for rows in bins]
+
+    return _diagonal_panel(curve, reference, methods, xlabel="confidence", ylabel="accuracy")
 
 
 def coverage_panel(
@@ -108,22 +103,36 @@ def coverage_panel(
     reference: NDArray[np.floating],
     methods: Sequence[tuple[Mark, NDArray[np.floating]]],
 ) -> Figure:
-    """Draw the share of y inside central intervals of the draws (n, S) over the level of the intervals.
+    """Draw the share of y inside central intervals of the draws over the level of the intervals.
 
     Args:
         truth: (n,) y.
         reference: Of the reference, draws (n, S).
         methods: Of every entry, draws (n, S), with its line style.
-
-    Returns:
-        The figure.
     """
-    figure, axes = _calibration()
-    for width, color, style, draws in _with_reference(reference, methods):
+
+    def curve(draws: NDArray[np.floating]) -> Curve:
         low, high = (np.quantile(draws, (1 + sign * LEVELS) / 2, axis=1) for sign in (-1, 1))
-        y = ((truth >= low) & (truth <= high)).mean(axis=1)
-        axes.plot(LEVELS, y, color=color, linestyle=style, linewidth=width, marker="o", markersize=3)
-    axes.set(xlabel="level of the central interval", ylabel="share of y inside")
+        return LEVELS, ((truth >= low) & (truth <= high)).mean(axis=1)
+
+    labels = {"xlabel": "level of the central interval", "ylabel": "share of y inside"}
+    return _diagonal_panel(curve, reference, methods, **labels)
+
+
+def _diagonal_panel(
+    curve: Callable[[NDArray[np.floating]], Curve],
+    reference: NDArray[np.floating],
+    methods: Sequence[tuple[Mark, NDArray[np.floating]]],
+    **labels: str,
+) -> Figure:
+    """Draw a curve of the reference, grey and broad, and above it those of the entries; the diagonal is dashed."""
+    figure, [[axes]] = canvas(WIDTH, WIDTH * 0.9)
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+    axes.set(xlim=(0, 1), ylim=(0, 1.005), aspect="equal", **labels)
+    lines: list[tuple[float, str, Any, NDArray[np.floating]]] = [(4.0, REFERENCE, "-", reference)]
+    lines += [(1.6, mark.color, mark.linestyle, values) for mark, values in methods]
+    for width, color, style, values in lines:
+        axes.plot(*curve(values), color=color, linestyle=style, linewidth=width, marker="o", markersize=3)
     return figure
 
 
@@ -142,21 +151,6 @@ def _histogram(
         axes.stairs(share, edges, color=mark.color, linestyle=mark.linestyle, linewidth=1.5, baseline=None)
     axes.set(xlim=(0, most), xlabel=label, ylabel="share of points")
     return figure
-
-
-def _calibration() -> tuple[Figure, Axes]:
-    figure, [[axes]] = canvas(WIDTH, WIDTH * 0.9)
-    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
-    axes.set(xlim=(0, 1), ylim=(0, 1.005), aspect="equal")
-    return figure, axes
-
-
-def _with_reference(
-    reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]]
-) -> list[tuple[float, str, Any, NDArray[np.floating]]]:
-    """Return width, colour, style and values of all lines: the reference below the others, grey and broad."""
-    lines = ((1.6, mark.color, mark.linestyle, values) for mark, values in methods)
-    return [(4.0, REFERENCE, "-", reference), *lines]
 
 
 def _entropy(probs: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from retinabench.fidelity import distances
+from retinabench.fidelity.distances import BINS
 from retinabench.fidelity.scoring.resampling import Measure, Values, mean_of
 
 Probabilities = NDArray[np.floating]
-BINS = 15  # of the confidence, as in `distances.miscalibration`
 
 
 class About(NamedTuple):

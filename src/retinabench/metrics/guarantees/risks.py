@@ -184,7 +184,7 @@ def _everyone(cases: Cases) -> Bools:
 
 
 def _wrong(cases: Cases) -> Bools:
-    return cases.label != cases.positive
+    return np.asarray(cases.label != cases.positive)
 
 
 def _missed(cases: Cases) -> Bools:
