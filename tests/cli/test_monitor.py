@@ -62,3 +62,22 @@ def test_files_without_new_images_are_refused(folder, capsys):
     assert "no file holds images of the test split" in capsys.readouterr().err
     assert watch(folder, folder / "holds.csv", folder / "holds.csv") == 2
     assert "is in two files" in capsys.readouterr().err
+
+
+def test_labels_of_new_images_may_be_empty(folder, capsys):
+    lines = (folder / "holds.csv").read_text().splitlines()
+    place = lines[0].split(",").index("label")
+    rows = [line.split(",") for line in lines[1:]]
+    for row in rows[len(rows) // 2 :]:
+        row[place] = ""
+    (folder / "new.csv").write_text("\n".join([lines[0], *map(",".join, rows)]))
+    assert (
+        watch(folder, folder / "new.csv", folder / "validation.csv", "--json", folder / "monitor.json") == 0
+    )
+    content = json.loads((folder / "monitor.json").read_text())
+    assert (content["images"], content["labelled"]) == (400, 200)
+    assert (
+        content["expected"]["covariate_shift"]["targets"]["selective_risk <= 0.08"]["risk"]["value"]
+        is not None
+    )
+    assert "covariate shift" in capsys.readouterr().out

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from retinabench.cli.options import Json, Seed, Silent
+from retinabench.cli.options import PLAIN, FileReader, Json, Seed, Silent, reads_predictions
 from retinabench.cli.output import ExitCode, print_notes, print_table, progress_of
 from retinabench.core.errors import InputError
 
 
+@reads_predictions
 def monitor(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Predictions with dates; rows of the validation split are the reference."),
+        typer.Argument(
+            help="Predictions with dates, labels may be empty; rows of the validation split are the reference."
+        ),
     ],
     certificate: Annotated[
         Path, typer.Option("--certificate", help="What `transfer --confidence … --json` wrote.")
@@ -30,19 +34,19 @@ def monitor(
     json: Json = None,
     seed: Seed = 0,
     quiet: Silent = False,
+    reader: FileReader = PLAIN,
 ) -> ExitCode:
     """Watch whether a certificate still holds on new patients: drift without labels, risk where there are labels."""
     from retinabench.core.atomic_files import write_json
     from retinabench.metrics.monitoring.certified import read_certificate
     from retinabench.metrics.monitoring.follow_up import follow_up
     from retinabench.metrics.monitoring.monitor import monitor as watch
-    from retinabench.predictions.io import find_files, read_predictions
     from retinabench.reports.monitoring.terminal import monitor_tables
 
     if not 0 < level < 1:
         raise InputError(f"--level {level:g} is not between 0 and 1", hint="For example 0.05.")
     certified = read_certificate(certificate)
-    predictions = [read_predictions(path) for path in find_files(files)]
+    predictions = replace(reader, unlabelled=True).read(files)
     with progress_of(quiet).track("Watching", 1, unit="follow-up") as advance:
         images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column)
         found = watch(images, certified, reference=reference, level=level, seed=seed)

@@ -121,6 +121,7 @@ class FileReader:
     referable_from: str | None = None
     method: Sequence[str] | None = None
     model_seed: Sequence[int] | None = None
+    unlabelled: bool = False
 
     def read(self, paths: Sequence[Path]) -> list[Predictions]:
         """Return the predictions of files; a run folder stands for the file in it."""
@@ -145,6 +146,7 @@ class FileReader:
                 referable_from=lowest if lowest in (None, "label") else int(lowest),  # type: ignore[arg-type]
                 method=method,
                 seed=seed,
+                unlabelled=self.unlabelled,
             )
 
 

@@ -52,7 +52,7 @@ def arguments_of_arrow(
         if not is_known(name):
             if column.null_count < len(column) and times[name] == 1:
                 further[name] = column
-        elif (values := _values(source, name, column)) is not None:
+        elif (values := _values(source, name, column, reading.unlabelled)) is not None:
             columns[name] = values
     samples = sorted((number, name) for name in columns if (number := sample_number(name)) is not None)
     if samples:
@@ -63,13 +63,14 @@ def arguments_of_arrow(
     return arguments_of(found, reading)
 
 
-def _values(source: str | None, name: str, column: pa.Array) -> NDArray[Any] | None:
+def _values(source: str | None, name: str, column: pa.Array, unlabelled: bool) -> NDArray[Any] | None:
     """The values of a known column; None where an optional one is empty throughout."""
+    may_be_empty = ("grade", "patient_id", *(("label",) if unlabelled else ()))
     if column.null_count == len(column) and len(column):
-        if name in ("image_id", "label", "prob", "probs"):
+        if name in ("image_id", "label", "prob", "probs") and name not in may_be_empty:
             raise InputError("is empty in every row", file=source, column=name)
         return None
-    if column.null_count and name not in ("grade", "patient_id"):
+    if column.null_count and name not in may_be_empty:
         row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]) + 1
         raise InputError("is empty", file=source, row=row, column=name, hint="Fill it, or drop the row.")
     return _lists(source, column) if name == "probs" else _flat(source, name, column)

@@ -32,6 +32,7 @@ def read_predictions(
     referable_from: int | Literal["label"] | None = None,
     method: str | None = None,
     seed: int | None = None,
+    unlabelled: bool = False,
 ) -> Predictions:
     """Read and check a predictions file: Parquet, CSV or NPZ, which its first bytes tell.
 
@@ -44,6 +45,7 @@ def read_predictions(
             stands, such as one that also counts macular oedema.
         method: Name of the method. Files of one method are its seeds, which reports pool.
         seed: Seed of the model.
+        unlabelled: Whether labels may be empty, as `monitor` reads them: they become 0, and `subgroups["labelled"]` is "no".
 
     Returns:
         The predictions.
@@ -61,7 +63,7 @@ def read_predictions(
         [0.1, 0.8]
     """
     path = Path(path)
-    reading = Reading(columns or {}, softmax, grades, referable_from, method, seed)
+    reading = Reading(columns or {}, softmax, grades, referable_from, method, seed, unlabelled)
     try:
         with open(path, "rb") as handle:
             head = handle.read(8)

@@ -19,6 +19,8 @@ from retinabench.predictions.validation import REFERABLE_FROM, UNKNOWN_GRADE, Ch
 
 _SPLIT_WORDS = {"val": "validation", "valid": "validation", "dev": "validation", "testing": "test"}
 _TRAINING = ("train", "training")
+LABELLED = "labelled"
+"""The subgroup that tells known labels from empty ones, where `Reading.unlabelled` allows these."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Reading:
         referable_from: The lowest referable grade, or "label" where the label stands whatever the grade; None for 2.
         method: Name of the method; files of one name are its seeds.
         seed: Seed of the model.
+        unlabelled: Whether labels may be empty, as those of new images are: they become 0, and the subgroup `LABELLED` is "no".
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -40,6 +43,7 @@ class Reading:
     referable_from: int | Literal["label"] | None = None
     method: str | None = None
     seed: int | None = None
+    unlabelled: bool = False
 
     def __post_init__(self) -> None:
         lowest = self.referable_from
@@ -94,6 +98,10 @@ def arguments_of(table: Table, reading: Reading) -> dict[str, Any]:
         layout = layout.without("split")
     notes += _set_words(known)
     notes += _set_label(check, known, reading)
+    if reading.unlabelled:
+        gone = np.isnan(np.asarray(known["label"], np.float64))
+        known["label"] = np.where(gone, 0, known["label"])
+        further[LABELLED] = np.where(gone, "no", "yes")
     metadata = _origin(table.metadata, further, n, reading, notes)
     subgroups, left = keep_further(further, n, untyped=table.untyped)
     said = layout.said()
@@ -178,15 +186,19 @@ def _set_label(check: Check, known: dict[str, NDArray[Any]], reading: Reading) -
     if "grade" not in known:
         if isinstance(reading.referable_from, int) and not reading.softmax:
             raise check.fail("grade", None, "is missing", "--referable-from needs the grades 0 to 4.")
+        if "label" not in known and reading.unlabelled:
+            known["label"] = np.full(len(known["probs"]), np.nan)
         if "label" not in known:
             raise check.fail("label", None, "is missing, and no row has a grade")
         return []
     if "label" in known:
         return []
     grade = check.grades(known["grade"])
-    if (gone := np.flatnonzero(grade == UNKNOWN_GRADE)).size:
+    gone = np.flatnonzero(grade == UNKNOWN_GRADE)
+    if gone.size and not reading.unlabelled:
         raise check.fail("grade", gone[0], "is empty", "An image needs a label or a grade.")
-    known["label"] = (grade >= reading.lowest).astype(np.int8)
+    known["label"] = (grade >= reading.lowest).astype(np.float64 if gone.size else np.int8)
+    known["label"][gone] = np.nan if gone.size else 0
     return [f"no label: it is 1 where grade >= {reading.lowest}"]
 
 

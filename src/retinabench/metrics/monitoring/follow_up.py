@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.reading import LABELLED
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
@@ -77,12 +78,12 @@ class Watched:
         n = len(predictions)
         patient = predictions.image_id if predictions.patient_id is None else predictions.patient_id
         grade = np.full(n, -1, np.int8) if predictions.grade is None else predictions.grade
-        labelled = getattr(predictions, "labelled", None)
+        labelled = predictions.subgroups.get(LABELLED)
         return cls(
             predictions.image_id,
             patient,
             predictions.label == 1,
-            np.ones(n, bool) if labelled is None else labelled,
+            np.ones(n, bool) if labelled is None else labelled != "no",
             predictions.prob,
             referral_uncertainty(predictions, uncertainty, threshold=decision)[0],
             grade,
@@ -130,7 +131,8 @@ def follow_up(
         if (part := one.select(split="test")) is not None:
             tests.append(Watched.of(part, uncertainty, date_column, decision=decision))
         if (part := one.select(domain="in_domain", split="validation")) is not None:
-            references.append(Watched.of(part, uncertainty, None, decision=decision))
+            known = Watched.of(part, uncertainty, None, decision=decision)
+            references.append(known.take(known.labelled))
     if not tests:
         raise InputError(
             "no file holds images of the test split",

@@ -1,0 +1,186 @@
+"""What a certificate is worth on new data: alarms of the monitor, the screen without labels, verdicts, and estimates under shift.
+
+    OMP_NUM_THREADS=1 python benchmarks/new_data.py
+
+Every table is a simulation of patients with two dependent eyes: a logit with a part common to both, a calibrated model, images
+retained where |p - 1/2| is large. The standard error of a share p from R studies is sqrt(p (1 - p) / R). A few minutes on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+from scipy.special import expit
+
+from retinabench.metrics.guarantees.refutation import LabelledRisk, judge
+from retinabench.metrics.guarantees.resemblance import resemblance
+from retinabench.metrics.guarantees.risks import Cases, Goal
+from retinabench.metrics.guarantees.shift_estimates import estimates_under_shift
+from retinabench.metrics.guarantees.weighted import Images
+from retinabench.metrics.monitoring.e_process import (
+    conformal_p_values,
+    drift_log_wealth,
+    first_alarm,
+    log_wealth,
+)
+
+LEVEL, RETAINED = 0.05, 0.2
+SETTINGS = {
+    "no shift": {},
+    "covariate shift": {"centre": -0.6},
+    "label shift": {"prevalence": 0.5},
+    "camera: logit times 0.6": {"scale": 0.6},
+    "sure errors: 8 % of the sure images": {"sure_errors": 0.08},
+}
+
+
+def eyes(rng, patients, *, centre=-1.5, scale=1.0, sure_errors=0.0, prevalence=None):
+    """Cases and P(referable). `prevalence`: patients are drawn by the label of their first eye until it has this share."""
+    drawn = patients if prevalence is None else 12 * patients
+    x = np.repeat(rng.normal(centre, 1.3, drawn), 2) + rng.normal(0, 0.8, 2 * drawn)
+    label = rng.random(len(x)) < expit(1.5 * x)
+    if prevalence is not None:  # one image per patient, so that the labels alone are shifted
+        x, label = x[::2], label[::2]
+        positive, negative = np.flatnonzero(label), np.flatnonzero(~label)
+        many = rng.binomial(2 * patients, prevalence)
+        rows = np.concatenate([positive[:many], negative[: 2 * patients - many]])
+        x, label = x[rows], label[rows]
+    p = expit(1.5 * scale * x)
+    uncertainty = 0.5 - np.abs(p - 0.5)
+    label = label ^ ((rng.random(len(p)) < sure_errors) & (uncertainty <= 0.1))
+    patient = np.arange(len(p)) if prevalence is not None else np.repeat(np.arange(patients), 2)
+    return Cases(label, p > 0.5, uncertainty, patient, np.ones(len(p))), p
+
+
+def true_value(goal, threshold, **setting):
+    return goal.spec.estimate(eyes(np.random.default_rng(1), 200_000, **setting)[0], threshold).value
+
+
+def patient_increments(rng, studies, patients, risk, goal):
+    """(studies, patients) increments of two eyes, 70 % of them retained, wrong with correlation one half."""
+    p = rng.beta(risk, 1 - risk, (studies, patients))
+    den = rng.binomial(2, 0.7, (studies, patients))
+    return (rng.binomial(den, p) - goal * den) / (2 * goal)
+
+
+def false_alarms(studies, looks=10_000):
+    rng = np.random.default_rng(0)
+    print(f"\nFalse alarms within {looks:,} patients, a look after each; level 5 %")
+    for goal in (0.02, 0.05, 0.2):
+        rang = sum(
+            (log_wealth(patient_increments(rng, 50, looks, goal, goal)).max(axis=1) >= -np.log(LEVEL)).sum()
+            for _ in range(studies // 50)
+        )
+        print(f"  risk at the goal of {goal:.0%}: {rang / studies:.1%} of {studies}")
+    drift = 0
+    for study in range(studies // 5):
+        values = rng.normal(size=looks + 500).round(2)
+        p_values = conformal_p_values(values[:500], values[500:], study)
+        drift += first_alarm(drift_log_wealth(p_values), LEVEL) is not None
+    print(f"  drift, 500 validation patients: {drift / (studies // 5):.1%} of {studies // 5}")
+
+
+def delays(studies, goal=0.05):
+    rng = np.random.default_rng(1)
+    print("\nPatients from the change to the alarm at a goal of 5 %: median, and 90 % of studies")
+    for before in (0, 500, 2000):
+        found = []
+        for risk in (0.075, 0.10, 0.15):
+            steps = []
+            for _ in range(studies):
+                good = patient_increments(rng, 1, before, goal * 0.8, goal)[0]
+                bad = patient_increments(rng, 1, 6000, risk, goal)[0]
+                alarm = first_alarm(log_wealth(np.append(good, bad))[before:], LEVEL)
+                steps.append(np.inf if alarm is None else alarm + 1)
+            found.append(
+                f"{risk:.1%}: {np.median(steps):,.0f} ({np.quantile(steps, 0.9, method='higher'):,.0f})"
+            )
+        print(f"  after {before:,} patients at 4 %: risk {'; '.join(found)}")
+
+
+def screen(studies, patients=500):
+    goal = Goal("selective_risk", 0.06)
+    print(f"\nScreen without labels, {patients} validation and {patients} new patients; level 5 %")
+    for name, setting in SETTINGS.items():
+        rng, alone, jointly = np.random.default_rng(2), 0, 0
+        for study in range(studies):
+            (a, p), (b, q) = eyes(rng, patients), eyes(rng, patients, **setting)
+            options = {"permutations": 99, "seed": study}
+            alone += resemblance(a.uncertainty, a.patient, b.uncertainty, b.patient, **options).void
+            both = [np.column_stack([one.uncertainty, prob]) for one, prob in ((a, p), (b, q))]
+            jointly += resemblance(both[0], a.patient, both[1], b.patient, **options).void
+        risk = true_value(goal, RETAINED, **setting)
+        print(f"  {name}: true risk {risk:.3f} (validation {true_value(goal, RETAINED):.3f}); "
+              f"alarms by uncertainty {alone / studies:.0%}, with probability {jointly / studies:.0%}")  # fmt: skip
+
+
+def verdicts(studies):
+    print("\nVerdicts by labels, two bounds tested together; level 5 %")
+    for patients in (60, 300, 1500):
+        shown = []
+        for factor in (1.0, 0.5, 1.5, 2.0):
+            rng, counts = np.random.default_rng(3), {"broken": 0, "holds": 0}
+            for _ in range(studies):
+                family = []
+                for _ in range(2):
+                    cases, _ = eyes(rng, patients)
+                    kept = cases.uncertainty <= RETAINED
+                    wrong = kept & (cases.label != cases.positive)
+                    family.append(LabelledRisk(wrong, kept, cases.patient, PLAIN / factor))
+                for one in counts:
+                    counts[one] += any(found.verdict == one for found in judge(family))
+            shown.append(
+                f"{factor:g} x goal: broken {counts['broken'] / studies:.1%}, holds {counts['holds'] / studies:.1%}"
+            )
+        print(f"  {patients} patients; risk {'; '.join(shown)}")
+
+
+def estimates(studies, patients=600):
+    goals = [Goal("selective_risk", 0.07), Goal("sensitivity", 0.85)]
+    print(
+        f"\nEstimates without labels, {patients} validation and {patients} new patients: coverage of 95 % intervals"
+    )
+    for name, setting in SETTINGS.items():
+        truth = [true_value(goal, RETAINED, **setting) for goal in goals]
+        many = eyes(np.random.default_rng(1), 200_000, **setting)[0]
+        rng = np.random.default_rng(4)
+        covered, refused = np.zeros((2, 2)), np.zeros((2, 2))
+        broken, given = np.zeros(2), np.zeros(2)
+        for _ in range(studies):
+            (old, p), (new, q) = eyes(rng, patients), eyes(rng, patients, **setting)
+            unlabelled = Images(q, new.uncertainty, new.patient, new.weight)
+            for k, one in enumerate(estimates_under_shift(old, p, unlabelled, goals, RETAINED).assumed):
+                for j, goal in enumerate(goals):
+                    found = one.targets[str(goal)]
+                    refused[k, j] += found.why is not None
+                    covered[k, j] += found.risk.low <= truth[j] <= found.risk.high
+                if one.threshold is not None:
+                    given[k] += 1
+                    misses = [goal.spec.estimate(many, one.threshold).value for goal in goals]
+                    broken[k] += misses[0] > goals[0].value or misses[1] < goals[1].value
+        for k, assumed in enumerate(("covariate shift", "label shift")):
+            shares = covered[k] / np.maximum(studies - refused[k], 1)
+            print(f"  {name}, assumed {assumed}: error {shares[0]:.0%}, sensitivity {shares[1]:.0%}; refused "
+                  f"{refused[k].max() / studies:.0%}; threshold given {given[k] / studies:.0%}, "
+                  f"breaks a goal {broken[k] / max(given[k], 1):.0%}")  # fmt: skip
+
+
+PLAIN = true_value(Goal("selective_risk", 0.05), RETAINED)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--studies", type=int, default=1000)
+    studies = parser.parse_args().studies
+    for part, share in ((false_alarms, 1), (delays, 10), (screen, 5), (verdicts, 2), (estimates, 5)):
+        start = time.perf_counter()
+        part(studies // share)
+        print(f"  [{time.perf_counter() - start:.0f} s]", flush=True)
+
+
+if __name__ == "__main__":
+    main()
