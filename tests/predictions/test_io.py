@@ -312,3 +312,15 @@ def test_odd_metadata_and_ids(kind, tmp_path):
     else:
         message = rb.read_predictions(path).image_id[0]
     assert "Unicode" in message or message == "a\udcff"
+
+
+def test_labels_may_be_empty_only_where_it_is_said(tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("image_id,label,prob,grade\na,1,0.1,\nb,,0.7,3\nc,,0.2,\n")
+    with pytest.raises(InputError, match="row 2, column 'label': is empty"):
+        rb.read_predictions(path)
+    found = rb.read_predictions(path, unlabelled=True)
+    assert found.label.tolist() == [1, 1, 0]  # a grade is a label
+    assert found.subgroups["labelled"].tolist() == ["yes", "yes", "no"]
+    path.write_text("image_id,label,prob\na,,0.1\nb,,0.7\n")
+    assert rb.read_predictions(path, unlabelled=True).subgroups["labelled"].tolist() == ["no", "no"]

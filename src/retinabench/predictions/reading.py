@@ -97,11 +97,10 @@ def arguments_of(table: Table, reading: Reading) -> dict[str, Any]:
         further[name] = known.pop("split")
         layout = layout.without("split")
     notes += _set_words(known)
-    notes += _set_label(check, known, reading)
     if reading.unlabelled:
-        gone = np.isnan(np.asarray(known["label"], np.float64))
-        known["label"] = np.where(gone, 0, known["label"])
-        further[LABELLED] = np.where(gone, "no", "yes")
+        further[LABELLED] = _set_some_labels(check, known, reading)
+    else:
+        notes += _set_label(check, known, reading)
     metadata = _origin(table.metadata, further, n, reading, notes)
     subgroups, left = keep_further(further, n, untyped=table.untyped)
     said = layout.said()
@@ -186,20 +185,26 @@ def _set_label(check: Check, known: dict[str, NDArray[Any]], reading: Reading) -
     if "grade" not in known:
         if isinstance(reading.referable_from, int) and not reading.softmax:
             raise check.fail("grade", None, "is missing", "--referable-from needs the grades 0 to 4.")
-        if "label" not in known and reading.unlabelled:
-            known["label"] = np.full(len(known["probs"]), np.nan)
         if "label" not in known:
             raise check.fail("label", None, "is missing, and no row has a grade")
         return []
     if "label" in known:
         return []
     grade = check.grades(known["grade"])
-    gone = np.flatnonzero(grade == UNKNOWN_GRADE)
-    if gone.size and not reading.unlabelled:
+    if (gone := np.flatnonzero(grade == UNKNOWN_GRADE)).size:
         raise check.fail("grade", gone[0], "is empty", "An image needs a label or a grade.")
-    known["label"] = (grade >= reading.lowest).astype(np.float64 if gone.size else np.int8)
-    known["label"][gone] = np.nan if gone.size else 0
+    known["label"] = (grade >= reading.lowest).astype(np.int8)
     return [f"no label: it is 1 where grade >= {reading.lowest}"]
+
+
+def _set_some_labels(check: Check, known: dict[str, NDArray[Any]], reading: Reading) -> NDArray[np.str_]:
+    """Derive empty labels from the grade, where there is one; the others become 0. (N,) whether the label is known."""
+    label = np.asarray(known.get("label", np.full(len(known["probs"]), np.nan)), np.float64)
+    if "grade" in known:
+        grade = check.grades(known["grade"])
+        label = np.where(np.isnan(label) & (grade != UNKNOWN_GRADE), grade >= reading.lowest, label)
+    known["label"] = np.nan_to_num(label)
+    return np.where(np.isnan(label), "no", "yes")
 
 
 def _origin(
