@@ -134,8 +134,13 @@ def report(
             "--images", help="With --tables: a folder of images, for the examples of preprocessing."
         ),
     ] = None,
+    referral: Annotated[
+        float, typer.Option("--referral", help="Share referred in the page's statements and figures.")
+    ] = 0.5,
     rules: Rules = "corrected",
     bootstrap: Bootstrap = 1000,
+    uncertainty: Uncertainty = "auto",
+    threshold: Threshold = "0.5",
     workers: Workers = None,
     seed: Seed = 0,
     quiet: Silent = False,
@@ -146,20 +151,19 @@ def report(
     from retinabench.reports.papers.write import write_tables
 
     if tables:
-        if data is not None or title is not None:
-            raise InputError(
-                "--data and --title belong to the page", hint="Leave them out, or leave out --tables."
-            )
+        if (data, title, referral, uncertainty, threshold) != (None, None, 0.5, "auto", "0.5"):
+            given = "--data, --title, --referral, --uncertainty and --threshold belong to the page"
+            raise InputError(given, hint="Leave them out, or leave out --tables.")
         index, *_ = write_tables(
             files, out / "papers", rules=rules, bootstrap=bootstrap, seed=seed, labels=labels, images=images,
             workers=workers, progress=progress_of(quiet), read=reader.each,
         )  # fmt: skip
         print(index)
         return
-    if any(given is not None for given in (labels, images, workers)):
+    if (labels, images, workers) != (None, None, None):
         raise InputError("--labels, --images and --workers belong to --tables", hint="Add --tables.")
     page = report_files(
         files, out, data=data, shifted=shifted, title=title, rules=rules, bootstrap=bootstrap, seed=seed,
-        progress=progress_of(quiet), read=reader.each,
+        referred=referral, threshold=threshold, uncertainty=uncertainty, progress=progress_of(quiet), read=reader.each,
     )  # fmt: skip
     print(page)

@@ -181,11 +181,11 @@ _BUILTIN = (
         for of in get_args(calibration.Of)
     ),
     ScoreSpec(
-        "sensitivity", "Sensitivity at p > 1/2", "higher", "", 2, classification.sensitivity_of, "positives",
+        "sensitivity", "Sensitivity", "higher", "", 2, classification.sensitivity_of, "positives",
         interval=Proportion(classification.sensitivity_counts),
     ),
     ScoreSpec(
-        "specificity", "Specificity at p > 1/2", "higher", "", 2, classification.specificity_of, "negatives",
+        "specificity", "Specificity", "higher", "", 2, classification.specificity_of, "negatives",
         interval=Proportion(classification.specificity_counts),
     ),
     _area("accuracy", "higher"),

@@ -51,10 +51,7 @@ def score(
     workers: int | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> Scores:
-    """Score the test split of a predictions file.
-
-    The sets are `in_domain`, `shifted`, `joint` (both, image by image) and `balanced` (both with the same mass, by
-    exact weights), as far as the file holds them.
+    """Score the test split of a predictions file, in the sets (see `docs/scores.md`) that the file holds.
 
     Args:
         predictions: The predictions.

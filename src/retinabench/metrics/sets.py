@@ -20,6 +20,10 @@ SET_LABELS = {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint", 
 """The sets by their key in files, with what tables and figures call them; see `docs/scores.md`."""
 SETS = tuple(SET_LABELS)
 
+PER_IMAGE, PER_PATIENT = "per image", "per patient"
+PER_IMAGE_OF_A_RANDOM_PATIENT = "per image of a random patient"
+"""What a rate is a share of, as tables and captions say it: all images alike, patients, or all patients alike."""
+
 Floats = NDArray[np.float64]
 
 

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from retinabench.reports.evaluation.evaluation import REPLICATED, Evaluation, MethodPredictions
+from retinabench.predictions.table import Predictions
+from retinabench.reports.evaluation.evaluation import Evaluation, MethodPredictions, evaluate_methods
 from retinabench.reports.evaluation.findings import verdict
 from retinabench.reports.evaluation.set_statistics import SetPredictions
 from retinabench.reports.toolkit.number_format import Quantity
@@ -33,7 +34,8 @@ def evaluation(gains: list[dict[str, Quantity]], **scores: Quantity) -> Evaluati
             case = SetPredictions.of(file, name)
             assert case is not None
             found.cases[i, name] = [case]
-            found.replicates[i, name] = np.zeros((1, len(REPLICATED))), np.zeros((1, 5, len(REPLICATED)))
+            number = len(found.replicated)
+            found.replicates[i, name] = np.zeros((1, number)), np.zeros((1, 5, number))
             found.estimates[i, name, "gain_at_50"] = gain
             found.estimates.update({(i, name, score): value for score, value in scores.items()})
     return found
@@ -60,12 +62,28 @@ def test_gains_are_stated_only_where_referral_is_better():
     assert verdict(found).referral == ["shifted", "in_domain"]
 
 
-def test_screening_standard_by_interval_and_by_estimate():
+def test_screening_standard_by_bounds_and_estimates_at_the_decision_threshold():
+    """48 of 50 diseased and 95 of 100 healthy images found: 85 % and 80 % by the bounds; 45 of 50: by the estimate."""
     found = evaluation([{"in_domain": BETTER}] * 3)
-    for i, (value, low) in enumerate([(0.90, 0.86), (0.87, 0.80), (0.70, 0.60)]):
-        found.estimates[i, "in_domain", NHS] = Quantity(value, low, 0.95)
+    for i, (hits, value) in enumerate([(48, 0.96), (45, 0.90), (30, 0.60)]):
+        label = np.repeat([1, 0], [50, 100])
+        prob = np.concatenate([np.repeat([0.9, 0.1], [hits, 50 - hits]), np.repeat([0.1, 0.9], [95, 5])])
+        case = SetPredictions.of(Predictions([f"i{k}" for k in range(150)], label, prob), "in_domain")
+        found.cases[i, "in_domain"] = [case]
+        found.estimates[i, "in_domain", NHS] = Quantity(value)
     [one] = verdict(found).screening
-    assert (one.sure, one.estimated, one.best, one.sensitivity.value) == (["m0"], ["m1"], "m0", 0.90)
+    assert (one.sure, one.estimated, one.best, one.reachable.value) == (["m0"], ["m1"], "m0", 0.96)
+    assert not one.chosen_here
+
+
+def test_a_threshold_chosen_on_the_same_images_meets_nothing(tmp_path):
+    perfect = Predictions([f"i{k}" for k in range(400)], np.arange(400) % 2, 0.8 * (np.arange(400) % 2) + 0.1)
+    for threshold, sure in (("0.5", ["m"]), ("youden@test", [])):
+        found = evaluate_methods(
+            [MethodPredictions.of("m", perfect)], rules="corrected", bootstrap=20, seed=0, threshold=threshold
+        )
+        [one] = verdict(found).screening
+        assert (list(one.sure), one.chosen_here) == (sure, not sure)
 
 
 def test_shift_is_stated_in_accuracy_where_auroc_is_undefined():

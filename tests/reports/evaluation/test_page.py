@@ -46,7 +46,14 @@ def test_numbers_of_single_files_are_those_of_the_json(written):
         found = records[name]["sets"][key]["scores"].get(score) or records[name]["report"][key][score]
         assert found[part] == float(place["data-value"])
         checked.add(score)
-    assert {"auroc", "nll", "ece_top_label", "accuracy_at_50", "referral_accuracy_area"} <= checked
+    assert {
+        "auroc",
+        "nll",
+        "ece_positive_class",
+        "brier_skill",
+        "accuracy_at_50",
+        "referral_accuracy_area",
+    } <= checked
 
 
 def test_seeds_are_averaged(written):

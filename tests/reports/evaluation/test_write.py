@@ -64,20 +64,20 @@ def test_twenty_images(tmp_path):
 
 def test_one_image(tmp_path):
     html = report(tmp_path, {"MAP": Predictions(["only"], [1], [0.7])}).html
-    assert "Not shown by these images." in html
+    assert "No use of the uncertainty is shown." in html
 
 
 def test_no_error_at_all(tmp_path):
     label = np.tile([0, 1], 30)
     found = Predictions([f"i{k}" for k in range(60)], label, 0.1 + 0.8 * label)
     html = report(tmp_path, {"sure": found}).html
-    assert "No prediction of this set is incorrect." in html
-    assert "Not shown by these images." in html
+    assert "No referable image is called not referable." in html
+    assert "No use of the uncertainty is shown." in html
 
 
 def test_no_bootstrap_claims_nothing(tmp_path):
     written = report(tmp_path, {"MAP": predictions("MAP", 0, population(80, 60))}, bootstrap=0)
-    assert "Not shown by these images." in written.html
+    assert "No use of the uncertainty is shown." in written.html
     assert all(row["low"] == "" for row in written.table)
 
 
@@ -97,7 +97,7 @@ def test_uncertainty_turned_round_is_called_misleading(tmp_path):
         uncertainty=np.abs(found.prob - 0.5),
     )  # fmt: skip
     html = report(tmp_path, {"turned": turned}, bootstrap=60).html
-    assert "Misleading." in html
+    assert "The uncertainty is misleading." in html
     assert "is worse than random referral" in html
 
 

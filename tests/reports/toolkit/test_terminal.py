@@ -37,7 +37,7 @@ def test_interval_with_negative_ends() -> None:
 def test_interval_and_standard_error_are_both_shown() -> None:
     text = rendered(wide(), 120)
     assert "0.10–0.15" in text
-    assert text.count("± 0.00") == 5
+    assert text.count("± 0.004") == 5
 
 
 @pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 100])
@@ -54,4 +54,4 @@ def test_no_cell_is_cut_at_any_width(width: int) -> None:
 
 
 def test_a_narrow_terminal_gets_one_number_per_line() -> None:
-    assert "  sensitivity: 0.12 ± 0.00 [0.10, 0.15]" in rendered(wide(), 50)
+    assert "  sensitivity: 0.12 ± 0.004 [0.10, 0.15]" in rendered(wide(), 50)

@@ -1,4 +1,4 @@
-"""What remains when the more uncertain half of the images is referred: the numbers of the evaluation report."""
+"""What remains when the most uncertain images are referred, half of them or another share: the numbers of the report."""
 
 from __future__ import annotations
 
@@ -12,24 +12,31 @@ from retinabench.metrics.sorted_images import Weighted
 Floats = NDArray[np.float64]
 
 SPECIFICITY = 0.80
-NAMES = (
-    "accuracy_at_50",
-    "gain_at_50",
-    "closed_at_50",
-    "perfect_accuracy_at_50",
-    "sensitivity_at_50",
-    "specificity_at_50",
-    "prevalence_at_50",
-    "missed_at_50",
-    "sensitivity_at_specificity_80",
-)
-"""What `numbers` returns, in this order; each name is defined in `docs/scores.md`."""
+_AT = (
+    "accuracy", "gain", "closed", "perfect_accuracy", "sensitivity", "specificity", "prevalence", "missed",
+)  # fmt: skip
 _CURVES = ("accuracy", "sensitivity", "specificity", "prevalence")
 
 
-def numbers(w: Weighted) -> Floats:
-    """Return the (K,) numbers named in `NAMES`; NaN where undefined."""
-    total, half = len(w.points), len(w.points) // 2
+def names(referred: float = 0.5) -> tuple[str, ...]:
+    """Return the names of `numbers` in this order, such as ``gain_at_50``; each is defined in `docs/scores.md`."""
+    return (*(f"{name}_at_{100 * referred:g}" for name in _AT), "sensitivity_at_specificity_80")
+
+
+NAMES = names()
+
+
+def numbers(w: Weighted, referred: float = 0.5) -> Floats:
+    """Return the (K,) numbers named by `names`; NaN where undefined.
+
+    Args:
+        w: The weighted images.
+        referred: At least this share is referred.
+
+    Returns:
+        The numbers of the retained images, and the sensitivity of all images at a specificity of 0.80.
+    """
+    total, half = len(w.points), int((1 - referred) * len(w.points) + 1e-9)
     if half == 0:
         return np.full(len(NAMES), np.nan)
     value = {name: float(METRICS[name](w)[0][half - 1]) for name in _CURVES}

@@ -12,14 +12,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold
 from retinabench.metrics.inference.bootstrap import percentile_interval
-from retinabench.metrics.registry import SCORES
+from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.results import Scores, ScoreValue
 from retinabench.metrics.score import score as score_file
 from retinabench.metrics.selective import half_referred
 from retinabench.metrics.selective.referral_curves import area_of
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.metrics.sorted_images import Cases
+from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import set_statistics as stats
 from retinabench.reports.evaluation.set_statistics import Floats, SetPredictions
@@ -28,10 +30,11 @@ from retinabench.reports.toolkit.style import Mark, mark
 
 Progress = Callable[[str, float], None]
 MOST_BAND_REPLICATES = 300
-BASIC = ("auroc", "accuracy", "nll", "ece_top_label", "referral_accuracy_area", "failure_auroc")
+BASIC = (
+    "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "accuracy_gain", "ece_positive_class",
+    "referral_accuracy_area", "failure_auroc",
+)  # fmt: skip
 """Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds."""
-REPLICATED = (*half_referred.NAMES, *BASIC)
-LEAD = "accuracy_at_50"
 CHANGED = ("auroc", "accuracy", "nll")
 
 
@@ -63,7 +66,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Lead:
-    """The leading method minus another in accuracy with half of the images referred, paired, on one set."""
+    """The leading method minus another in accuracy at the share referred, paired, on one set."""
 
     other: int
     set: str
@@ -85,9 +88,12 @@ class Evaluation:
         leader: Index of the method with the largest referral accuracy area on the last set.
         cases: (method, set) -> its files on that set.
         estimates: (method, set, score) -> the score.
-        replicates: (method, set) -> values (F, K) and replicates (F, R, K) of the scores `REPLICATED`.
+        replicates: (method, set) -> values (F, K) and replicates (F, R, K) of the scores `replicated`.
         curves: (method, set, curve) -> the curve with its band.
         changes: (method, score) -> shifted minus in-domain.
+        referred: Share of the images that statements and figures refer.
+        uncertainty: What orders the referral, as in `score`.
+        threshold: The decision threshold as it was given.
     """
 
     methods: list[MethodPredictions]
@@ -103,6 +109,25 @@ class Evaluation:
     replicates: dict[tuple[int, str], tuple[Floats, Floats]] = field(default_factory=dict)
     curves: dict[tuple[int, str, str], Band] = field(default_factory=dict)
     changes: dict[tuple[int, str], Quantity] = field(default_factory=dict)
+    referred: float = 0.5
+    uncertainty: str = "auto"
+    threshold: str = "0.5"
+
+    @property
+    def replicated(self) -> tuple[str, ...]:
+        """Names of the scores in `replicates`."""
+        return *half_referred.names(self.referred), *BASIC
+
+    def at(self, name: str) -> str:
+        """Return the name of a number at the share referred, such as `gain_at_50` for `gain`."""
+        return f"{name}_at_{100 * self.referred:g}"
+
+    def spec(self, score: str) -> ScoreSpec:
+        """Return label and direction of a score, also at a share referred that the registry does not name."""
+        if score in SCORES:
+            return SCORES[score]
+        half = SCORES[f"{score.rpartition('_at_')[0]}_at_50"]
+        return replace(half, name=score, label=half.label.replace("50 %", f"{100 * self.referred:g} %"))
 
     @property
     def domains(self) -> list[str]:
@@ -155,9 +180,9 @@ class Evaluation:
         Returns:
             The score of `a` minus that of `b`; with its paired interval where both have the same images.
         """
-        if score not in REPLICATED or not self._paired(a, b, name):
+        if score not in self.replicated or not self._paired(a, b, name):
             return Quantity(self.get(a, name, score).value - self.get(b, name, score).value)
-        k = REPLICATED.index(score)
+        k = self.replicated.index(score)
         (values_a, found_a), (values_b, found_b) = self.replicates[a, name], self.replicates[b, name]
         gap = np.atleast_2d(values_a[:, k].mean() - values_b[:, k].mean())
         found = found_a[..., k].mean(axis=0) - found_b[..., k].mean(axis=0)
@@ -165,7 +190,7 @@ class Evaluation:
 
     def best(self, name: str, score: str) -> int | None:
         """Return the method whose paired interval against every other one excludes 0 in its favour, if any."""
-        sign = SCORES[score].sign
+        sign = self.spec(score).sign
         known = [i for i in range(len(self.methods)) if self.get(i, name, score).defined]
         if len(known) < 2 or self.rules != "corrected":  # replicates follow the corrected rules
             return None
@@ -175,26 +200,40 @@ class Evaluation:
 
     def leads(self) -> list[Lead]:
         """Return the leading method minus every other one, on the last set."""
-        found, name = [], self.sets[-1]
+        found, name, score = [], self.sets[-1], self.at("accuracy")
         for other in (i for i in range(len(self.methods)) if i != self.leader):
-            place = Place(f"{self.leading} − {self.methods[other].name}", name, LEAD)
-            gap = self.difference(self.leader, other, name, LEAD)
+            place = Place(f"{self.leading} − {self.methods[other].name}", name, score)
+            gap = self.difference(self.leader, other, name, score)
             found.append(Lead(other, name, replace(gap, place=place)))
         return found
 
     def controls(self, name: str) -> dict[str, dict[str, float]]:
-        """Return what the predictions of the leading method score under random and under oracle referral."""
+        """Return what the baseline scores, and the predictions of the leading method under random and oracle referral.
+
+        The baseline never looks at an image: it always gives the answer of the larger class and the prevalence as P(referable).
+        """
         cases = self.cases.get((self.leader, name))
         if not cases:
             return {}
+        share = float(cases[0].label.mean())
+        both = 0 < share < 1
+        positive = share > 0.5
+        baseline = {
+            "auroc": 0.5 if both else np.nan, "accuracy": max(share, 1 - share), "sensitivity": float(positive),
+            "specificity": float(not positive), "brier_skill": 0.0 if both else np.nan, "ece_positive_class": 0.0,
+            "nll": float(binary_entropy(share)), self.at("accuracy"): max(share, 1 - share),
+            "referral_accuracy_area": max(share, 1 - share), "failure_auroc": 0.5 if both else np.nan,
+        }  # fmt: skip
+        answer = "referable" if positive else "not referable"
         accuracy = self.lead_value(name, "accuracy").value
         area = float(np.mean([area_of(case.oracle.weighted(), "accuracy") for case in cases]))
         return {
+            f"always “{answer}”": baseline,
             "random referral": {
-                "accuracy_at_50": accuracy, "referral_accuracy_area": accuracy, "failure_auroc": 0.5,
+                self.at("accuracy"): accuracy, "referral_accuracy_area": accuracy, "failure_auroc": 0.5,
             },
             "oracle referral": {
-                "accuracy_at_50": self.lead_value(name, "perfect_accuracy_at_50").value,
+                self.at("accuracy"): self.lead_value(name, self.at("perfect_accuracy")).value,
                 "referral_accuracy_area": area,
                 "failure_auroc": 1.0 if accuracy < 1 else np.nan,
             },
@@ -216,6 +255,9 @@ def evaluate_methods(
     rules: str,
     bootstrap: int,
     seed: int,
+    referred: float = 0.5,
+    threshold: DecisionThreshold | float | str = DEFAULT,
+    uncertainty: str = "auto",
     progress: Progress | None = None,
 ) -> Evaluation:
     """Score every file and compute every interval.
@@ -225,6 +267,9 @@ def evaluate_methods(
         rules: "corrected" or "published", for the scores; what the report adds always follows the corrected rules.
         bootstrap: Number of replicates over patients.
         seed: Seed of the bootstrap.
+        referred: Share of the images that statements and figures refer.
+        threshold: The decision threshold, as in `score`; a rule chooses it for each file.
+        uncertainty: What orders the referral, as in `score`.
         progress: Called with what is done now and the share done, 0 to 1.
 
     Returns:
@@ -233,22 +278,26 @@ def evaluate_methods(
     Raises:
         InputError: There is no method, two have one name, or no file has test images.
     """
-    methods = list(methods)
-    names = [method.name for method in methods]
-    if not methods:
-        raise InputError("there is nothing to report", hint="Give one predictions file or more.")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"two methods are named '{twice}'", hint="Give every method its own name.")
+    methods = _checked(methods, referred)
     tell = progress or (lambda _text, _share: None)
     sets = _sets(methods)
     found = Evaluation(methods, rules, bootstrap, seed, sets, [mark(i) for i in range(len(methods))])
+    found.referred, found.uncertainty, found.threshold = referred, uncertainty, str(threshold)
     for i, method in enumerate(methods):
         tell(f"scoring {method.name}", i / len(methods))
-        found.files.append([score_file(p, rules, bootstrap, seed) for p in method.predictions])
+        found.files.append(
+            [
+                score_file(p, rules, bootstrap, seed, uncertainty, threshold=threshold)
+                for p in method.predictions
+            ]
+        )
         for k, name in enumerate(sets):
             tell(f"{method.name}, {SET_LABELS[name].lower()}", (i + (k + 1) / (len(sets) + 1)) / len(methods))
-            cases = [case for p in method.predictions if (case := SetPredictions.of(p, name)) is not None]
+            made = [
+                SetPredictions.of(p, name, uncertainty, file.threshold.value)
+                for p, file in zip(method.predictions, found.files[i], strict=True)
+            ]
+            cases = [case for case in made if case is not None]
             if cases:
                 found.cases[i, name] = cases
                 _add_estimates(found, i, name)
@@ -258,6 +307,20 @@ def evaluate_methods(
     found.leader = int(np.nanargmax(areas)) if np.isfinite(areas).any() else 0
     tell("scored", 1.0)
     return found
+
+
+def _checked(methods: Sequence[MethodPredictions], referred: float) -> list[MethodPredictions]:
+    names = [method.name for method in methods]
+    if not methods:
+        raise InputError("there is nothing to report", hint="Give one predictions file or more.")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"two methods are named '{twice}'", hint="Give every method its own name.")
+    if not 0.01 <= referred <= 0.95:
+        raise InputError(
+            f"the share referred is {referred:g}", hint="Give a share between 0.01 and 0.95, such as 0.1."
+        )
+    return list(methods)
 
 
 def _sets(methods: Sequence[MethodPredictions]) -> list[str]:
@@ -274,15 +337,16 @@ def _add_estimates(found: Evaluation, i: int, name: str) -> None:
     def prepare(case: SetPredictions) -> Callable[[Floats], Floats]:
         def statistic(weight: Floats) -> Floats:
             w = case.cases.weighted(weight)
-            return np.concatenate([half_referred.numbers(w), [SCORES[key](w) for key in BASIC]])
+            at = half_referred.numbers(w, found.referred)
+            return np.concatenate([at, [SCORES[key](w) for key in BASIC]])
 
         return statistic
 
     values, replicates = stats.replicated(found.cases[i, name], prepare, found.bootstrap, found.seed)
     found.replicates[i, name] = values, replicates
-    own = dict(zip(REPLICATED, stats.quantities(values, replicates), strict=True))
+    own = dict(zip(found.replicated, stats.quantities(values, replicates), strict=True))
     if found.rules != "corrected":  # the scores of other rules come from `score` alone, without intervals
-        own = {key: own[key] for key in half_referred.NAMES}
+        own = {key: own[key] for key in half_referred.names(found.referred)}
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
     blocks = [file[name].scores for file in found.files[i] if name in file.sets]
     for score in {key for block in blocks for key in block}:
@@ -320,7 +384,9 @@ def _add_changes(found: Evaluation, i: int) -> None:
 
     def prepare(case: SetPredictions) -> Callable[[Floats], Floats]:
         rows = [np.flatnonzero(case.domain == domain) for domain in ("in_domain", "shifted")]
-        parts = [Cases(case.label[r], case.prob[r], case.uncertainty[r]) for r in rows]
+        parts = [
+            Cases(case.label[r], case.prob[r], case.uncertainty[r], threshold=case.threshold) for r in rows
+        ]
 
         def statistic(weight: Floats) -> Floats:
             out = []

@@ -1,4 +1,4 @@
-"""Example images: incorrect with low uncertainty, most uncertain, and correct with low uncertainty."""
+"""Example images: missed disease first, then false alarms, the most uncertain, and correct with low uncertainty."""
 
 from __future__ import annotations
 
@@ -40,14 +40,17 @@ class Card:
 
 @dataclass(frozen=True)
 class Group:
-    """Cards of one kind: incorrect with low uncertainty, most uncertain, or correct with low uncertainty."""
+    """Cards of one kind, and how many images of that kind there are."""
 
-    kind: Literal["wrong", "uncertain", "right"]
+    kind: Literal["missed", "alarm", "uncertain", "right"]
     cards: list[Card]
+    images: int
 
 
 def groups(evaluation: Evaluation, images: ImageSource | None) -> list[Group]:
     """Return examples of the leading method over all sets; images of equal uncertainty are ordered by their id.
+
+    Missed disease is ordered by whether it is retained at the share referred, then by severity, then by uncertainty.
 
     Args:
         evaluation: Where the predictions come from.
@@ -60,18 +63,30 @@ def groups(evaluation: Evaluation, images: ImageSource | None) -> list[Group]:
     if case is None:
         return []
     order = np.lexsort((case.image_id, case.uncertainty))
-    right, wrong = order[case.correct[order]], order[~case.correct[order]]
-    chosen = {"wrong": wrong[:EACH], "uncertain": order[::-1][:EACH], "right": right[:EACH]}
-    return [Group(kind, [_card(case, int(row), images) for row in rows]) for kind, rows in chosen.items()]  # type: ignore[arg-type]
+    retained = np.zeros(len(case), bool)
+    retained[order[: int((1 - evaluation.referred) * len(case) + 1e-9)]] = True
+    grade = np.zeros(len(case)) if case.grade is None else case.grade
+    wrong = order[~case.correct[order]]
+    missed = wrong[case.label[wrong]]
+    chosen = {
+        "missed": missed[np.lexsort((-grade[missed], ~retained[missed]))],
+        "alarm": wrong[~case.label[wrong]],
+        "uncertain": order[::-1],
+        "right": order[case.correct[order]],
+    }
+    return [
+        Group(kind, [_card(case, int(row), images, bool(retained[row])) for row in rows[:EACH]], len(rows))  # type: ignore[arg-type]
+        for kind, rows in chosen.items()
+    ]
 
 
-def _card(case: SetPredictions, row: int, images: ImageSource | None) -> Card:
+def _card(case: SetPredictions, row: int, images: ImageSource | None, retained: bool) -> Card:
     image = images(str(case.image_id[row])) if images else None
     source, width, height = data_uri(image) if image is not None else ("", 0, 0)
     grade = "" if case.grade is None else f", grade\u00a0{int(case.grade[row])}"
     wrong = not case.correct[row]
-    predicted = "referable" if case.prob[row] > 0.5 else "not referable"
-    unit = "" if case.uncertainty_name == "own" else " nats"
+    predicted = "referable" if case.called[row] else "not referable"
+    unit = " nats" if case.uncertainty_name in ("total", "aleatoric", "epistemic") else ""
     return Card(
         source,
         f"Fundus image {case.image_id[row]}",
@@ -79,7 +94,7 @@ def _card(case: SetPredictions, row: int, images: ImageSource | None) -> Card:
         height,
         ("Referable" if case.label[row] else "Not referable") + grade,
         f"{'Wrongly predicted' if wrong else 'Predicted'} {predicted}, {_probability(float(case.prob[row]))}",
-        f"Uncertainty {_uncertainty(case, row)}{unit}, {_rank(case, row)}",
+        f"Uncertainty {_uncertainty(case, row)}{unit}, {_rank(case, row)}: {'retained' if retained else 'referred'}",
         f"{case.image_id[row]}, {SET_LABELS[str(case.domain[row])].lower()}",
         wrong,
     )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from retinabench.metrics.clinical.operating_points import GOALS
 from retinabench.reports.toolkit.figures import WIDTH, Floats, Line, canvas, draw_lines, light_grid, thin
-from retinabench.reports.toolkit.style import BAD, GOOD, INK, MUTED, PASS
+from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, INK, MUTED, PASS
 
 HEIGHT = 300
 NHS = (round(1 - GOALS["nhs"].specificity, 10), GOALS["nhs"].sensitivity)
@@ -33,7 +33,12 @@ class Control:
 
 
 def referral_panel(
-    lines: Sequence[Line], controls: Sequence[Control], *, label: str, limits: tuple[float, float]
+    lines: Sequence[Line],
+    controls: Sequence[Control],
+    *,
+    label: str,
+    limits: tuple[float, float],
+    referred: float,
 ) -> Figure:
     """Draw a score of the retained images against the share that is referred to the expert.
 
@@ -42,11 +47,13 @@ def referral_panel(
         controls: Random and oracle referral.
         label: Label of the vertical axis.
         limits: Its range.
+        referred: The share that the page's statements are about, marked by a line.
 
     Returns:
         The figure.
     """
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    axes.axvline(referred, color=FAINT, linewidth=1.2, zorder=1)
     _draw_controls(axes, controls, limits)
     draw_lines(axes, lines)
     axes.set(xlim=(0, 1), ylim=limits, xlabel="referred to the expert", ylabel=label)
@@ -57,22 +64,13 @@ def referral_panel(
 
 
 def roc_panel(lines: Sequence[Line]) -> Figure:
-    """Draw ROC curves with the region that meets the NHS standard and its corner point."""
+    """Draw ROC curves with the region that meets the NHS standard and its corner point, which the page's legend explains."""
     figure, [[axes]] = canvas(WIDTH, WIDTH)
     fpr, tpr = NHS
     axes.fill_between([0, fpr], tpr, 1, color=PASS, alpha=0.13, linewidth=0)
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
     draw_lines(axes, lines)
     axes.plot([fpr], [tpr], marker="o", markersize=6, color=PASS, linestyle="none", zorder=5)
-    axes.annotate(
-        "NHS standard:\nsensitivity 85 %,\nspecificity 80 %",
-        NHS,
-        (0.33, 0.56),
-        fontsize=11,
-        color=PASS,
-        va="center",
-        arrowprops={"arrowstyle": "-", "color": PASS, "linewidth": 0.7, "shrinkB": 4},
-    )
     axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel="1 − specificity", ylabel="sensitivity", aspect="equal")
     axes.set_xticks(np.linspace(0, 1, 6))
     axes.set_yticks(np.linspace(0, 1, 6))

@@ -6,15 +6,15 @@ these images cannot tell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from retinabench.metrics.clinical.operating_points import GOALS
 from retinabench.reports.evaluation.evaluation import Evaluation
-from retinabench.reports.evaluation.tables import NHS_SCORE
+from retinabench.reports.evaluation.tables import NHS_SCORE, nhs_met
+from retinabench.reports.evaluation.worth import Worth, worth
 from retinabench.reports.toolkit.number_format import Quantity
 
 FEW_ERRORS = 10
@@ -100,13 +100,69 @@ class MethodOrder:
 
 @dataclass(frozen=True)
 class ScreeningStandard:
-    """Which methods meet the NHS standard on a set: with the whole interval, or by the estimate alone."""
+    """Which methods meet the NHS standard on a set at their decision thresholds: by both bounds, or by the estimates alone.
+
+    A threshold that was chosen on the same images meets nothing.
+
+    Attributes:
+        set: The set.
+        sure: Names of the methods that meet it by the lower bounds.
+        estimated: Names of the others that meet it by the estimates.
+        chosen_here: Whether some threshold was chosen on these images.
+        best: The method with the largest sensitivity at a specificity of 0.80, by a threshold chosen on these images.
+        reachable: That sensitivity.
+    """
 
     set: str
     sure: Sequence[str]
     estimated: Sequence[str]
+    chosen_here: bool
     best: str
+    reachable: Quantity
+
+
+@dataclass(frozen=True)
+class Dip:
+    """Where the accuracy of the leading method lies below random referral on a set.
+
+    Attributes:
+        set: The set.
+        low: Smallest share referred at which it does.
+        high: Largest share referred at which it does.
+        sure: Whether the upper end of the 95 % band lies below as well, somewhere.
+        lowest: The lowest accuracy there.
+    """
+
+    set: str
+    low: float
+    high: float
+    sure: bool
+    lowest: float
+
+
+@dataclass(frozen=True)
+class Retained:
+    """What referral does to the composition of a set, by the leading method: before, and among the retained images."""
+
+    set: str
+    prevalence: float
+    retained_prevalence: Quantity
     sensitivity: Quantity
+    retained_sensitivity: Quantity
+    specificity: Quantity
+    retained_specificity: Quantity
+    accuracy: Quantity
+
+    @property
+    def change(self) -> int:
+        """1 or -1 where the share of referable images rises or falls, 0 where this is not shown."""
+        return self.retained_prevalence.sign(self.prevalence)
+
+    @property
+    def below_baseline(self) -> bool:
+        """Whether the accuracy after referral lies below always giving the retained images the answer of their larger class."""
+        share = self.retained_prevalence.value
+        return self.accuracy.defined and self.accuracy.value < max(share, 1 - share)
 
 
 @dataclass(frozen=True)
@@ -114,24 +170,32 @@ class Verdict:
     """Everything that the head of the page states; None or an empty list leaves a paragraph out.
 
     Attributes:
+        worth: What the leading method is worth against the baseline, by set.
+        useful: Set -> number of methods that are useful there, and of methods.
         overall: Whether referral by uncertainty beats random referral, over all methods and sets.
         outcomes: The same by set.
         gains: Sets on which the leading method gains, and its share of the possible gain is known.
         scarce: Sets with too few errors or patients.
         shift: The change under shift.
         referral: Sets whose gain from referral is known, the shifted one first.
+        dips: Sets on which the curve of the leading method falls below random referral.
+        retained: What is retained, by set.
         missed: Referable images that are missed.
         order: How the methods compare.
         screening: The screening standard by set.
         detection: AUROC of the uncertainty of shifted against in-domain images.
     """
 
+    worth: Sequence[Worth]
+    useful: Mapping[str, tuple[int, int]]
     overall: Overall
     outcomes: Sequence[SetOutcome]
     gains: Sequence[str]
     scarce: Sequence[ScarceSet]
     shift: ShiftChange | None
     referral: Sequence[str]
+    dips: Sequence[Dip]
+    retained: Mapping[str, Retained]
     missed: MissedImages | None
     order: MethodOrder | None
     screening: Sequence[ScreeningStandard]
@@ -142,20 +206,38 @@ def verdict(evaluation: Evaluation) -> Verdict:
     """Return the facts of the verdict; each follows from the intervals of the evaluation."""
     sets = evaluation.domains
     outcomes = [_outcome(evaluation, name) for name in sets]
-    known = [name for name in reversed(sets) if evaluation.lead_value(name, "gain_at_50").defined]
+    known = [name for name in reversed(sets) if evaluation.lead_value(name, evaluation.at("gain")).defined]
     detection = evaluation.lead_value("joint", "ood_auroc") if len(sets) > 1 else None
+    worths = {
+        (i, name): value
+        for i in range(len(evaluation.methods))
+        for name in sets
+        if (value := _worth(evaluation, i, name)) is not None
+    }
     return Verdict(
+        worth=[worths[evaluation.leader, name] for name in sets if (evaluation.leader, name) in worths],
+        useful={
+            name: (
+                sum(one.kind == "useful" for (_, where), one in worths.items() if where == name),
+                sum(where == name for _, where in worths),
+            )
+            for name in sets
+        },
         overall=_overall(outcomes),
         outcomes=outcomes,
         gains=[
             name
             for name in sets
-            if evaluation.lead_value(name, "gain_at_50").sign() == 1
-            and evaluation.lead_value(name, "closed_at_50").defined
+            if evaluation.lead_value(name, evaluation.at("gain")).sign() == 1
+            and evaluation.lead_value(name, evaluation.at("closed")).defined
         ],
         scarce=[few for name in sets if (few := _scarce(evaluation, name)) is not None],
         shift=_shift(evaluation),
         referral=known,
+        dips=[dip for name in sets if (dip := _dip(evaluation, name)) is not None],
+        retained={
+            name: left for name in evaluation.sets if (left := _retained(evaluation, name)) is not None
+        },
         missed=_missed(evaluation, sets[-1]),
         order=_order(evaluation),
         screening=[one for name in sets if (one := _screening(evaluation, name)) is not None],
@@ -163,9 +245,41 @@ def verdict(evaluation: Evaluation) -> Verdict:
     )
 
 
+def _worth(evaluation: Evaluation, i: int, name: str) -> Worth | None:
+    found = [file[name] for file in evaluation.files[i] if name in file.sets] if evaluation.files else []
+    if not found:
+        return None
+    return worth(evaluation.methods[i].name, name, found[0], lambda score: evaluation.get(i, name, score))
+
+
+def _dip(evaluation: Evaluation, name: str) -> Dip | None:
+    band = evaluation.curves.get((evaluation.leader, name, "accuracy"))
+    if band is None or not np.isfinite(band.y[0]):
+        return None
+    below = np.flatnonzero(band.y < band.y[0] - 1e-12)
+    if not below.size:
+        return None
+    sure = bool((band.high[below] < band.y[0]).any())
+    return Dip(name, float(band.x[below[0]]), float(band.x[below[-1]]), sure, float(band.y[below].min()))
+
+
+def _retained(evaluation: Evaluation, name: str) -> Retained | None:
+    case = evaluation.first(evaluation.leader, name)
+    if case is None:
+        return None
+
+    def pair(score: str) -> tuple[Quantity, Quantity]:
+        return evaluation.lead_value(name, score), evaluation.lead_value(name, evaluation.at(score))
+
+    share = evaluation.lead_value(name, evaluation.at("prevalence"))
+    return Retained(
+        name, float(case.label.mean()), share, *pair("sensitivity"), *pair("specificity"), pair("accuracy")[1]
+    )
+
+
 def _outcome(evaluation: Evaluation, name: str) -> SetOutcome:
     signs = [
-        evaluation.get(i, name, "gain_at_50").sign()
+        evaluation.get(i, name, evaluation.at("gain")).sign()
         for i in range(len(evaluation.methods))
         if (i, name) in evaluation.cases
     ]
@@ -200,10 +314,13 @@ def _shift(evaluation: Evaluation) -> ShiftChange | None:
 
 
 def _missed(evaluation: Evaluation, name: str) -> MissedImages | None:
-    case, share = evaluation.first(evaluation.leader, name), evaluation.lead_value(name, "missed_at_50")
+    case, share = (
+        evaluation.first(evaluation.leader, name),
+        evaluation.lead_value(name, evaluation.at("missed")),
+    )
     if case is None or not share.defined:
         return None
-    retained = evaluation.lead_value(name, "prevalence_at_50")
+    retained = evaluation.lead_value(name, evaluation.at("prevalence"))
     return MissedImages(name, int(case.label.sum()), share, float(case.label.mean()), retained)
 
 
@@ -229,15 +346,18 @@ def _order(evaluation: Evaluation) -> MethodOrder | None:
 
 
 def _screening(evaluation: Evaluation, name: str) -> ScreeningStandard | None:
-    goal = GOALS["nhs"].sensitivity
     found = {i: evaluation.get(i, name, NHS_SCORE) for i in range(len(evaluation.methods))}
     known = [i for i, quantity in found.items() if quantity.defined]
     if not known:
         return None
-    sure = [i for i in known if found[i].low >= goal]
-    estimated = [i for i in known if found[i].value >= goal and i not in sure]
+    met = {i: nhs_met(evaluation, i, name) for i in known}
     best = max(known, key=lambda i: found[i].value)
     names = [method.name for method in evaluation.methods]
     return ScreeningStandard(
-        name, [names[i] for i in sure], [names[i] for i in estimated], names[best], found[best]
+        name,
+        [names[i] for i in known if met[i] == "bound"],
+        [names[i] for i in known if met[i] == "estimate"],
+        any(met[i] == "chosen here" for i in known),
+        names[best],
+        found[best],
     )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from retinabench.metrics.clinical.operating_points import GOALS
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.sets import PER_IMAGE, SET_LABELS
 from retinabench.reports.evaluation import examples, panels, tables
 from retinabench.reports.evaluation.evaluation import MOST_BAND_REPLICATES, Evaluation
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.findings import SLIGHT, verdict
 from retinabench.reports.toolkit import pages
+from retinabench.reports.toolkit.number_format import NumberFormat, Quantity
 from retinabench.reports.toolkit.style import LegendEntry
 
 CONTENTS = (
@@ -48,6 +51,10 @@ def render(evaluation: Evaluation, *, title: str, images: ImageSource | None = N
         "metadata": _metadata(evaluation),
         "notes": _notes(evaluation),
         "one_class": one_class,
+        "single": len(evaluation.domains) == 1,
+        "thresholds": _thresholds(evaluation),
+        "show": _show,
+        "per_image": PER_IMAGE,
         "graded": any(case.grade is not None for case in cases),
         "own_uncertainty": any(case.uncertainty_name == "own" for case in cases),
         "band_replicates": min(evaluation.bootstrap, MOST_BAND_REPLICATES),
@@ -66,6 +73,22 @@ def render(evaluation: Evaluation, *, title: str, images: ImageSource | None = N
         "example_groups": examples.groups(evaluation, images),
     }
     return pages.render("evaluation.html.j2", context, package="retinabench.reports.evaluation")
+
+
+def _show(quantity: Quantity, style: str = "plain") -> Markup:
+    return quantity.whole_html(NumberFormat(2, signed=style == "signed"))
+
+
+def _thresholds(evaluation: Evaluation) -> list[str]:
+    """Return what counts as referable: one rule for all, or one per method."""
+    found = {
+        method.name: list(dict.fromkeys(one.threshold.note or "P(referable) above 0.5" for one in files))
+        for method, files in zip(evaluation.methods, evaluation.files, strict=True)
+    }
+    everyone = list(dict.fromkeys(note for notes in found.values() for note in notes))
+    if len(everyone) == 1:
+        return everyone
+    return [f"{name}: {'; '.join(notes)}" for name, notes in found.items()]
 
 
 def _metadata(evaluation: Evaluation) -> list[tuple[str, str]]:

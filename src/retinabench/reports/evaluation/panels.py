@@ -18,7 +18,7 @@ from retinabench.reports.evaluation.figures import (
 )
 from retinabench.reports.evaluation.set_statistics import GRID, Floats, referral
 from retinabench.reports.toolkit.figures import Line, to_svg
-from retinabench.reports.toolkit.number_format import plain
+from retinabench.reports.toolkit.number_format import percent, plain
 from retinabench.reports.toolkit.style import BAD, GOOD, Panel
 
 LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
@@ -47,10 +47,28 @@ def _spoken(evaluation: Evaluation, name: str, score: str) -> str:
     return "; ".join(said)
 
 
-def _at_half(evaluation: Evaluation, name: str, metric: str) -> str:
-    half = len(GRID) // 2
+def _at_share(evaluation: Evaluation, name: str, metric: str) -> str:
+    """Return the values of the curves at the share referred, for screen readers."""
+    at = round(evaluation.referred * (len(GRID) - 1))
     found = [(e.name, evaluation.curves.get((i, name, metric))) for i, e in enumerate(evaluation.methods)]
-    return "; ".join(f"{who} {plain(float(band.y[half]), 3)}" for who, band in found if band is not None)
+    values = "; ".join(f"{who} {plain(float(band.y[at]), 3)}" for who, band in found if band is not None)
+    return f"With {percent(evaluation.referred)} referred: {values}."
+
+
+def _composition(evaluation: Evaluation, name: str) -> str:
+    """Return what the leading method retains, beside its accuracy: sensitivity, specificity and prevalence."""
+    case = evaluation.first(evaluation.leader, name)
+    if case is None:
+        return ""
+
+    def change(label: str, score: str) -> str:
+        before, after = evaluation.lead_value(name, score), evaluation.lead_value(name, evaluation.at(score))
+        return f"{label} {plain(before.value)} → {plain(after.value)}"
+
+    share = evaluation.lead_value(name, evaluation.at("prevalence")).value
+    parts = [change(score, score) for score in ("accuracy", "sensitivity", "specificity")]
+    parts.append(f"referable {percent(float(case.label.mean()))} → {percent(share)}")
+    return f"{evaluation.leading}, nothing → {percent(evaluation.referred)} referred: {', '.join(parts)}."
 
 
 def roc_panels(evaluation: Evaluation) -> list[Panel]:
@@ -84,12 +102,15 @@ def referral_panels(evaluation: Evaluation) -> list[tuple[str, list[Panel]]]:
                 )
                 panels.append(Panel(SET_LABELS[name], Markup(""), text))
                 continue
-            figure = referral_panel(lines[name], controls[name], label=label, limits=limits)
+            figure = referral_panel(
+                lines[name], controls[name], label=label, limits=limits, referred=evaluation.referred
+            )
             svg = to_svg(
                 figure, f"referral-{metric}-{name}", title=f"{label} of the retained images against the share referred, {SET_LABELS[name].lower()}",
-                description=f"With half referred: {_at_half(evaluation, name, metric)}.",
+                description=_at_share(evaluation, name, metric),
             )  # fmt: skip
-            panels.append(Panel(SET_LABELS[name], svg))
+            caption = _composition(evaluation, name) if metric == "accuracy" else ""
+            panels.append(Panel(SET_LABELS[name], svg, caption))
         groups.append(
             ({"accuracy": "Accuracy", "auroc": "AUROC", "nll": "NLL, lower is better"}[metric], panels)
         )
@@ -104,15 +125,17 @@ def lead_panel(evaluation: Evaluation) -> Panel | None:
         return None
     limits = _limits("accuracy", {name: lines}, {name: controls})
     svg = to_svg(
-        referral_panel(lines, controls, label="accuracy of retained images", limits=limits), "lead",
+        referral_panel(
+            lines, controls, label="accuracy of retained images", limits=limits, referred=evaluation.referred
+        ), "lead",
         title=f"Accuracy of the retained images against the share referred, {SET_LABELS[name].lower()}",
-        description=f"With half referred: {_at_half(evaluation, name, 'accuracy')}.",
+        description=_at_share(evaluation, name, "accuracy"),
     )  # fmt: skip
     heading = {
         "in_domain": "Referral of the most uncertain images",
         "shifted": "Referral of the most uncertain shifted images",
     }
-    return Panel(heading[name], svg, "")
+    return Panel(heading[name], svg, _composition(evaluation, name))
 
 
 def _controls(evaluation: Evaluation, name: str, metric: str) -> list[Control]:
@@ -140,7 +163,7 @@ def _limits(
         return (0.0, 1.0)
     if metric == "nll":
         return (0.0, float(values.max()) * 1.12)
-    low = float(values.min())
+    low = min(float(values.min()), 0.9)
     return (max(0.0, low - 0.12 * (1 - low) - 0.01), 1.004)
 
 
@@ -157,9 +180,10 @@ def histogram_panels(evaluation: Evaluation) -> list[Panel]:
             for name, case in found
         ]
         everything = np.concatenate([column.uncertainty for column in columns])
-        own = found[0][1].uncertainty_name == "own"
-        label = "own uncertainty" if own else "entropy (nats)"
-        figure = histogram_panel(columns, limits=_uncertainty_limits(everything, own), label=label)
+        kind = found[0][1].uncertainty_name
+        label = {"own": "own uncertainty", "total": "entropy (nats)"}.get(kind, kind.replace("_", " "))
+        limits = _uncertainty_limits(everything, kind in ("total", "aleatoric"))
+        figure = histogram_panel(columns, limits=limits, label=label)
         errors = "; ".join(
             f"{SET_LABELS[n].lower()}: {int((~c.correct).sum())} of {len(c)} incorrect, their median uncertainty {_median(c.uncertainty[~c.correct])} against {_median(c.uncertainty[c.correct])} of the correct"
             for n, c in found
@@ -171,8 +195,8 @@ def histogram_panels(evaluation: Evaluation) -> list[Panel]:
     return panels
 
 
-def _uncertainty_limits(values: Floats, own: bool) -> tuple[float, float]:
-    if not own:
+def _uncertainty_limits(values: Floats, entropy: bool) -> tuple[float, float]:
+    if entropy:
         return 0.0, float(np.log(2))
     low, high = float(values.min()), float(values.max())
     return (low, high) if high > low else (low - 0.5, low + 0.5)

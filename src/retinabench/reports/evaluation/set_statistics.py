@@ -17,7 +17,7 @@ from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
 from retinabench.metrics.selective.referral_curves import METRICS as REFERRAL
 from retinabench.metrics.selective.referral_curves import MIN_CLASS
-from retinabench.metrics.sorted_images import Cases, Weighted
+from retinabench.metrics.sorted_images import Cases, Weighted, is_positive
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.number_format import Quantity
@@ -44,17 +44,38 @@ class SetPredictions:
     cluster: NDArray[np.str_]
     domain: NDArray[np.str_]
     grade: NDArray[np.int8] | None
+    threshold: float = 0.5
 
     @classmethod
-    def of(cls, predictions: Predictions, name: str) -> SetPredictions | None:
-        """Return the test images of a set, or None where it has none (`joint`: of both domains)."""
+    def of(
+        cls, predictions: Predictions, name: str, uncertainty: str = "auto", threshold: float = 0.5
+    ) -> SetPredictions | None:
+        """Return the test images of a set, or None where it has none (`joint`: of both domains).
+
+        Args:
+            predictions: The file.
+            name: Name of the set.
+            uncertainty: What orders the referral, as in `score`.
+            threshold: The decision threshold.
+
+        Returns:
+            The images.
+        """
         part = predictions.select(domain=None if name == "joint" else name, split="test")
         if part is None or (name == "joint" and len(np.unique(part.domain)) < 2):
             return None
-        uncertainty, kind = referral_uncertainty(part)
+        values, kind = referral_uncertainty(part, uncertainty, threshold=threshold)
         cluster = part.image_id if part.patient_id is None else part.patient_id
         return cls(
-            part.image_id, part.label == 1, part.prob, uncertainty, kind, cluster, part.domain, part.grade
+            part.image_id,
+            part.label == 1,
+            part.prob,
+            values,
+            kind,
+            cluster,
+            part.domain,
+            part.grade,
+            threshold,
         )
 
     def __len__(self) -> int:
@@ -63,19 +84,24 @@ class SetPredictions:
     @cached_property
     def cases(self) -> Cases:
         """The images sorted for scoring."""
-        return Cases(self.label, self.prob, self.uncertainty)
+        return Cases(self.label, self.prob, self.uncertainty, threshold=self.threshold)
 
     @cached_property
     def oracle(self) -> Cases:
         """The same images, referred in the order of their true loss: the best possible uncertainty (oracle referral)."""
         loss = np.empty(len(self))
         loss[self.cases.order] = self.cases.log_loss
-        return Cases(self.label, self.prob, loss)
+        return Cases(self.label, self.prob, loss, threshold=self.threshold)
+
+    @cached_property
+    def called(self) -> NDArray[np.bool_]:
+        """(N,) whether the method calls the image referable."""
+        return is_positive(self.prob, self.threshold)
 
     @cached_property
     def correct(self) -> NDArray[np.bool_]:
-        """(N,) whether the prediction p > 1/2 agrees with the label."""
-        return np.asarray((self.prob > 0.5) == self.label)
+        """(N,) whether that agrees with the label."""
+        return np.asarray(self.called == self.label)
 
     @cached_property
     def bins(self) -> NDArray[np.intp]:

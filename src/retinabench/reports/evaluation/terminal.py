@@ -6,18 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 from rich.console import Group
+from rich.text import Text
 
 from retinabench.metrics.comparison.compare import Comparison
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import Scores, SetScores
 from retinabench.metrics.sets import SET_LABELS
+from retinabench.reports.evaluation.worth import pooled, sentences, worth_of_scores
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity
 from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table
 from retinabench.reports.toolkit.terminal import to_terminal
 
-COLUMNS = ("auroc", "accuracy", "nll", "referral_accuracy_area")
+COLUMNS = ("auroc", "accuracy", "sensitivity", "referral_accuracy_area")
 SETS = ("in_domain", "shifted", "joint")
 SIGNED = NumberFormat(3, signed=True)
 
@@ -48,20 +49,23 @@ def scores_table(
         Column(SCORES[score].heading.replace(", ", ",\n").replace("Referral ", "Referral\n"))
         for score in COLUMNS
     ]
-    blocks = []
+    blocks, said = [], []
     for key in (key for key in SETS if any(key in one.sets for one in scores)):
         rows = []
         for name, files in groups.items():
             found = [one[key] for one in files if key in one.sets]
             if found:
                 rows.append(Row(name, [_score_cell(found, score) for score in COLUMNS]))
+                facts = worth_of_scores(name, key, found) if key != "joint" else None
+                said += [sentences(facts)] if facts is not None else []
         for control, values in (controls or {}).get(key, {}).items():
             cells = [Cell.number(values[score]) if score in values else Cell() for score in COLUMNS]
             rows.append(Row(control, cells, control=True))
         blocks.append(Block(columns, rows, SET_LABELS[key]))
     note = "Per image. Below each value: its 95 % interval over patients"
     note += "; ± its standard error over seeds." if len(groups) < len(scores) else "."
-    return to_terminal(Table("", blocks, note=note))
+    lines = [Text(line + "\n") for line in said]
+    return Group(*lines, to_terminal(Table("", blocks, note=note)))
 
 
 def _score_cell(sets: Sequence[SetScores], score: str) -> Cell:
@@ -70,9 +74,7 @@ def _score_cell(sets: Sequence[SetScores], score: str) -> Cell:
     if not values or len(values) < len(found):
         return UNDEFINED
     if len(values) > 1:
-        error = float(np.std(values, ddof=1) / np.sqrt(len(values)))
-        low, high = (float(np.mean([getattr(one, end) for one in found])) for end in ("low", "high"))
-        return Cell.number(float(np.mean(values)), low, high, error)
+        return Cell(pooled(found))
     return Cell.number(found[0].value, found[0].low, found[0].high)
 
 

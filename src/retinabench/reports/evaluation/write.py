@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
 from retinabench.data.prepared import open_data
+from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold
+from retinabench.metrics.selective import half_referred
 from retinabench.predictions.io import ReadEach, find_files, method_names, read_each
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import (
@@ -19,10 +23,14 @@ from retinabench.reports.evaluation.evaluation import (
     evaluate_methods,
 )
 from retinabench.reports.evaluation.examples import ImageSource
-from retinabench.reports.evaluation.export import score_records, table_csv
 from retinabench.reports.evaluation.page import render
+from retinabench.reports.evaluation.set_statistics import quantities
+from retinabench.reports.toolkit.number_format import Quantity
+from retinabench.reports.toolkit.renderers import csv_bytes
 
 TITLE = "Does the model know when it does not know?"
+ADDED = ("brier_skill", "accuracy_gain")
+"""Scores of the page that `score` gives on request only."""
 SCORED = 0.9
 """Share of the work that is done when everything is scored."""
 
@@ -36,6 +44,9 @@ def write_report(
     rules: str = "corrected",
     bootstrap: int = 1000,
     seed: int = 0,
+    referred: float = 0.5,
+    threshold: DecisionThreshold | float | str = DEFAULT,
+    uncertainty: str = "auto",
     progress: Progress | None = None,
 ) -> Path:
     """Score methods and write `index.html`, `scores.json` and `table.csv` into `out`.
@@ -51,6 +62,9 @@ def write_report(
         rules: "corrected" or "published", for the scores; figures always follow the corrected rules.
         bootstrap: Number of replicates over patients for every interval.
         seed: Seed of the bootstrap.
+        referred: Share of the images that statements and figures refer.
+        threshold: The decision threshold, as in `score`; a rule chooses it for each file.
+        uncertainty: What orders the referral, as in `score`.
         progress: Called with what is done now and the share done, 0 to 1.
 
     Returns:
@@ -67,6 +81,9 @@ def write_report(
         rules=rules,
         bootstrap=bootstrap,
         seed=seed,
+        referred=referred,
+        threshold=threshold,
+        uncertainty=uncertainty,
         progress=lambda text, share: tell(text, SCORED * share),
     )
     tell("drawing figures", SCORED)
@@ -106,6 +123,9 @@ def report_files(
     rules: str = "corrected",
     bootstrap: int = 1000,
     seed: int = 0,
+    referred: float = 0.5,
+    threshold: DecisionThreshold | float | str = DEFAULT,
+    uncertainty: str = "auto",
     progress: Bars = QUIET,
     read: ReadEach = read_each,
 ) -> Path:
@@ -120,6 +140,9 @@ def report_files(
         rules: "corrected" or "published".
         bootstrap: Number of replicates over patients.
         seed: Seed of the bootstrap.
+        referred: Share of the images that statements and figures refer.
+        threshold: The decision threshold, as in `score`; a rule chooses it for each file.
+        uncertainty: What orders the referral, as in `score`.
         progress: Shows how far the work is.
         read: Reads the files.
 
@@ -140,7 +163,7 @@ def report_files(
     with progress.track("Report", 100, unit="%") as advance:
         return write_report(
             methods, out, title=title or TITLE, images=images, rules=rules, bootstrap=bootstrap, seed=seed,
-            progress=percent_steps(advance),
+            referred=referred, threshold=threshold, uncertainty=uncertainty, progress=percent_steps(advance),
         )  # fmt: skip
 
 
@@ -154,3 +177,65 @@ def percent_steps(advance: Callable[[int], None]) -> Progress:
         done = round(100 * share)
 
     return tell
+
+
+def score_records(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Return, per file, the method's name under `entry`, `Scores.to_dict()`, and what the report adds to it.
+
+    `report` holds, per set, the numbers of the page that `score` does not give (at the share referred);
+    `controls`, at the leading method, random and oracle referral.
+    """
+    records = []
+    for i, method in enumerate(evaluation.methods):
+        for k, scores in enumerate(evaluation.files[i]):
+            record = {"entry": method.name, **scores.to_dict(), "report": _added(evaluation, i, k)}
+            if i == evaluation.leader and k == 0:
+                sets = [name for name in evaluation.sets if (i, name) in evaluation.cases]
+                record["controls"] = {name: _controls(evaluation, name) for name in sets}
+            records.append(record)
+    return records
+
+
+def table_csv(evaluation: Evaluation) -> bytes:
+    """Return every number of the evaluation in one long table, with all digits."""
+    rows: list[list[object]] = []
+    for (i, name, score), quantity in sorted(evaluation.estimates.items(), key=lambda item: item[0]):
+        method = evaluation.methods[i]
+        rows.append([method.name, name, score, *_parts(quantity), len(method.predictions)])
+    for (i, score), quantity in sorted(evaluation.changes.items()):
+        method = evaluation.methods[i]
+        files = len(method.predictions)
+        rows.append([method.name, "shifted_minus_in_domain", score, *_parts(quantity), files])
+    for lead in evaluation.leads():
+        assert lead.gap.place is not None
+        rows.append([lead.gap.place.entry, lead.set, evaluation.at("accuracy"), *_parts(lead.gap), ""])
+    header = ["method", "set", "score", "value", "low", "high", "standard_error", "files"]
+    return csv_bytes(header, rows)
+
+
+def _controls(evaluation: Evaluation, name: str) -> dict[str, dict[str, float]]:
+    return {
+        kind: {score: value for score, value in values.items() if math.isfinite(value)}
+        for kind, values in evaluation.controls(name).items()
+    }
+
+
+def _added(evaluation: Evaluation, i: int, file: int) -> dict[str, Any]:
+    added: dict[str, Any] = {}
+    own = {*half_referred.names(evaluation.referred), *ADDED}
+    for name in evaluation.sets:
+        if (i, name) not in evaluation.replicates or file >= len(evaluation.replicates[i, name][0]):
+            continue
+        values, replicates = (array[file : file + 1] for array in evaluation.replicates[i, name])
+        found = zip(evaluation.replicated, quantities(values, replicates), strict=True)
+        added[name] = {key: _finite(quantity) for key, quantity in found if key in own}
+    return added
+
+
+def _finite(quantity: Quantity) -> dict[str, float | None]:
+    parts = {"value": quantity.value, "low": quantity.low, "high": quantity.high}
+    return {key: part if math.isfinite(part) else None for key, part in parts.items()}
+
+
+def _parts(quantity: Quantity) -> tuple[float, ...]:
+    return quantity.value, quantity.low, quantity.high, quantity.error

@@ -139,17 +139,21 @@ class Quantity:
         """Return the format with the decimals that the interval, else the standard error, bears out."""
         return form.fitted(self.high - self.low if self.bounded else 4 * self.error)
 
+    def error_form(self, form: NumberFormat = THREE_DIGITS) -> NumberFormat:
+        """Return the format of the standard error: at least the decimals of the value, and as many as it bears out itself."""
+        value, own = self.form(form), form.fitted(4 * self.error)
+        return replace(own, digits=max(value.digits, own.digits), signed=False)
+
     def html(self, form: NumberFormat = TWO_DIGITS, part: str = "value") -> Markup:
         """Return one part ("value", "low", "high" or "standard_error") as HTML, with its exact value as an attribute.
 
         The element has the attributes `data-entry`, `data-set`, `data-score`, `data-part` and `data-value` (all
         digits), so that a page can be checked against `scores.json` and `table.csv`.
         """
-        form = self.form(form)
         if part == "standard_error":
-            number, form = self.error, replace(form, signed=False)
+            number, form = self.error, self.error_form(form)
         else:
-            number = float(getattr(self, part))
+            number, form = float(getattr(self, part)), self.form(form)
         if not math.isfinite(number) or self.place is None:
             return Markup("<span>{}</span>").format(form(number))
         return Markup(

@@ -7,7 +7,6 @@ import io
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import groupby
 
 from markupsafe import Markup
@@ -233,8 +232,7 @@ def _csv_field(value: object) -> object:
 
 def error_text(cell: Cell, content: Quantity) -> str:
     """Return `± error` of a cell that holds a number, or an empty string where it is unknown."""
-    form = replace(content.form(cell.form), signed=False)
-    return f"± {form(content.error)}" if math.isfinite(content.error) else ""
+    return f"± {content.error_form(cell.form)(content.error)}" if math.isfinite(content.error) else ""
 
 
 def escape_markdown(text: str) -> str:

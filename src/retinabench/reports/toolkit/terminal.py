@@ -57,7 +57,7 @@ def _stacked(table: Table) -> Group:
             for column, cell in zip(block.columns, row.cells, strict=True):
                 text = cell_text(cell)
                 header = " ".join(header_text(column).split())
-                lines += [Padding(Text(f"{header}: {text}"), (0, 0, 0, 2))] if text else []
+                lines += [Padding(Text(f"{header}: {text}"), (0, 0, 0, 2), expand=False)] if text else []
     return Group(*lines)
 
 
