@@ -23,7 +23,7 @@ def test_rows_come_in_their_order_with_any_number_of_workers(workers):
     found = stacked(rows, 1000, 2**15, workers=workers, advance=told.append)
     assert found.tolist() == rows(range(1000)).tolist()
     assert sum(told) == 1000
-    assert max(told) == 4  # blocks of 2^17 numbers
+    assert max(told) == 2  # blocks of 2^16 numbers
 
 
 def test_work_is_shared_among_threads():

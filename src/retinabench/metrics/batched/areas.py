@@ -18,6 +18,9 @@ from retinabench.metrics.selective.incremental_precision import COARSE, Positive
 from retinabench.metrics.selective.referral_curves import MIN_CLASS
 from retinabench.metrics.sorted_images import SLACK, Cases
 
+MANY_STEPS = 1000
+"""Distinct probabilities of positives above which rows are taken one by one, without the probabilities that a row lacks."""
+
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
@@ -145,6 +148,13 @@ def _ranks(cases: Cases) -> _Ranks:
     return _Ranks(ranks.count, ranks.count - ranks.of, np.flatnonzero(cases.label), start)
 
 
+def _held(ranks: _Ranks, weight: Floats) -> _Ranks:
+    """The ranks among those probabilities at which a positive image has weight (N,)."""
+    held = np.bincount(ranks.rank[ranks.positive], weight[ranks.positive], minlength=ranks.steps) > 0
+    before = np.append(0, np.cumsum(held))
+    return ranks._replace(steps=int(before[-1]), rank=before[ranks.rank])
+
+
 def average_precision(batch: Batch, block: Index, fraction: Floats) -> Floats:
     """Return the average precision of the retained at M points of every row.
 
@@ -158,6 +168,12 @@ def average_precision(batch: Batch, block: Index, fraction: Floats) -> Floats:
     """
     ranks = batch.cases.index(_ranks)
     rows, number = block.shape
+    if ranks.steps > MANY_STEPS:
+        if rows > 1:
+            one_by_one = [Batch(batch.cases, row[None]) for row in batch.weight]
+            parts = zip(one_by_one, block, fraction, strict=True)
+            return np.concatenate([average_precision(one, b[None], f[None]) for one, b, f in parts])
+        ranks = _held(ranks, batch.weight[0])
     # An image enters whole at the first point that retains its whole block. Before, at points that retain a part of
     # the block, its part enters and leaves again.
     whole = block + (fraction == 1)
@@ -169,13 +185,12 @@ def average_precision(batch: Batch, block: Index, fraction: Floats) -> Floats:
     def masses(images: Index | slice, kept: NDArray[np.bool_] | slice) -> Floats:
         """(R, M, G) mass that has entered at each of the G probabilities."""
         bins = (row * size[0] + entry[:, images]) * size[1] + ranks.rank[images]
-        found = np.zeros(rows * size[0] * size[1])
-        found += np.bincount(bins.ravel(), batch.weight[:, images].ravel(), minlength=len(found))
+        mass = batch.weight[:, images].ravel()
+        found = np.asarray(np.bincount(bins.ravel(), mass, minlength=rows * size[0] * size[1]), np.float64)
         if len(part.image):
-            image, mass = part.image[kept], part.mass[kept]
-            bins = part.point[kept] * size[1] + ranks.rank[image]
-            np.add.at(found, bins, mass)
-            np.subtract.at(found, bins + size[1], mass)
+            bins = part.point[kept] * size[1] + ranks.rank[part.image[kept]]
+            np.add.at(found, bins, part.mass[kept])
+            np.subtract.at(found, bins + size[1], part.mass[kept])
         entered = found.reshape(rows, *size)[:, :number, : ranks.steps]
         for point in range(1, number):
             entered[:, point] += entered[:, point - 1]
