@@ -177,8 +177,8 @@ def _near_pairs(label: NDArray[np.bool_], prob: Floats) -> sparse.csr_array:
         number, target, source = np.nonzero(met)
         targets.append(part[number, target])
         sources.append(part[number, source])
-    rows, columns = (np.concatenate(found).astype(np.int32) for found in (targets, sources))
-    return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
+    pairs = [np.concatenate(found).astype(np.int32) for found in (targets, sources)]
+    return sparse.csr_array((np.ones(len(pairs[0])), (pairs[0], pairs[1])), shape=(n, n))
 
 
 def _earlier_ties(label: NDArray[np.bool_], prob: Floats) -> list[_Step]:
