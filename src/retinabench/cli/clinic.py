@@ -83,4 +83,4 @@ def plan(
     if json is not None:
         write_json(json, found.to_dict())
     print_table(plan_table(found))
-    print_notes(found.notes)
+    print_notes((*(() if predictions is None else predictions.notes), *found.notes))

@@ -54,7 +54,7 @@ def monitor(
     if json is not None:
         write_json(json, found.to_dict())
     print_table(monitor_tables(found))
-    print_notes(found.notes)
+    print_notes((*(note for one in predictions for note in one.notes), *found.notes))
     if out is not None:
         from retinabench.reports.monitoring.page import write_page
 

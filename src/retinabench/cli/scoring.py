@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,19 @@ from retinabench.cli.options import (
 from retinabench.cli.output import print_notes, print_table, progress_of
 from retinabench.core.errors import InputError
 
+if TYPE_CHECKING:
+    from retinabench.predictions.table import Predictions
+
+ReferralOut = Annotated[
+    Path | None, typer.Option("--referral-list", help="Write the images to refer, in order, as CSV.")
+]
+Referral = Annotated[
+    float | None, typer.Option("--referral", help="With --referral-list: share that is referred, 0.1.")
+]
+ReferAbove = Annotated[
+    float | None, typer.Option("--refer-above", help="Instead: the uncertainty above which it is referred.")
+]
+
 
 @reads_predictions
 def score(
@@ -35,6 +48,9 @@ def score(
     threshold: Threshold = "0.5",
     json: Json = None,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write all scores as CSV.")] = None,
+    referral_list: ReferralOut = None,
+    referral: Referral = None,
+    refer_above: ReferAbove = None,
     workers: Threads = None,
     seed: Seed = 0,
     quiet: Silent = False,
@@ -48,24 +64,20 @@ def score(
     from retinabench.reports.evaluation.terminal import scores_table
 
     paths = find_files(files)
+    if referral_list is None and (referral is not None or refer_above is not None):
+        raise InputError("--referral and --refer-above belong to --referral-list", hint="Add it.")
+    if referral_list is not None and len(paths) != 1:
+        raise InputError("--referral-list needs one file", hint="Score the others by themselves.")
     predictions = reader.read(paths)  # all are checked before the long work begins
     found = []
     replicates = bootstrap if rules == "corrected" else 0
     steps, unit = (replicates, "replicates") if replicates else (1, "files")
     with progress_of(quiet).track("Scoring", steps * len(paths), unit) as advance:
         for one in predictions:
-            found.append(
-                score_predictions(
-                    one,
-                    rules,
-                    bootstrap,
-                    seed,
-                    uncertainty,
-                    threshold=threshold,
-                    workers=workers,
-                    advance=advance,
-                )
-            )
+            scored = score_predictions(
+                one, rules, bootstrap, seed, uncertainty, threshold=threshold, workers=workers, advance=advance
+            )  # fmt: skip
+            found.append(scored)
             if not replicates:
                 advance(1)
     names = method_names(paths, predictions)
@@ -74,7 +86,28 @@ def score(
     if csv is not None:
         write_bytes(csv, scores_csv(found, names))
     print_table(scores_table(names, found))
-    print_notes(note for one in found for note in one.notes)
+    notes = [note for one in found for note in one.notes]
+    if referral_list is not None:
+        notes += _write_referral_list(
+            predictions[0], referral_list, uncertainty, referral, refer_above, found[0].threshold.value
+        )
+    print_notes(notes)
+
+
+def _write_referral_list(
+    predictions: Predictions,
+    out: Path,
+    uncertainty: str,
+    share: float | None,
+    above: float | None,
+    threshold: float,
+) -> tuple[str, ...]:
+    from retinabench.core.atomic_files import write_bytes
+    from retinabench.metrics.selective.referral_list import referral_list
+
+    found = referral_list(predictions, uncertainty, share=share, above=above, threshold=threshold)
+    write_bytes(out, found.to_csv())
+    return found.notes
 
 
 @reads_predictions

@@ -25,7 +25,7 @@ from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.results import REFERRED, Scores, ScoreValue, SetScores
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import METRICS, Curve
-from retinabench.metrics.sets import Evaluator, ImageSet, image_sets
+from retinabench.metrics.sets import SET_LABELS, Evaluator, ImageSet, image_sets
 from retinabench.metrics.sorted_images import EPS, Cases, Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
@@ -95,6 +95,7 @@ def score(
         found = image_sets(test, values, cut.value)
         tuning = predictions.select(domain="in_domain", split="validation")
         sets = _scored_sets(found, tuning, bootstrap, seed, level, workers, advance)
+    notes += _inverted(sets)
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), test.metadata, test.source, cut)
 
 
@@ -314,6 +315,19 @@ def _calibration(w: Weighted, seed: int, level: float) -> dict[str, float]:
 
 def _described(name: str) -> str:
     return "the file's own column 'uncertainty'" if name == "own" else f"{name.replace('_', ' ')} uncertainty"
+
+
+def _inverted(sets: Mapping[str, SetScores]) -> list[str]:
+    """Ask whether the labels are inverted where a model ranks far worse than chance."""
+    notes = []
+    for name in ("in_domain", "shifted"):
+        one = sets[name].scores.get("auroc") if name in sets else None
+        if one is not None and one.value < 0.4 and (one.high < 0.5 or not np.isfinite(one.high)):
+            notes.append(
+                f"{SET_LABELS[name]}: AUROC {one.value:.2f} is far below 0.5; are labels or probabilities inverted? "
+                "Label 1 and prob 1 mean referable"
+            )
+    return notes
 
 
 def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -> list[str]:

@@ -91,7 +91,7 @@ def grade_table(predictions: Predictions, uncertainty: ArrayLike, threshold: flo
     u = uncertainties(uncertainty, len(predictions))
     called, referred = predictions.prob > 0.5, u > threshold
     rows = []
-    for grade in np.unique(predictions.grade).tolist():
+    for grade in np.unique(predictions.grade[predictions.grade >= 0]).tolist():
         here = predictions.grade == grade
         gone = here & ~called & ~referred if grade >= 2 else np.zeros(len(u), bool)
         rows.append(
@@ -163,7 +163,7 @@ def uncertainty_histograms(
     right = (predictions.prob > 0.5) == (predictions.label == 1)
     edges = np.linspace(min(0.0, float(u.min())), max(float(u.max()), float(np.log(2))), bins + 1)
     out = []
-    for grade in np.unique(predictions.grade).tolist():
+    for grade in np.unique(predictions.grade[predictions.grade >= 0]).tolist():
         here = predictions.grade == grade
         parts = [u[here & side] for side in (right, ~right)]
         density = [np.histogram(p, edges, density=True)[0] if len(p) else np.zeros(bins) for p in parts]

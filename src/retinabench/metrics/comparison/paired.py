@@ -84,7 +84,8 @@ def _matched(first: Predictions, other: Predictions, number: int) -> Predictions
         ours, theirs = getattr(first, column), getattr(taken, column)
         if ours is None or theirs is None:
             continue
-        if (differ := np.flatnonzero(ours != theirs)).size:
+        known = (ours >= 0) & (theirs >= 0) if column == "grade" else True
+        if (differ := np.flatnonzero((ours != theirs) & known)).size:
             row = int(differ[0])
             raise InputError(
                 f"is '{theirs[row]}' for image '{first.image_id[row][:60]}' where {first.source or 'model 1'} has "
@@ -189,7 +190,8 @@ def notes_on(
     Returns:
         One sentence per note.
     """
-    notes = [f"{name}: {cut.note}" for name, cut in zip(names, thresholds, strict=False) if cut.note]
+    notes = _notes_of_files(models, names)
+    notes += [f"{name}: {cut.note}" for name, cut in zip(names, thresholds, strict=False) if cut.note]
     if all(model.patient_id is None for model in models):
         notes.append("no patient_id: every image is its own cluster, intervals may be too narrow")
     used = {
@@ -200,3 +202,12 @@ def notes_on(
             "referral is ordered by " + ", ".join(f"{kind} in {name}" for name, kind in used.items())
         )
     return tuple(notes)
+
+
+def _notes_of_files(models: Sequence[Predictions], names: Sequence[str]) -> list[str]:
+    """The notes of all files once each, led by the names of those they are about where not all share them."""
+    about: dict[str, list[str]] = {}
+    for model, name in zip(models, names, strict=True):
+        for note in model.notes:
+            about.setdefault(note, []).append(name)
+    return [note if len(who) == len(models) else f"{', '.join(who)}: {note}" for note, who in about.items()]

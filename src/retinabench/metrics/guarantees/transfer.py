@@ -222,7 +222,9 @@ def _parts(predictions: Predictions) -> tuple[Predictions, dict[str, Predictions
 
 
 def _notes(validation: Predictions, choice: Choice, certificate: Certificate | None) -> tuple[str, ...]:
-    notes = [] if validation.patient_id is not None else ["no patient_id: every image counts as a patient"]
+    notes = [*validation.notes]
+    if validation.patient_id is None:
+        notes.append("no patient_id: every image counts as a patient")
     if certificate is not None and not certificate.granted:
         notes.append(f"no guarantee: {certificate.why}")
     if certificate is None and choice.threshold is None:

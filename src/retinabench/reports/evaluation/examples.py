@@ -83,7 +83,8 @@ def groups(evaluation: Evaluation, images: ImageSource | None) -> list[Group]:
 def _card(case: SetPredictions, row: int, images: ImageSource | None, retained: bool) -> Card:
     image = images(str(case.image_id[row])) if images else None
     source, width, height = data_uri(image) if image is not None else ("", 0, 0)
-    grade = "" if case.grade is None else f", grade\u00a0{int(case.grade[row])}"
+    known = -1 if case.grade is None else int(case.grade[row])
+    grade = f", grade\u00a0{known}" if known >= 0 else ""
     wrong = not case.correct[row]
     predicted = "referable" if case.called[row] else "not referable"
     unit = " nats" if case.uncertainty_name in ("total", "aleatoric", "epistemic") else ""

@@ -81,6 +81,8 @@ def rebalanced(test: Predictions) -> Predictions | None:
     part = test.select(domain="shifted")
     if part is None or part.grade is None or len(np.unique(part.label)) < 2:
         return None
+    if (part.grade < 0).any():
+        return None
     return part
 
 
