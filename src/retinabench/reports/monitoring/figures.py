@@ -61,7 +61,7 @@ def window_panel(
         start: (W,) first days of the windows.
         values: The W values.
         label: Label of the axis.
-        goal: Where a line is drawn, such as a certified goal; None: nowhere.
+        goal: Where a line is drawn: a certified goal in red, 0 in grey; None: nowhere.
 
     Returns:
         The figure.
@@ -77,11 +77,8 @@ def window_panel(
     )
     if goal is not None:
         axes.axhline(goal, color=BAD if goal else MUTED, linewidth=1)
-        if goal:
-            axes.annotate(
-                f"goal {goal:g}", (1, goal), (-4, 4), xycoords=("axes fraction", "data"),
-                textcoords="offset points", color=BAD, fontsize=10, ha="right",
-            )  # fmt: skip
+    margin = max((start[-1] - start[0]) / 25, np.timedelta64(1, "D"))
+    axes.set_xlim(start[0] - margin, start[-1] + margin)  # the same range where labels are missing at the end
     axes.set(ylabel=label)
     _dated(axes)
     return figure

@@ -86,7 +86,8 @@ def expected_table(found: Monitoring) -> Table | None:
     columns = [Column(one.name) for one in found.expected.assumed]
     rows = [
         Row(
-            name, [_estimate(one.targets[name].risk, one.targets[name].why) for one in found.expected.assumed]
+            goal_text(name),
+            [_estimate(one.targets[name].risk, one.targets[name].why) for one in found.expected.assumed],
         )
         for name in found.overall
     ]
