@@ -142,11 +142,50 @@ def _at(metric: str, percent: int) -> ScoreSpec:
     return ScoreSpec(f"{metric}_at_{percent}", label, "higher", "", 2, function, needs, ON_REQUEST, interval)
 
 
-def _half(
-    name: str, label: str, direction: Direction, interval: IntervalMethod, needs: Needs = ""
-) -> ScoreSpec:
-    function = partial(half_referred.number, name=name)
-    return ScoreSpec(name, label, direction, "", 2, function, needs, ON_REQUEST, interval)
+def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
+    """Return the scores of what remains when a share is referred, such as `gain_at_50`, and those of the same images beside them.
+
+    Args:
+        referred: Share of the images that is referred.
+
+    Returns:
+        Name of the score -> the score.
+    """
+    percent = f"{100 * referred:g}"
+    found = []
+
+    def add(name: str, label: str, direction: Direction, interval: IntervalMethod, needs: Needs = "") -> None:
+        function = partial(half_referred.number, name=name, referred=referred)
+        found.append(ScoreSpec(name, label, direction, "", 2, function, needs, ON_REQUEST, interval))
+
+    def kept(success: str, of: str = "images") -> Proportion:
+        return _retained(success=success, of=of, referred=referred)
+
+    def missed() -> Proportion:
+        return Proportion(partial(half_referred.missed_counts, referred=referred), resampled=True)
+
+    told = f"{percent} % referred"
+    add(f"accuracy_at_{percent}", f"Accuracy, {told}", "higher", kept("right"))
+    add(f"gain_at_{percent}", "Gain over random referral", "higher", Scaled(-1.0, 1.0))
+    add(f"closed_at_{percent}", "Share of the possible gain", "higher", Scaled(high=1.0), "errors")
+    add(f"perfect_accuracy_at_{percent}", f"Accuracy of oracle referral, {told}", "higher", Percentile())
+    add(
+        f"sensitivity_at_{percent}",
+        f"Sensitivity, {told}",
+        "higher",
+        kept("called", "positives"),
+        "positives",
+    )
+    add(
+        f"specificity_at_{percent}",
+        f"Specificity, {told}",
+        "higher",
+        kept("not called", "negatives"),
+        "negatives",
+    )
+    add(f"prevalence_at_{percent}", f"Referable share, {told}", "", kept("label"))
+    add(f"missed_at_{percent}", "Referable, missed", "lower", missed(), "positives")
+    return {spec.name: spec for spec in found}
 
 
 _METRIC_LABELS = {"accuracy": "accuracy", "nll": "NLL", "auroc": "AUROC", "auprc": "AUPRC"}
@@ -220,24 +259,11 @@ _BUILTIN = (
         "accuracy_gain", "Accuracy over the larger class", "higher", "", 2, classification.accuracy_gain_of,
         "", ON_REQUEST, Scaled(-1.0, 1.0),
     ),
-    _half("gain_at_50", "Gain over random referral", "higher", Scaled(-1.0, 1.0)),
-    _half("closed_at_50", "Share of the possible gain", "higher", Scaled(high=1.0), "errors"),
-    _half("perfect_accuracy_at_50", "Accuracy of oracle referral, 50 % referred", "higher", Percentile()),
-    _half(
-        "sensitivity_at_50", "Sensitivity, 50 % referred", "higher",
-        _retained(success="called", of="positives"), "positives",
-    ),
-    _half(
-        "specificity_at_50", "Specificity, 50 % referred", "higher",
-        _retained(success="not called", of="negatives"), "negatives",
-    ),
-    _half(
-        "prevalence_at_50", "Referable share, 50 % referred", "", _retained(success="label")
-    ),
-    _half("missed_at_50", "Referable, missed", "lower", Proportion(half_referred.missed_counts, resampled=True), "positives"),
-    _half(
-        "sensitivity_at_specificity_80", "Sensitivity at specificity 0.80", "higher",
-        Proportion(half_referred.counts_at_specificity, resampled=True), "classes",
+    *(spec for name, spec in referred_scores().items() if name != "accuracy_at_50"),
+    ScoreSpec(
+        "sensitivity_at_specificity_80", "Sensitivity at specificity 0.80", "higher", "", 2,
+        partial(half_referred.number, name="sensitivity_at_specificity_80"), "classes", ON_REQUEST,
+        Proportion(half_referred.counts_at_specificity, resampled=True),
     ),
 )  # fmt: skip
 _BATCHED: dict[str, Callable[[Batch], NDArray[np.float64]]] = {

@@ -19,8 +19,9 @@ from retinabench.metrics.classification import (
     brier_skill_of,
     sensitivity_of,
 )
-from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes, percentile_interval
+from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes
 from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.inference.interval_methods import Ends, Scaled
 from retinabench.metrics.recalibration import calibration_line_of, correct_prior
 from retinabench.metrics.sorted_images import Cases, Weighted
 from retinabench.predictions.table import Predictions
@@ -140,16 +141,16 @@ def baseline_of(
         return np.array([gain, 1 - squares / count / spread if spread > 0 else np.nan])
 
     gain, skill = accuracy_gain_of(w), brier_skill_of(w)
-    low = high = np.full(2, np.nan)
+    ends = [Ends(), Ends()]
     if bootstrap:
         draws = cluster_bootstrap(statistic, np.arange(patients), replicates=bootstrap, seed=seed)
-        draws[:, np.ptp(draws, axis=0) == 0] = np.nan  # the same answers as the baseline: nothing varies
-        low, high = percentile_interval(draws, level)
+        methods = Scaled(-1.0, 1.0), Scaled(high=1.0)
+        ends = [one.ends([w], v, d, level) for one, v, d in zip(methods, (gain, skill), draws.T, strict=True)]
     return Baseline(
         "referable" if majority else "not referable",
         max(w.positives, w.negatives) / w.total,
-        Interval(gain, float(low[0]), float(high[0])),
-        Interval(skill, float(low[1]), float(high[1])),
+        Interval(gain, ends[0].low, ends[0].high),
+        Interval(skill, ends[1].low, ends[1].high),
         len(np.unique(codes[positive])),
         _corrected(w, validation),
     )

@@ -81,9 +81,17 @@ def retained_counts(
     return hit[success].astype(np.float64), np.where(among[of], kept, 0.0)
 
 
-def missed_counts(w: Weighted) -> tuple[Floats, Floats]:
-    """Return what `missed_at_50` counts: the share (N,) of each image retained and called negative, of the positive mass (N,)."""
-    kept = retained_counts(w, "right")[1]
+def missed_counts(w: Weighted, referred: float = 0.5) -> tuple[Floats, Floats]:
+    """Return what `missed_at_50` counts: the share (N,) of each image retained and called negative, of the positive mass (N,).
+
+    Args:
+        w: The weighted images.
+        referred: At least this fraction is referred.
+
+    Returns:
+        The shares, and the positive mass.
+    """
+    kept = retained_counts(w, "right", referred=referred)[1]
     share = np.divide(kept, w.weight, out=np.zeros_like(kept), where=w.weight > 0)
     return np.where(w.cases.called, 0.0, share), w.positive
 
@@ -97,6 +105,15 @@ def counts_at_specificity(w: Weighted) -> tuple[Floats, Floats]:
     return (w.cases.prob >= lowest).astype(np.float64), w.positive
 
 
-def number(w: Weighted, name: str) -> float:
-    """Return one of `numbers` by its name."""
-    return float(numbers(w)[NAMES.index(name)])
+def number(w: Weighted, name: str, referred: float = 0.5) -> float:
+    """Return one of `numbers`.
+
+    Args:
+        w: The weighted images.
+        name: One of `names` at this share.
+        referred: At least this fraction is referred.
+
+    Returns:
+        The number; NaN where undefined.
+    """
+    return float(numbers(w, referred)[names(referred).index(name)])

@@ -14,7 +14,7 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold
 from retinabench.metrics.inference.bootstrap import percentile_interval
-from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
 from retinabench.metrics.results import Scores, ScoreValue
 from retinabench.metrics.score import score as score_file
 from retinabench.metrics.selective import half_referred
@@ -124,10 +124,7 @@ class Evaluation:
 
     def spec(self, score: str) -> ScoreSpec:
         """Return label and direction of a score, also at a share referred that the registry does not name."""
-        if score in SCORES:
-            return SCORES[score]
-        half = SCORES[f"{score.rpartition('_at_')[0]}_at_50"]
-        return replace(half, name=score, label=half.label.replace("50 %", f"{100 * self.referred:g} %"))
+        return referred_scores(self.referred).get(score) or SCORES[score]
 
     @property
     def domains(self) -> list[str]:
@@ -344,7 +341,9 @@ def _add_estimates(found: Evaluation, i: int, name: str) -> None:
 
     values, replicates = stats.replicated(found.cases[i, name], prepare, found.bootstrap, found.seed)
     found.replicates[i, name] = values, replicates
-    own = dict(zip(found.replicated, stats.quantities(values, replicates), strict=True))
+    wholes = [case.cases.weighted() for case in found.cases[i, name]]
+    specs = [found.spec(score) for score in found.replicated]
+    own = dict(zip(found.replicated, stats.scored(specs, wholes, values, replicates), strict=True))
     if found.rules != "corrected":  # the scores of other rules come from `score` alone, without intervals
         own = {key: own[key] for key in half_referred.names(found.referred)}
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})

@@ -7,14 +7,16 @@ method, so that differences between methods are paired.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics.classification import sensitivity_within
-from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
+from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes, percentile_interval
+from retinabench.metrics.inference.interval_methods import Ends
+from retinabench.metrics.registry import ScoreSpec
 from retinabench.metrics.selective.referral_curves import METRICS as REFERRAL
 from retinabench.metrics.selective.referral_curves import MIN_CLASS
 from retinabench.metrics.sorted_images import Cases, Weighted, is_positive
@@ -84,7 +86,8 @@ class SetPredictions:
     @cached_property
     def cases(self) -> Cases:
         """The images sorted for scoring."""
-        return Cases(self.label, self.prob, self.uncertainty, threshold=self.threshold)
+        patient = cluster_codes(self.cluster)[0]
+        return Cases(self.label, self.prob, self.uncertainty, threshold=self.threshold, patient=patient)
 
     @cached_property
     def oracle(self) -> Cases:
@@ -164,6 +167,30 @@ def replicated(
         for f, case in zip(functions, cases, strict=True)
     ]
     return values, np.stack(found)
+
+
+def scored(
+    specs: Sequence[ScoreSpec], wholes: Sequence[Weighted], values: Floats, replicates: Floats
+) -> list[Quantity]:
+    """Return the mean of K scores over F seeds, each with the interval that its kind asks for.
+
+    Args:
+        specs: The K scores.
+        wholes: The images of each seed, every image once.
+        values: (F, K) the scores.
+        replicates: (F, R, K) their bootstrap replicates, NaN without any.
+
+    Returns:
+        The scores; without intervals where there are no replicates.
+    """
+    found = []
+    for spec, plain, draws in zip(
+        specs, quantities(values, replicates), replicates.mean(axis=0).T, strict=True
+    ):
+        known = np.isfinite(plain.value) and np.isfinite(draws).any()
+        ends = spec.interval.ends(wholes, plain.value, draws, 0.95) if known else Ends()
+        found.append(replace(plain, low=ends.low, high=ends.high))
+    return found
 
 
 def quantities(values: Floats, replicates: Floats) -> list[Quantity]:

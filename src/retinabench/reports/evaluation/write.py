@@ -24,7 +24,7 @@ from retinabench.reports.evaluation.evaluation import (
 )
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.page import render
-from retinabench.reports.evaluation.set_statistics import quantities
+from retinabench.reports.evaluation.set_statistics import scored
 from retinabench.reports.toolkit.number_format import Quantity
 from retinabench.reports.toolkit.renderers import csv_bytes
 
@@ -227,7 +227,9 @@ def _added(evaluation: Evaluation, i: int, file: int) -> dict[str, Any]:
         if (i, name) not in evaluation.replicates or file >= len(evaluation.replicates[i, name][0]):
             continue
         values, replicates = (array[file : file + 1] for array in evaluation.replicates[i, name])
-        found = zip(evaluation.replicated, quantities(values, replicates), strict=True)
+        wholes = [evaluation.cases[i, name][file].cases.weighted()]
+        specs = [evaluation.spec(score) for score in evaluation.replicated]
+        found = zip(evaluation.replicated, scored(specs, wholes, values, replicates), strict=True)
         added[name] = {key: _finite(quantity) for key, quantity in found if key in own}
     return added
 
