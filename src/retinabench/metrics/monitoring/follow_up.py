@@ -156,7 +156,7 @@ def days(predictions: Predictions, column: str) -> Days:
         InputError: The column is missing, or a cell is no such date.
     """
     if column not in predictions.subgroups:
-        known = list(predictions.subgroups)
+        known = [name for name in predictions.subgroups if name != LABELLED]
         hint = nearest(column, known) if known else "The file has no further columns."
         raise InputError("is missing", file=predictions.source, column=column, hint=hint)
     levels, codes = np.unique(predictions.subgroups[column].astype(str), return_inverse=True)
