@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -96,11 +97,14 @@ def _window_panels(found: Monitoring, start: np.ndarray) -> list[Panel]:
 
 def _settings(found: Monitoring) -> list[Fact]:
     one = found.certified
+    referred = f"uncertainty ({one.uncertainty}) above {one.threshold:.6g}"
+    if math.isinf(one.threshold):
+        referred = "no image" if one.threshold > 0 else "every image"
     rule = "above 0.5" if one.decision == 0.5 else f"of {one.decision:.4g} and more"
     facts = [
         Fact("Certified goals", ", ".join(map(goal_text, one.goals))),
         Fact("Estimand", PER[one.per]),
-        Fact("Referred", f"uncertainty ({one.uncertainty}) above {one.threshold:.6g}"),
+        Fact("Referred", referred),
         Fact("Called referable", f"probability {rule}"),
         Fact(
             "Rate of false alarms",
