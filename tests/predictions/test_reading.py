@@ -140,3 +140,15 @@ def test_other_formats_are_recognised_as_well(tmp_path):
     assert any("'big' is left out: has shape (2, 3)" in note for note in found.notes)
     np.savez(tmp_path / "p.npz", y_true=[0, 1, 1], probs=[[0.2, 0.8], [0.7, 0.3], [0.1, 0.9]])
     assert rb.read_predictions(tmp_path / "p.npz", softmax=True).prob.tolist() == [0.8, 0.3, 0.9]
+
+
+def test_labels_may_be_written_as_words(tmp_path):
+    text = "image_id,label,prob\na,True,.1\nb,false,.6\n"
+    assert read(tmp_path, text).label.tolist() == [1, 0]
+    assert "is 'yes', not a number" in refused(tmp_path, text.replace("True", "yes"))
+
+
+def test_the_labels_of_eyepacs_need_to_be_named(tmp_path):
+    text = "image,level,prob\n10_left,0,.1\n10_right,3,.6\n"
+    assert "grades 0 to 4 with --column grade=NAME; the file has: level" in refused(tmp_path, text)
+    assert read(tmp_path, text, columns={"grade": "level"}).label.tolist() == [0, 1]

@@ -107,6 +107,16 @@ def test_class_probabilities_are_never_read_as_samples(n, decimals, classes):
         table(softmax(n, classes, decimals).astype(np.float32))
 
 
+def test_a_few_broken_rows_make_no_samples_of_the_others():
+    probs = softmax(300, 2)
+    probs[:9] *= 0.8
+    with pytest.raises(InputError, match="class probabilities"):
+        table(probs)
+    half = np.full((300, 2), 0.5)  # nearly all answers are ties
+    half[:3] = [[0.1, 0.3], [0.8, 0.7], [0.3, 0.7]]
+    assert table(half).samples == 2
+
+
 @pytest.mark.parametrize("samples", [2, 3, 5])
 @pytest.mark.parametrize("n", [1, 2, 5, 300])
 def test_samples_about_a_constant_are_not_taken_for_classes(n, samples):

@@ -47,7 +47,7 @@ class Constructors:
             grades: (N,) severity of each image, 0 to 4, for the label; True: the classes are the grades, which five
                 classes are in any case.
             referable_from: The lowest referable class; None: 1 of two classes, 2 of five.
-            columns: `patient_id`, `domain`, `subgroups` and so on, as `Predictions` has them.
+            **columns: `patient_id`, `domain`, `subgroups` and so on, as `Predictions` has them.
 
         Returns:
             The predictions.
@@ -99,7 +99,7 @@ class Constructors:
             label: As in `from_softmax`.
             grades: As in `from_softmax`.
             referable_from: As in `from_softmax`.
-            columns: As in `from_softmax`.
+            **columns: As in `from_softmax`.
 
         Returns:
             The predictions.
@@ -135,7 +135,7 @@ class Constructors:
             probs: (N,) or (N, S), P(referable).
             logits: As in `from_logits`.
             softmax: As `probs` of `from_softmax`.
-            columns: As in `from_softmax`.
+            **columns: As in `from_softmax`.
 
         Returns:
             The predictions.

@@ -107,10 +107,20 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
         if zero.size:  # NumPy drops them at the end of text, which would make two ids one
             raise InputError("holds a zero byte", file=source, row=int(zero[0]) + 1, column=name)
         return np.asarray(words.fill_null("").to_pylist(), dtype=np.str_)
+    if name == "label" and (pa.types.is_boolean(column.type) or pa.types.is_string(column.type)):
+        column = _without_words(column)
     try:
         return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise not_a_number(source, name, column) from None
+
+
+def _without_words(column: pa.Array) -> pa.Array:
+    """Labels that are written true and false, in any case, as 1 and 0; others as they are."""
+    words = pa.compute.utf8_lower(column.cast(pa.string()))
+    if not pa.compute.all(pa.compute.is_in(words, pa.array(["true", "false"]))).as_py():
+        return column
+    return pa.compute.equal(words, "true").cast(pa.float64())
 
 
 def not_a_number(source: str | Path | None, name: str, column: pa.Array) -> InputError:

@@ -60,11 +60,12 @@ def check_columns(path: str | Path | None, names: Sequence[str]) -> None:
             shown = [name[:40] for name in names if name not in KNOWN] or names
             close = nearest(needed, shown).partition("Valid: ")[0]
             more = ", …" if len(shown) > 12 else "."
+            graded = ", or grades 0 to 4 with --column grade=NAME" if needed == "label" else ""
             raise InputError(
                 "is missing",
                 file=path,
                 column=needed,
-                hint=f"{close}Add it, or name it with --column {needed}=NAME; the file has: {', '.join(shown[:12])}{more}",
+                hint=f"{close}Add it, or name it with --column {needed}=NAME{graded}; the file has: {', '.join(shown[:12])}{more}",
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Any
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 NOT_KNOWN = ("", "nan", "na", "n/a", "<na>", "nat", "none", "null")
 """What stands for a patient who is not known, in any case: empty cells, and what tools write for them."""
+_UNMISTAKABLE = re.compile(r"[!-~]+").fullmatch  # visible ASCII characters alone
 
 
 def is_missing(value: Any) -> bool:
@@ -27,14 +29,10 @@ def plain(text: str) -> str:
 
 
 def indistinct(values: Iterable[str]) -> tuple[str, str] | None:
-    """Return two different ids that look the same, such as `p1` and `p1` with a blank behind it; None without such.
-
-    Args:
-        values: The ids.
-    """
+    """Return two different ids that look the same, such as `p1` and `p1` with a blank behind it; None without such."""
     words = set(values)
     seen: dict[str, str] = {}
-    for word in sorted(words):
+    for word in sorted(word for word in words if not _UNMISTAKABLE(word)):
         form = plain(word)
         if form != word:
             other = form if form in words else seen.setdefault(form, word)

@@ -75,6 +75,9 @@ def arguments_of(table: Table, reading: Reading) -> dict[str, Any]:
         table: The columns of a file.
         reading: What the user says of them.
 
+    Returns:
+        The arguments, by name.
+
     Raises:
         InputError: The columns contradict each other or what the user says.
     """

@@ -64,6 +64,9 @@ def predictions_of(
         reading: What the user says of them.
         metadata: The file metadata.
         untyped: Whether text of further columns may stand for numbers, as in a CSV.
+
+    Returns:
+        The checked predictions.
     """
     try:
         return Predictions(**arguments_of_arrow(str(path), table, layout, reading, metadata, untyped=untyped))
