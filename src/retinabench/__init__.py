@@ -17,6 +17,7 @@ from retinabench.core.version import __version__
 
 if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
+    from retinabench.experiments.exported import ExportedModel, load_model
     from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
     from retinabench.metrics.comparison.compare import Comparison, compare
     from retinabench.metrics.comparison.ranking import Ranking, rank
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Comparison",
     "Curve",
+    "ExportedModel",
     "Predictions",
     "Ranking",
     "ScoreValue",
@@ -42,6 +44,7 @@ __all__ = [
     "clinic",
     "compare",
     "evaluate",
+    "load_model",
     "load_task",
     "rank",
     "read_predictions",
@@ -54,6 +57,8 @@ __all__ = [
 _MODULES = {
     "Comparison": "metrics.comparison.compare",
     "Curve": "metrics.selective.referral_curves",
+    "ExportedModel": "experiments.exported",
+    "load_model": "experiments.exported",
     "Predictions": "predictions.table",
     "Ranking": "metrics.comparison.ranking",
     "ScoreValue": "metrics.results",

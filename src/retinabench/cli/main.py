@@ -42,6 +42,7 @@ VERBS: dict[Callable[..., int | None], str] = {
     training.predict: (
         "retinabench predict runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --data data/aptos --out aptos.parquet"
     ),
+    training.export: "retinabench export runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --out model",
     training.check: "retinabench check my_method.py",
     tuning.tune: (
         "retinabench tune --data data/synthetic --config demo/dropout --space demo/dropout --trials 32 "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +24,7 @@ from retinabench.cli.options import (
     Workers,
 )
 from retinabench.cli.output import progress_of
-from retinabench.core.errors import WorkError
+from retinabench.core.errors import InputError, WorkError
 
 if TYPE_CHECKING:
     from retinabench.experiments.config import Run
@@ -65,18 +66,75 @@ def train(
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    data: Annotated[Path, typer.Option("--data", help="Prepared folder, to test on as the shifted domain.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run, or of an exported model.")],
     out: Annotated[Path, typer.Option("--out", help="Predictions file to write: .parquet, .csv or .npz.")],
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="With a run: prepared folder, to test on as the shifted domain."),
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option("--images", help="With an exported model: folder or zip of images.")
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option("--labels", help="With --images: a CSV in that folder (image, grade, patient)."),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--column", help="With --labels: ROLE=NAME of a column, such as grade=icdr."),
+    ] = None,
     device: Device = "auto",
     readers: Readers = 0,
     quiet: Silent = False,
 ) -> None:
-    """Test a trained run on another data set, without training again."""
+    """Test a trained run on another data set, or predict raw images with an exported model."""
+    if (data is None) == (images is None):
+        raise InputError("name either --data (with a run) or --images (with an exported model)")
+    if images is not None:
+        _predict_images(folder, images, out, labels, columns, device, quiet)
+        return
+    if labels is not None or columns:
+        raise InputError("--labels and --column belong to --images")
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.predict import predict_on
 
+    assert data is not None
     print(predict_on(folder, data, out, Resources(device, readers, progress_of(quiet))))
+
+
+def _predict_images(
+    folder: Path,
+    images: Path,
+    out: Path,
+    labels: str | None,
+    columns: list[str] | None,
+    device: str,
+    quiet: bool,
+) -> None:
+    from retinabench.experiments.execution import Resources
+    from retinabench.experiments.exported import load_model
+    from retinabench.experiments.predict_images import predict_images
+
+    for word in columns or ():
+        if "=" not in word:
+            raise InputError(f"--column {word} is not ROLE=NAME", hint="For example: --column grade=icdr")
+    named = dict(word.split("=", 1) for word in columns or ())
+    model = load_model(folder, str(Resources(device).torch_device()))
+    found = predict_images(model, images, out, labels=labels, columns=named, progress=progress_of(quiet))
+    for line in found.refused:
+        print(f"left out: {line}", file=sys.stderr)
+    print(found.predictions)
+    print(found.referral_list)
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write; new or empty.")],
+) -> None:
+    """Write a finished run as a model that predicts images on any machine, without the training data."""
+    from retinabench.experiments.export import export_run
+
+    print(export_run(folder, out))
 
 
 def check(

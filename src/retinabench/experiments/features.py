@@ -36,23 +36,49 @@ def feature_source(
     Raises:
         InputError: The weights cannot be had or do not fit, or the cache is damaged.
     """
+    features = trunk_features(config, data, device, progress)
+    mean, std = feature_scale(features[train])
+    labels = torch.from_numpy(data.label.astype(np.float32)).to(device)
+    return ArraySource(torch.from_numpy((features - mean) / std).to(device), labels)
+
+
+def trunk_features(
+    config: ModelConfig, data: Prepared, device: torch.device, progress: Progress = QUIET
+) -> NDArray[np.float32]:
+    """Return the features (N, D) of all images, from the cache where they are there.
+
+    Args:
+        config: The network and its weights.
+        data: The images.
+        device: Where the trunk is computed.
+        progress: Is told how far the work is.
+
+    Raises:
+        InputError: The weights cannot be had or do not fit, or the cache is damaged.
+    """
     settings = config.model_dump(mode="json")
     trunk = {name: settings[name] for name in TRUNK_SETTINGS if name in settings}
     if config.weights_sha256 is not None:
         del trunk["weights"]  # where the file lies does not matter
-    features = cached_features(data, trunk, _Extractor(config, device), progress)
-    mean, std = features[train].mean(axis=0), features[train].std(axis=0)
-    scaled = (features - mean) / np.maximum(std, 1e-6)  # a feature may be 0 in all images
-    labels = torch.from_numpy(data.label.astype(np.float32)).to(device)
-    return ArraySource(torch.from_numpy(scaled).to(device), labels)
+    return cached_features(data, trunk, Extractor(config, device), progress)
 
 
-class _Extractor:
-    """Images (B, H, W, 3) -> features (B, D); the trunk is built when the first images come."""
+def feature_scale(features: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return mean and std (D,) of the features (N, D) of the training images."""
+    return features.mean(axis=0), np.maximum(features.std(axis=0), 1e-6)  # one may be 0 in all images
 
-    def __init__(self, config: ModelConfig, device: torch.device) -> None:
-        self.config, self.device = config, device
-        self.trunk: SplitNetwork | None = None
+
+class Extractor:
+    """Images (B, H, W, 3) -> features (B, D); the trunk is built when the first images come.
+
+    Args:
+        config: The network and its weights.
+        device: Where it is computed.
+        trunk: The trunk, where it is there already.
+    """
+
+    def __init__(self, config: ModelConfig, device: torch.device, trunk: SplitNetwork | None = None) -> None:
+        self.config, self.device, self.trunk = config, device, trunk
         self.mean, self.std = (
             torch.tensor(values, device=device).reshape(1, 3, 1, 1)
             for values in SCALES.get(config.inputs, ((0.0,) * 3, (1.0,) * 3))
@@ -60,6 +86,7 @@ class _Extractor:
 
     @torch.inference_mode()
     def __call__(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return features (B, D) of images (B, H, W, 3)."""
         if self.trunk is None:
             self.trunk = build_trunk(self.config).to(self.device)
         stored = torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2)

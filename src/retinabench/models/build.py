@@ -44,11 +44,12 @@ def build_model(config: ModelConfig, seed: int, outputs: int = 1, *, pretrained:
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]  # torch's stubs
 
 
-def build_trunk(config: ModelConfig) -> SplitNetwork:
+def build_trunk(config: ModelConfig, *, pretrained: bool = True) -> SplitNetwork:
     """Build the pretrained trunk of a network whose head is trained alone; `features` is what it is for.
 
     Args:
         config: The network and its weights.
+        pretrained: Whether to load the weights; not where a saved state replaces all.
 
     Returns:
         The trunk in evaluation mode.
@@ -57,7 +58,8 @@ def build_trunk(config: ModelConfig) -> SplitNetwork:
         InputError: The pretrained weights cannot be had or do not fit.
     """
     model = _network(config, seed=0, outputs=1)
-    load_pretrained(model, config)
+    if pretrained:
+        load_pretrained(model, config)
     trunk = split_last_layer(model.to(memory_format=torch.channels_last))  # type: ignore[call-overload]
     return trunk.eval().requires_grad_(False)
 

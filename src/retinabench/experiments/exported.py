@@ -1,0 +1,228 @@
+"""A model that travels: a folder that predicts raw images anywhere, without the data that it was trained on.
+
+The folder holds
+
+- `model.json`: the run without its paths, the preprocessing of the images, the definition of the label;
+- `scale.safetensors`: mean and std of the channels, or of the features, over the training images;
+- `member-0.safetensors` …: the posterior of each trained member;
+- `trunk.safetensors`: the trunk, where the head was trained alone;
+- `README.md`: the model card.
+
+It holds tensors and JSON only, so that no code of a stranger's folder runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from retinabench.core.errors import InputError
+from retinabench.core.random_streams import torch_generator
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.experiments.config import Run, build_run
+from retinabench.experiments.features import Extractor
+from retinabench.experiments.run import LIKELIHOOD, PREDICT_BATCH
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.posterior import Posterior, precision
+from retinabench.models.build import build_model, build_trunk
+
+FORMAT = "retinabench.model/1"
+ABOUT, SCALE, TRUNK = "model.json", "scale.safetensors", "trunk.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class ExportedModel:
+    """A trained model, ready to predict; `load_model` reads one.
+
+    Args:
+        folder: Where it was read from.
+        run: The run that it was trained by; `run.data` is the name of the data set.
+        recipe: How an image is made from a file.
+        referable_from: The lowest grade with label 1.
+        members: Each member's run and posterior.
+        mean: Of the channels (3,) or of the features (D,), over the training images.
+        std: Likewise.
+        extract: Images (B, size, size, 3) -> features (B, D), where the head was trained alone; otherwise None.
+        device: Where it computes.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> [name for name in ("predict", "run") if name in dir(rb.ExportedModel)]
+        ['predict']
+    """
+
+    folder: Path
+    run: Run
+    recipe: Recipe
+    referable_from: int
+    members: tuple[tuple[Run, Posterior], ...]
+    mean: NDArray[np.float32]
+    std: NDArray[np.float32]
+    extract: Extractor | None
+    device: torch.device
+
+    def predict(self, images: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Return P(referable) of every posterior sample, member by member.
+
+        Args:
+            images: (N, size, size, 3) uint8, made by `recipe`.
+
+        Returns:
+            (N, S) probabilities.
+
+        Raises:
+            InputError: The images have another shape.
+        """
+        size = self.recipe.size
+        if images.ndim != 4 or images.shape[1:] != (size, size, 3) or images.dtype != np.uint8:
+            raise InputError(
+                f"images have shape {images.shape} and type {images.dtype}",
+                hint=f"Needed are (N, {size}, {size}, 3) uint8: preprocess_bytes(data, model.recipe, name) makes one.",
+            )
+        inputs = [self._inputs(images[k : k + PREDICT_BATCH]) for k in range(0, len(images), PREDICT_BATCH)]
+        return np.concatenate([self._samples(*member, inputs) for member in self.members], axis=1)
+
+    def _samples(self, run: Run, posterior: Posterior, inputs: Sequence[Tensor]) -> NDArray[np.float64]:
+        generator, probs = torch_generator(self.device, run.seed, "predict"), []
+        for some in inputs:
+            with precision(run, self.device), torch.no_grad():
+                drawn = posterior.predict(some, run.method.samples, generator)
+            probs.append(drawn[..., 1].T.cpu().double().numpy())
+        return np.concatenate(probs)
+
+    def _inputs(self, images: NDArray[np.uint8]) -> Tensor:
+        mean, std = (torch.from_numpy(values).to(self.device) for values in (self.mean, self.std))
+        if self.extract is not None:
+            return (torch.from_numpy(self.extract(images)).to(self.device) - mean) / std
+        stored = torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2).to(torch.float32).div_(255)
+        return stored.sub_(mean.reshape(1, 3, 1, 1)).div_(std.reshape(1, 3, 1, 1))
+
+
+def load_model(folder: str | Path, device: str = "cpu") -> ExportedModel:
+    """Read a model that `retinabench export` wrote.
+
+    Args:
+        folder: The folder.
+        device: Where it computes.
+
+    Returns:
+        The model.
+
+    Raises:
+        InputError: The folder holds no model, or a file of it is missing, damaged or of another network.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> try:
+        ...     rb.load_model("no/such/folder")
+        ... except ValueError as error:
+        ...     print(str(error).partition(".")[0])
+        no/such/folder: holds no exported model
+    """
+    folder = Path(folder)
+    about = _read_about(folder)
+    run = build_run({**about["run"], "data": about["data"]}, folder / ABOUT)
+    where = torch.device(device)
+    scale = read_tensors(folder / SCALE, ("mean", "std"))
+    members = []
+    for number, member in enumerate(leaf_runs(run)):
+        model = build_model(member.model, member.seed, pretrained=False).to(where)
+        posterior: Posterior = METHODS[member.method.name].build(model, member, LIKELIHOOD)
+        _restore(posterior, folder / f"member-{number}.safetensors")
+        members.append((member, posterior))
+    extract = None
+    if run.model.trained == "head":
+        trunk = build_trunk(run.model, pretrained=False)
+        _restore_state(lambda state: trunk.trunk.load_state_dict(state), folder / TRUNK)
+        extract = Extractor(run.model, where, trunk.to(where))
+    return ExportedModel(
+        folder, run, Recipe(**about["recipe"]), about["referable_from"], tuple(members), scale["mean"].numpy(),
+        scale["std"].numpy(), extract, where,
+    )  # fmt: skip
+
+
+def leaf_runs(run: Run) -> Iterator[Run]:
+    """Yield the trained runs whose samples a run pools; the run itself where it trains.
+
+    Raises:
+        InputError: The run combines others in another way than by pooling their samples.
+    """
+    method = METHODS[run.method.name]
+    if not hasattr(method, "member_runs"):
+        yield run
+        return
+    if not run.method.pools_seeds:
+        raise InputError(
+            f"'{run.method.name}' is fitted to the predictions of another run and cannot be exported",
+            hint="Export the run that it is fitted to.",
+        )
+    for member in method.member_runs(run):
+        yield from leaf_runs(member)
+
+
+def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
+    """Read a safetensors file.
+
+    Args:
+        path: The file.
+        names: Tensors that it must hold.
+
+    Raises:
+        InputError: It is missing or damaged, or lacks one of the names.
+    """
+    try:
+        tensors: dict[str, Tensor] = importlib.import_module("safetensors.torch").load_file(path)
+    except FileNotFoundError:
+        raise InputError("is missing", file=path, hint="Export the model again.") from None
+    except Exception as error:  # damaged headers raise errors of many kinds
+        raise InputError(
+            f"is damaged ({str(error).partition(chr(10))[0]})", file=path, hint="Export the model again."
+        ) from None
+    for name in names:
+        if name not in tensors:
+            raise InputError(f"lacks the tensor '{name}'", file=path, hint="Export the model again.")
+    return tensors
+
+
+def _read_about(folder: Path) -> Mapping[str, Any]:
+    path = folder / ABOUT
+    if not path.is_file():
+        raise InputError(
+            "holds no exported model", file=folder, hint="Make one with: retinabench export RUN --out DIR"
+        )
+    try:
+        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if about["format"] != FORMAT:
+            raise TypeError(f"format '{about['format']}', this version reads '{FORMAT}'")
+        Recipe(**about["recipe"])
+        for key, kind in (("run", dict), ("data", str), ("referable_from", int)):
+            if not isinstance(about[key], kind):
+                raise TypeError(f"{key} is {about[key]!r}")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(
+            f"is damaged ({str(error).rstrip('.')})", file=path, hint="Export the model again."
+        ) from None
+    return about
+
+
+def _restore(posterior: Posterior, path: Path) -> None:
+    _restore_state(posterior.restore, path)
+
+
+def _restore_state(restore: Any, path: Path) -> None:
+    tensors = read_tensors(path)
+    try:
+        restore(tensors)
+    except (RuntimeError, KeyError, ValueError) as error:
+        raise InputError(
+            f"holds the tensors of another network ({' '.join(str(error).split())[:120]})", file=path
+        ) from None

@@ -1,0 +1,175 @@
+"""Prediction of raw image files by an exported model: no prepared folder, labelled or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from retinabench.core.atomic_files import atomic_write
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET, Progress
+from retinabench.core.version import __version__
+from retinabench.data.datasets import folder as labelled_folder
+from retinabench.data.ingest.archives import Files, open_files
+from retinabench.data.ingest.label_matching import ENDINGS
+from retinabench.data.preprocessing.preprocess import preprocess_bytes
+from retinabench.data.records import referable
+from retinabench.experiments.exported import ExportedModel
+from retinabench.experiments.run import PREDICT_BATCH
+from retinabench.metrics.uncertainty import decompose
+from retinabench.predictions.formats.parquet_format import to_table
+from retinabench.predictions.io import write_predictions
+from retinabench.predictions.table import Predictions
+
+REFERRAL_LIST = "referral-list.csv"
+
+
+@dataclass(frozen=True)
+class PredictedImages:
+    """What was predicted.
+
+    Args:
+        images: Number of images.
+        refused: A line for each file that is no image.
+        predictions: The file of predictions.
+        referral_list: The images in the order in which an expert should read them.
+    """
+
+    images: int
+    refused: tuple[str, ...]
+    predictions: Path
+    referral_list: Path
+
+
+def predict_images(
+    model: ExportedModel,
+    source: Path,
+    out: Path,
+    *,
+    labels: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    progress: Progress = QUIET,
+) -> PredictedImages:
+    """Predict all images below a folder, or those that a table names.
+
+    Without labels the column `label` is empty: `retinabench monitor` reads such a file, and none can be scored. Files that are no images are left out and named.
+
+    Args:
+        model: The model.
+        source: A folder of images, or a zip.
+        out: The predictions to write: .parquet or .csv; the referral list is written beside it.
+        labels: Name of a CSV below the folder with a grade or label for each image, as `retinabench prepare folder` reads it.
+        columns: Names of its columns by role.
+        progress: Is told how far the work is.
+
+    Returns:
+        Counts and paths.
+
+    Raises:
+        InputError: There are no images, none can be read, or the table is not valid.
+    """
+    if out.suffix not in (".parquet", ".csv"):
+        raise InputError(f"cannot write '{out.suffix}'", file=out, hint="Valid: .parquet, .csv.")
+    files = open_files(source)
+    records = (
+        labelled_folder.records(source, labels=labels, columns=columns, split="test")
+        if labels is not None or columns
+        else None
+    )
+    if records is None:
+        names = [name for name in files.names() if name.lower().endswith(ENDINGS)]
+    else:
+        names = records.source.tolist()
+    if not names:
+        raise InputError("holds no images", file=source, hint=f"Images end in {', '.join(ENDINGS)}.")
+    kept, probs, refused = _predicted(model, files, names, progress)
+    if not kept:
+        raise InputError(f"none of {len(names)} files is an image; the first: {refused[0]}", file=source)
+    grade = None if records is None else records.grade[kept]
+    predictions = Predictions(
+        image_id=np.array(names)[kept] if records is None else records.image_id[kept],
+        label=np.zeros(len(kept), np.int8) if grade is None else referable(grade, model.referable_from),
+        probs=probs,
+        grade=grade if records is not None and not (columns and "label" in columns) else None,
+        patient_id=None if records is None else records.patient_id[kept],
+        metadata=_about(model),
+    )
+    _write_predictions(predictions, out, labelled=records is not None)
+    listed = out.with_name(REFERRAL_LIST)
+    _write_referral_list(predictions, listed)
+    return PredictedImages(len(kept), tuple(refused), out, listed)
+
+
+def _predicted(
+    model: ExportedModel, files: Files, names: Sequence[str], progress: Progress
+) -> tuple[list[int], NDArray[np.float64], list[str]]:
+    """Numbers of the files that are images, their probabilities (N, S), and a line for each other file."""
+    kept: list[int] = []
+    refused: list[str] = []
+    images: list[NDArray[np.uint8]] = []
+    probs: list[NDArray[np.float64]] = []
+    with progress.track("Predicting", len(names), unit="images") as advance:
+        for number, name in enumerate(names):
+            try:
+                images.append(preprocess_bytes(files.read(name), model.recipe, files.where(name)))
+                kept.append(number)
+            except InputError as error:
+                refused.append(str(error))
+            if images and (len(images) == PREDICT_BATCH or number + 1 == len(names)):
+                probs.append(model.predict(np.stack(images)))
+                images = []
+            advance(1)
+    if images:
+        probs.append(model.predict(np.stack(images)))
+    return kept, np.concatenate(probs) if probs else np.empty((0, 1)), refused
+
+
+def _about(model: ExportedModel) -> dict[str, Any]:
+    run = model.run
+    return {
+        "method": run.method.name, "title": run.method.describe(), "task": run.task, "model": run.model.name,
+        "seed": run.seed, "members": len(model.members), "trained_on": run.data, "version": __version__,
+    }  # fmt: skip
+
+
+def _write_predictions(predictions: Predictions, out: Path, labelled: bool) -> None:
+    """Write predictions; labels that are not known are empty, as `retinabench monitor` reads them."""
+    if labelled:
+        write_predictions(predictions, out)
+        return
+    table = to_table(predictions)
+    place = table.column_names.index("label")
+    table = table.set_column(place, "label", pa.nulls(len(predictions), pa.int8()))
+    if out.suffix == ".csv" and predictions.samples > 1:
+        table = table.drop_columns(["probs"])
+        for number, values in enumerate(predictions.probs.T):
+            table = table.append_column(f"prob_{number}", pa.array(values))
+    _write_table(table, out)
+
+
+def _write_referral_list(predictions: Predictions, out: Path) -> None:
+    uncertainty = decompose(predictions.probs).total
+    order = np.argsort(-uncertainty, kind="stable")
+    ranked = {
+        "rank": np.arange(1, len(order) + 1),
+        "image_id": predictions.image_id[order],
+        "prob": predictions.prob[order],
+        "uncertainty": uncertainty[order],
+    }
+    _write_table(pa.table(ranked), out)
+
+
+def _write_table(table: pa.Table, out: Path) -> None:
+    with atomic_write(out) as handle:
+        if out.suffix == ".parquet":
+            pa.parquet.write_table(table, handle)
+        else:
+            pa.csv.write_csv(table, handle)

@@ -1,0 +1,128 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.export import export_run
+from retinabench.experiments.predict_images import predict_images
+from retinabench.experiments.run import execute
+from retinabench.models.build import build_model
+from retinabench.models.settings import ModelConfig
+from retinabench.predictions.io import read_predictions
+from support.raw_images import prepared_from, raw_folder
+
+NET = ["model.name=resnet18", "model.width=4", "model.stem=small"]
+SHORT = [
+    "task=in_domain",
+    "optimizer.epochs=2",
+    "optimizer.batch_size=16",
+    "optimizer.select=last",
+    "optimizer.lr=0.01",
+]
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory):
+    return raw_folder(tmp_path_factory.mktemp("raw") / "images")
+
+
+def finished(raw, folder, *words):
+    data = prepared_from(raw, folder / "data")
+    return execute(load_run(None, [*NET, *SHORT, *words], data=str(data)), folder / "runs", Resources("cpu"))
+
+
+@pytest.mark.parametrize("words", [
+    ["method=map"], ["method=mfvi"], ["method=swag"], ["method=laplace"], ["model.inputs=unit"],
+    ["method=ensemble", "method.members=2"],
+])  # fmt: skip
+def test_an_exported_model_predicts_as_its_run_did_without_the_data(raw, tmp_path, words):
+    run = finished(raw, tmp_path, *words)
+    own = read_predictions(run / "predictions.parquet").select(split="test")
+    export_run(run, tmp_path / "model")
+    shutil.rmtree(tmp_path / "data")
+    shutil.rmtree(tmp_path / "runs")
+    moved = (tmp_path / "model").rename(tmp_path / "moved")
+    found = predict_images(rb.load_model(moved), raw, tmp_path / "p.parquet", labels="labels.csv")
+    predictions = read_predictions(found.predictions)
+    place = {name: row for row, name in enumerate(predictions.image_id)}
+    rows = [place[name] for name in own.image_id]
+    # Batches of other sizes round convolutions in another order.
+    assert np.allclose(predictions.probs[rows], own.probs, atol=1e-5)
+    assert np.array_equal(predictions.label[rows], own.label)
+
+
+def test_a_head_travels_with_its_trunk(raw, tmp_path):
+    torch.save(
+        build_model(ModelConfig(name="resnet18", width=4, stem="small"), seed=7).state_dict(),
+        tmp_path / "w.pt",
+    )
+    words = [f"model.weights={tmp_path / 'w.pt'}", "model.trained=head", "optimizer.augment=none"]
+    run = finished(raw, tmp_path, *words)
+    own = read_predictions(run / "predictions.parquet").select(split="test")
+    export_run(run, tmp_path / "model")
+    (tmp_path / "w.pt").unlink()
+    assert str(tmp_path) not in "".join(
+        p.read_text() for p in (tmp_path / "model").glob("*.[jm]*") if p.suffix != ".safetensors"
+    )
+    found = predict_images(rb.load_model(tmp_path / "model"), raw, tmp_path / "p.csv", labels="labels.csv")
+    predictions = read_predictions(found.predictions)
+    place = {name: row for row, name in enumerate(predictions.image_id)}
+    # A feature's rounding is divided by its std over the images, which is small in a random network.
+    assert np.allclose(predictions.prob[[place[name] for name in own.image_id]], own.prob, atol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def model(raw, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported")
+    return export_run(finished(raw, folder), folder / "model")
+
+
+def test_the_card_states_the_test_scores_and_the_label(model):
+    card = (model / "README.md").read_text()
+    assert "grade 2 or higher" in card
+    assert "| auroc |" in card
+    assert "40 images" not in card  # of the 40 training images some validate
+
+
+def test_images_of_another_shape_are_refused(model):
+    with pytest.raises(InputError, match=r"Needed are \(N, 32, 32, 3\) uint8"):
+        rb.load_model(model).predict(np.zeros((1, 64, 64, 3), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda f: (f / "model.json").unlink(), "holds no exported model"),
+        (lambda f: (f / "model.json").write_text("{"), "model.json: is damaged"),
+        (lambda f: (f / "model.json").write_text('{"format": "other/9"}'), "format 'other/9'"),
+        (lambda f: (f / "scale.safetensors").unlink(), "scale.safetensors: is missing"),
+        (
+            lambda f: (f / "member-0.safetensors").write_bytes(b"\x00" * 20),
+            "member-0.safetensors: is damaged",
+        ),
+        (lambda f: shutil.copy(f / "scale.safetensors", f / "member-0.safetensors"), "of another network"),
+        (lambda f: edit(f, lambda about: about["recipe"].update(size=9)), "is damaged"),
+        (
+            lambda f: edit(f, lambda about: about["run"]["model"].update(name="resnet19")),
+            "unknown model 'resnet19'",
+        ),
+    ],
+)
+def test_a_damaged_model_is_named_in_one_line(model, tmp_path, damage, says):
+    copy = shutil.copytree(model, tmp_path / "copy")
+    damage(copy)
+    with pytest.raises(InputError, match=says) as error:
+        rb.load_model(copy)
+    assert "\n" not in str(error.value)
+
+
+def edit(folder, change):
+    about = json.loads((folder / "model.json").read_text())
+    change(about)
+    (folder / "model.json").write_text(json.dumps(about))

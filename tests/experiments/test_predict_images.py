@@ -1,0 +1,81 @@
+import csv
+
+import numpy as np
+import pytest
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.export import export_run
+from retinabench.experiments.predict_images import predict_images
+from retinabench.experiments.run import execute
+from retinabench.predictions.io import read_predictions
+from support.raw_images import prepared_from, raw_folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    words = [
+        "model.name=resnet18", "model.width=4", "model.stem=small", "task=in_domain", "optimizer.epochs=1",
+        "optimizer.batch_size=16", "optimizer.select=last", "method=dropout", "method.samples=3",
+    ]  # fmt: skip
+    data = prepared_from(raw_folder(folder / "raw"), folder / "data")
+    run = execute(load_run(None, words, data=str(data)), folder / "runs", Resources("cpu"))
+    return rb.load_model(export_run(run, folder / "exported"))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_unlabelled_images_are_predicted_and_ordered(model, tmp_path, ending):
+    raw = raw_folder(tmp_path / "new", images=6, seed=5)
+    found = predict_images(model, raw, tmp_path / f"p{ending}")
+    with pytest.raises(InputError, match="label"):
+        read_predictions(found.predictions)
+    predictions = read_predictions(found.predictions, unlabelled=True)
+    assert predictions.probs.shape == (6, 3)
+    assert set(predictions.subgroups["labelled"]) == {"no"}
+    with open(found.referral_list) as handle:
+        rows = list(csv.DictReader(handle))
+    assert [int(row["rank"]) for row in rows] == [1, 2, 3, 4, 5, 6]
+    listed = [float(row["uncertainty"]) for row in rows]
+    assert listed == sorted(listed, reverse=True)
+    mean = dict(zip(predictions.image_id, predictions.prob, strict=True))
+    entropy = {name: -(p * np.log(p) + (1 - p) * np.log(1 - p)) for name, p in mean.items()}
+    assert [row["image_id"] for row in rows] == sorted(entropy, key=entropy.get, reverse=True)
+
+
+def test_files_that_are_no_images_are_named_and_the_others_predicted(model, tmp_path):
+    raw = raw_folder(tmp_path / "new", images=4)
+    (raw / "eye001.png").write_bytes(b"no image")
+    (raw / "eye003.png").write_bytes((raw / "eye003.png").read_bytes()[:200])
+    found = predict_images(model, raw, tmp_path / "p.csv")
+    assert found.images == 2
+    assert [line.partition(":")[0].rpartition("/")[2] for line in found.refused] == [
+        "eye001.png",
+        "eye003.png",
+    ]
+    assert set(read_predictions(found.predictions, unlabelled=True).image_id) == {"eye000.png", "eye002.png"}
+
+
+def test_a_folder_without_images_is_refused(model, tmp_path):
+    (tmp_path / "new").mkdir()
+    with pytest.raises(InputError, match="holds no images"):
+        predict_images(model, tmp_path / "new", tmp_path / "p.csv")
+    (tmp_path / "new" / "a.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match="none of 1 files is an image"):
+        predict_images(model, tmp_path / "new", tmp_path / "p.csv")
+    assert not (tmp_path / "p.csv").exists()
+    with pytest.raises(InputError, match=r"cannot write '\.txt'"):
+        predict_images(model, tmp_path / "new", tmp_path / "p.txt")
+
+
+def test_labels_map_columns_and_are_scored(model, tmp_path):
+    raw = raw_folder(tmp_path / "new", images=12)
+    table = (raw / "labels.csv").read_text().replace("image,grade,patient", "file,icdr,mrn")
+    (raw / "labels.csv").write_text(table)
+    columns = {"image": "file", "grade": "icdr", "patient": "mrn"}
+    found = predict_images(model, raw, tmp_path / "p.parquet", labels="labels.csv", columns=columns)
+    predictions = read_predictions(found.predictions)
+    assert predictions.label.tolist() == [0, 1] * 6
+    assert rb.score(predictions, bootstrap=0)["in_domain"].images == 12
