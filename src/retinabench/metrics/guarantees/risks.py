@@ -101,7 +101,7 @@ class Cases:
 
 def patient_codes(part: Predictions) -> NDArray[np.intp]:
     """Return the (N,) number of each image's patient; without patients every image is one."""
-    return cluster_codes(np.arange(len(part)) if part.patient_id is None else part.patient_id)[0]
+    return np.asarray(cluster_codes(np.arange(len(part)) if part.patient_id is None else part.patient_id)[0])
 
 
 def weights(patient: NDArray[np.intp], per: Per) -> Floats:
