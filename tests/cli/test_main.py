@@ -317,13 +317,17 @@ def test_compare_and_transfer_as_a_screening_team_meets_them(tmp_path, capsys):
     assert "In-domain" in capsys.readouterr().out
 
     arguments = ["transfer", file, "--goal", "0.05", "--confidence", "0.9", "--bootstrap", "50", "-q"]
-    assert run([*arguments, "--json", str(tmp_path / "t.json")]) == 0
+    assert run([*arguments, "--json", str(tmp_path / "t.json")]) == 4
     found = json.loads((tmp_path / "t.json").read_text())
-    assert found["sets"]["shifted"]["guarantee"] == "void"
-    assert found["sets"]["in_domain"]["guarantee"] != "void"
-    assert "certified" in capsys.readouterr().out
+    assert found["sets"]["shifted"]["guarantee"] == "broken"
+    assert found["sets"]["in_domain"]["guarantee"] != "broken"
+    assert capsys.readouterr().out.startswith("Broken: the labels of Shifted refute the certificate.")
     assert run(["transfer", file, "--goal", "0.0001", "--confidence", "0.99", "--bootstrap", "10", "-q"]) == 3
-    assert "No threshold" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("Refused, no threshold is certified")
+    several = ["--goal", "sensitivity=.5", "--goal", "workload=.9", "--bootstrap", "10", "-q"]
+    assert run(["transfer", file, *several]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "sensitivity with expert at least 0.5; share referred at most 0.9" in text
     assert run(["transfer", file, "--confidence", "95", "-q"]) == 2
     assert "0.95" in one_line(capsys)
 

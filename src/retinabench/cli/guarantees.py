@@ -3,51 +3,93 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from retinabench.cli.options import PLAIN, FileReader, Json, Seed, Silent, Uncertainty, reads_predictions
+from retinabench.cli.options import (
+    PLAIN,
+    FileReader,
+    Json,
+    Seed,
+    Silent,
+    Threshold,
+    Uncertainty,
+    reads_predictions,
+)  # fmt: skip
 from retinabench.cli.output import ExitCode, print_notes, print_table, progress_of
 from retinabench.core.errors import InputError
+
+
+Target = Annotated[
+    str,
+    typer.Option(
+        "--target",
+        help="What a goal without a name is for: selective_risk, accuracy, sensitivity, missed_referable, "
+        "severe_sensitivity, missed_severe, specificity, npv, ppv or referral_rate.",
+    ),
+]
+Goals = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--goal",
+        help="What the target must reach; or several: --goal sensitivity=.9 --goal npv=.99 --goal workload=.5.",
+    ),
+]
+Confidence = Annotated[
+    float | None,
+    typer.Option("--confidence", help="Guarantee the goals with this confidence, or refuse: 0.95."),
+]
+PerWhat = Annotated[
+    Literal["image", "patient-image"],
+    typer.Option("--per", help="image: all images count alike; patient-image: an image of a random patient."),
+]
+MostImages = Annotated[
+    int | None,
+    typer.Option("--most-images", min=1, help="Images a new patient may have; default: as on validation."),
+]
+Permutations = Annotated[
+    int, typer.Option("--bootstrap", min=1, help="Permutations of the screen for shift.")
+]
 
 
 @reads_predictions
 def transfer(
     file: Annotated[Path, typer.Argument(help="Predictions with a validation and a test split.")],
-    target: Annotated[
-        str, typer.Option("--target", help="accuracy, sensitivity, selective_risk or referral_rate.")
-    ] = "selective_risk",
-    goal: Annotated[float, typer.Option("--goal", help="What the target must reach.")] = 0.05,
-    confidence: Annotated[
-        float | None,
-        typer.Option("--confidence", help="Guarantee the risk with this confidence, or refuse: 0.95."),
-    ] = None,
-    bootstrap: Annotated[
-        int, typer.Option("--bootstrap", min=1, help="Replicates for the intervals.")
-    ] = 1000,
+    target: Target = "selective_risk",
+    goal: Goals = None,
+    confidence: Confidence = None,
+    per: PerWhat = "image",
+    most_images: MostImages = None,
+    threshold: Threshold = "0.5",
+    bootstrap: Permutations = 1000,
     uncertainty: Uncertainty = "auto",
     json: Json = None,
     seed: Seed = 0,
     quiet: Silent = False,
     reader: FileReader = PLAIN,
 ) -> ExitCode:
-    """Choose a referral threshold on the validation split, freeze it, and see what it does on the test sets."""
+    """Choose a referral threshold on the validation split, freeze it, and see what it does on the test sets.
+
+    Exit code 3: a certificate was asked for and refused; 4: the labels of a test set refute it.
+    """
     from retinabench.core.atomic_files import write_json
     from retinabench.metrics.guarantees.transfer import transfer as transfer_threshold
-    from retinabench.reports.evaluation.transfer_terminal import transfer_table
+    from retinabench.reports.evaluation.transfer_terminal import transfer_summary
 
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"--confidence {confidence:g} is not between 0 and 1", hint="For example 0.95.")
     (predictions,) = reader.read([file])
-    delta = None if confidence is None else 1 - confidence
     with progress_of(quiet).track("Choosing and testing a threshold", 1, unit="file") as advance:
         found = transfer_threshold(
-            predictions, target, goal, delta=delta, uncertainty=uncertainty, bootstrap=bootstrap, seed=seed
-        )
+            predictions, target, goals=goal or (), delta=None if confidence is None else round(1 - confidence, 12), per=per,
+            most_images=most_images, uncertainty=uncertainty, threshold=threshold, bootstrap=bootstrap, seed=seed,
+        )  # fmt: skip
         advance(1)
     if json is not None:
         write_json(json, found.to_dict())
-    print_table(transfer_table(found))
+    print_table(transfer_summary(found))
     print_notes(found.notes)
-    return ExitCode.REFUSED if found.threshold is None else ExitCode.DONE
+    if found.refused:
+        return ExitCode.REFUSED
+    return ExitCode.REFUTED if found.broken else ExitCode.DONE

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import retinabench as rb
+from conftest import shared_path
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.transfer import transfer
 
@@ -36,10 +37,12 @@ def test_transfer_reports_what_a_frozen_threshold_does():
     predictions = study()
     found = transfer(predictions, "selective_risk", 0.1, delta=0.1, bootstrap=200)
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert content["schema"] == "retinabench.transfer/1"
+    assert content["schema"] == "retinabench.transfer/2"
+    assert content["per"] == "image"
     assert set(content["sets"]) == {"validation", "in_domain", "shifted"}
-    assert content["sets"]["in_domain"]["guarantee"] == "not refuted"
-    assert content["sets"]["shifted"]["guarantee"] == "void"
+    assert content["sets"]["in_domain"]["guarantee"] != "broken"
+    assert content["sets"]["shifted"]["guarantee"] == "broken"
+    assert found.broken == ("shifted",)
     for name in ("in_domain", "shifted"):
         part = predictions.select(domain=name, split="test")
         u = -(part.prob * np.log(part.prob) + (1 - part.prob) * np.log(1 - part.prob))
@@ -50,22 +53,80 @@ def test_transfer_reports_what_a_frozen_threshold_does():
         assert one["selective_risk"]["value"] == pytest.approx(wrong)
         assert one["selective_risk"]["low"] < wrong < one["selective_risk"]["high"]
         assert one["readings"]["retained_only"]["accuracy"]["value"] == pytest.approx(1 - wrong)
+        missed = (part.label == 1) & (part.prob <= 0.5) & kept
+        assert one["missed_referable"] == {"images": int(missed.sum()), "of": int(part.label.sum())}
+        assert one["targets"]["sensitivity"]["value"] == pytest.approx(1 - missed.sum() / part.label.sum())
     plain = transfer(predictions, "referral_rate", 0.2, bootstrap=20)
     assert plain.to_dict()["sets"]["in_domain"]["guarantee"] == "none"
     assert plain.choice.referral_rate <= 0.2
     assert transfer(predictions, "accuracy", 0.9, delta=0.1, bootstrap=20).threshold == found.threshold
+    assert (
+        transfer(predictions, "selective_risk", 0.1, delta=0.1, bootstrap=20, seed=5).threshold
+        == found.threshold
+    )
+
+
+def test_a_decision_threshold_and_several_goals():
+    predictions = study()
+    goals = ["sensitivity=.8", "npv=.85", "workload=.8"]
+    found = transfer(predictions, goals=goals, delta=0.1, threshold=0.3, uncertainty="margin", bootstrap=20)
+    assert found.certificate.granted
+    assert [str(goal) for goal in found.goals] == [
+        "sensitivity >= 0.8",
+        "npv >= 0.85",
+        "referral_rate <= 0.8",
+    ]
+    one = found["in_domain"]
+    assert [verdict.goal for verdict in one.verdicts] == pytest.approx([0.2, 0.15, 0.8])
+    assert found.decision.value == 0.3
+    plain = transfer(predictions, threshold="youden@validation", bootstrap=20)
+    assert plain.decision.rule == "youden"
+    with pytest.raises(InputError, match="chosen on the validation images"):
+        transfer(predictions, threshold="youden@validation", delta=0.1)
+
+
+def test_what_is_certified_is_what_is_printed_when_diseased_patients_have_more_images():
+    predictions = rb.read_predictions(shared_path("cases", "informative.csv"))
+    thresholds = {}
+    for per in ("image", "patient-image"):
+        found = transfer(predictions, "selective_risk", 0.05, delta=0.05, per=per, bootstrap=20)
+        for one in found.sets.values():
+            assert one.selective_risk.value <= 0.05
+        assert found["in_domain"].guarantee != "broken"
+        thresholds[per] = found.threshold
+    assert thresholds["image"] < thresholds["patient-image"]  # images of diseased patients are harder
+
+
+def test_labels_that_refute_a_certificate_are_heard():
+    predictions = rb.read_predictions(shared_path("cases", "shift2.csv"))
+    found = transfer(predictions, "selective_risk", 0.05, delta=0.05, bootstrap=20)
+    assert found.broken == ("shifted",)
+    assert found["in_domain"].guarantee == "not refuted"
+
+
+def test_a_model_that_never_says_yes():
+    predictions = rb.read_predictions(shared_path("cases", "never.csv"))
+    found = transfer(predictions, "sensitivity", 0.8, delta=0.1, bootstrap=20)
+    assert found.alone.value == 0
+    assert found.certificate.granted
+    assert found["in_domain"].targets["sensitivity"].value >= 0.8
+    assert found["in_domain"].referral_rate.value > 0.7
+    assert transfer(predictions, "sensitivity", 0.99, delta=0.1, bootstrap=20).refused
+    answered = transfer(predictions, "selective_risk", 0.08, delta=0.1, bootstrap=20)
+    assert answered.threshold == np.inf
+    assert any("referable images are missed" in note for note in answered.notes)
 
 
 def test_refused_transfers_say_why():
     predictions = study()
     found = transfer(predictions, "selective_risk", 0.0001, delta=0.1, bootstrap=20)
-    assert found.threshold is None
+    assert found.refused
     assert found.sets == {}
     assert found.notes[0].startswith("no guarantee: ")
     never = transfer(predictions, "selective_risk", 0.0, bootstrap=20)
     assert never.threshold is not None or never.notes[0].startswith("no threshold: ")
-    with pytest.raises(InputError, match="cannot be guaranteed"):
-        transfer(predictions, "sensitivity", 0.9, delta=0.1)
+    with pytest.raises(InputError, match="column 'grade'"):
+        transfer(predictions, "missed_severe", 0.1, delta=0.1)
     with pytest.raises(InputError, match="Did you mean 'accuracy'"):
         transfer(predictions, "acuracy", 0.9)
     with pytest.raises(InputError, match="split = validation"):

@@ -10,7 +10,7 @@ from rich.console import Console
 
 import retinabench as rb
 from retinabench.reports.evaluation.terminal import comparison_table, scores_table
-from retinabench.reports.evaluation.transfer_terminal import transfer_table
+from retinabench.reports.evaluation.transfer_terminal import transfer_summary
 from retinabench.reports.toolkit.number_format import Quantity
 from support.fake_predictions import METHODS, population, predictions
 
@@ -70,8 +70,8 @@ def test_transfer_names_the_threshold_or_why_there_is_none():
         ["a", "b", "c", "d"], [0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], split=["validation"] * 2 + ["test"] * 2
     )
     found = rb.transfer(held, "accuracy", 1.0, bootstrap=20)
-    text = " ".join(printed(transfer_table(found)).split())
-    assert f"refer above an uncertainty of {found.threshold:.4f}" in text
+    text = " ".join(printed(transfer_summary(found)).split())
+    assert f"refer above an uncertainty of {found.threshold:.4g}" in text
     refused = rb.transfer(held, "selective_risk", 0.01, delta=0.05, bootstrap=20)
     assert refused.threshold is None
-    assert "No threshold: " in " ".join(printed(transfer_table(refused)).split())
+    assert "Refused, no threshold is certified: " in " ".join(printed(transfer_summary(refused)).split())

@@ -7,8 +7,9 @@ E[X] >= 0, then E[W] <= 1, and by Markov's inequality P(W >= 1 / delta) <= delta
 
 **Bets that aim at the deadline.** All patients are there at once, so that only the wealth after the last one matters. The stake is that
 of the option that pays a fixed target if the risk turns out low, and nothing else: with mu the number of errors still expected at a
-risk equal to the goal and w = wealth / target, the wealth behaves as P(Poisson(mu) <= m) for the m with
-w = Phi(2 sqrt(m) - 2 sqrt(mu)) (the square-root approximation), and l is chosen so that an error leaves P(Poisson(mu) <= m - 1).
+risk equal to the goal, each patient bringing one with chance q, and w = wealth / target, the wealth is kept near
+P(Binomial <= m) with the m of w = Phi(2 (sqrt(m) - sqrt(mu)) / sqrt(1 - q)) (the square-root approximation): l is chosen so that an
+error leaves this for m - 1 and mu - q.
 The size of an error of a patient (two eyes may fail together) is estimated from the patients before. This decides only how large
 the bets are: the test is valid for any of them, and for one image per patient it nearly agrees with the binomial test.
 
@@ -68,8 +69,8 @@ def evidence(
     cuts = np.unique(np.linspace(0, patients, min(STEPS, patients) + 1).round().astype(np.intp))
     for start, stop in pairwise(cuts):
         rate = np.maximum(rate_sum / (PRIOR_RATE + start), ALMOST)
-        size = (PRIOR_SIZE * 0.6 * bound + square_sum / rate) / (PRIOR_SIZE + start)
-        stake = _stake(share, (patients - start) * rate / size, rate / size) / size
+        size = (PRIOR_SIZE * bound + square_sum / rate) / (PRIOR_SIZE + start)
+        stake = _stake(share, patients - start, rate / (rate + size)) / size
         x = sums[:, order[:, start:stop]]
         share *= np.prod(1 - np.minimum(stake, (1 - ALMOST) / bound)[..., None] * x, axis=-1)
         np.minimum(share, 1.0, out=share)
@@ -78,19 +79,20 @@ def evidence(
     return np.asarray(share.mean(axis=1) * TARGET / delta)
 
 
-def _stake(share: Floats, expected: Floats, next_expected: Floats) -> Floats:
+def _stake(share: Floats, remaining: int, chance: Floats) -> Floats:
     """Share of the wealth that an error must cost; the formulas are at the top of this file.
 
     Args:
         share: Wealth / target.
-        expected: Number of errors still to come at a risk equal to the goal.
-        next_expected: Those of them that come with the next patient.
+        remaining: Number of patients to come.
+        chance: Chance that a patient brings an error, at a risk equal to the goal.
 
     Returns:
         (as `share`) in [0, 1]; 0 where the target is reached.
     """
     open_ = np.clip(share, 1e-12, 1 - ALMOST)
-    allowed = np.maximum(np.sqrt(expected) + ndtri(open_) / 2, 0) ** 2
-    later = np.sqrt(np.maximum(expected - next_expected, 0))
-    after = np.where(allowed < 1, 0.0, ndtr(2 * (np.sqrt(np.maximum(allowed - 1, 0)) - later)))
+    scale = np.sqrt(1 - chance) / 2
+    allowed = np.maximum(np.sqrt(remaining * chance) + scale * ndtri(open_), 0) ** 2
+    later = np.sqrt((remaining - 1) * chance)
+    after = np.where(allowed < 1, 0.0, ndtr((np.sqrt(np.maximum(allowed - 1, 0)) - later) / scale))
     return np.asarray(np.where(share >= 1, 0.0, np.clip(1 - after / open_, 0, 1)))

@@ -50,6 +50,7 @@ Floats = NDArray[np.float64]
 BATCH = 64  # candidates that are tested together
 START = 1.5  # the sequence begins with this many times the patients that could pass without an error …
 SHARE = 0.25  # … and with at least this share of the patients
+SECOND = 0.1  # share of delta of the sequence that begins where every patient retains an image
 
 
 @dataclass(frozen=True)
@@ -236,33 +237,37 @@ def _by_content(content: Floats, patient: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _certified(cases: Cases, goal: Goal, delta: float, most_images: int) -> Certified:
-    """Run the sequence of a goal."""
+    """Run the sequences of a goal."""
     path = _Path.of(cases, goal)
+    patients = len(path.base)
     alike = bool(np.all(cases.weight == 1))  # per image: the images of a patient add up
     bound = (1 - goal.max_risk) * (most_images if alike else 1)
-    usual = max(1, round(len(cases) / len(path.base)))
+    usual = max(1, round(len(cases) / patients))
     retained = (
         (1 + usual) / 2 / (1 if alike else usual)
     )  # weight that a patient with retained images usually retains
     possible = math.ceil(math.log(TARGET / delta) / math.log1p(goal.max_risk * retained / bound))
-    start = -math.inf if path.base.any() else _start(path, math.ceil(START * possible))
-    first: Step | None = None
-    last: Step | None = None
-    tests = 0
-    for step in _steps(path, start, goal.max_risk, bound, delta, binomial=most_images == 1):
-        tests += 1
-        first = first or step
-        if step.p_value > delta:
-            break
-        last = step
-    if first is None:
-        raise InputError(
-            f"no image can tell about the goal {goal}", hint="Every share needs images that count."
-        )
-    if last is None:
-        why, needed = _refusal(first, goal.max_risk, delta, possible, len(path.base))
-        return Certified(goal, delta, None, first, first, tests, why, needed)
-    return Certified(goal, delta, _rule(last.threshold, cases, goal), first, last, tests)
+    begins = [(-math.inf, delta)]
+    if goal.spec.den_retained:
+        first, second = _starts(path, math.ceil(START * possible))
+        begins = [(first, (1 - SECOND) * delta), (second, SECOND * delta)]
+    found: list[Certified] = []
+    for start, level in begins:
+        steps = _steps(path, start, goal.max_risk, bound, level, binomial=most_images == 1)
+        tested = _until_failure(steps, level)
+        if not tested or not tested[0].patients:
+            raise InputError(f"no validation image counts for {goal.target}")
+        if tested[-1].p_value <= level:
+            rule = _rule(tested[-1].threshold, cases, goal)
+            found.append(Certified(goal, level, rule, tested[0], tested[-1], len(tested)))
+            return found[-1]
+        if len(tested) > 1:
+            rule = _rule(tested[-2].threshold, cases, goal)
+            found.append(Certified(goal, level, rule, tested[0], tested[-2], len(tested)))
+        else:
+            why, needed = _refusal(tested[0], goal.max_risk, delta, possible, patients)
+            found.append(Certified(goal, level, None, tested[0], tested[0], 1, why, needed))
+    return found[0]  # the second sequence is of use only if it certifies, and then it returned
 
 
 def _rule(place: float, cases: Cases, goal: Goal) -> float:
@@ -274,15 +279,26 @@ def _rule(place: float, cases: Cases, goal: Goal) -> float:
     return math.inf if place >= u.max() else place
 
 
-def _start(path: _Path, least: int) -> float:
-    """The place at which `least` patients, or a `SHARE` of all, retain an image that counts."""
+def _until_failure(steps: Iterator[Step], delta: float) -> list[Step]:
+    """The tests up to the first failure, which is included."""
+    tested: list[Step] = []
+    for step in steps:
+        tested.append(step)
+        if step.p_value > delta:
+            break
+    return tested
+
+
+def _starts(path: _Path, least: int) -> tuple[float, float]:
+    """The places at which `least` patients, or a `SHARE` of all, and at which all retain an image that counts."""
     counts = path.den > 0
     smallest = np.full(len(path.base), np.inf)
     np.minimum.at(smallest, path.patient[counts], path.place[counts])
     smallest = np.sort(smallest[np.isfinite(smallest)])
     if not len(smallest):
-        return math.inf
-    return float(smallest[min(max(least, math.ceil(SHARE * len(smallest))), len(smallest)) - 1])
+        return math.inf, math.inf
+    k = min(max(least, math.ceil(SHARE * len(smallest))), len(smallest))
+    return float(smallest[k - 1]), float(smallest[-1])
 
 
 def _steps(
@@ -315,15 +331,10 @@ def _steps(
 
 def _refusal(first: Step, goal: float, delta: float, possible: int, patients: int) -> tuple[str, int | None]:
     """Why the first test failed, and about how many patients of this kind would let it pass."""
-    if not first.patients:
-        return "no image counts", None
-    share = first.patients / patients
-    found = f"the risk of {first.patients} patients is {first.risk:.3g} at the first threshold"
+    found = f"{first.risk:.3g} in the {first.patients} patients of the first test"
     if not first.risk < goal:
-        return f"{found}, which is no lower than {goal:.3g}", None
+        return f"the risk is {found}, no lower than {goal:.3g}", None
     z = float(stats.norm.isf(delta / 2))
     spread = max(first.risk, 0.2 * goal) * z**2 / (goal - first.risk) ** 2
-    needed = math.ceil(max(START * possible, spread) / share)
-    return f"{found}: too few to show at most {goal:.3g} with confidence {1 - delta:.4g}", max(
-        needed, patients + 1
-    )
+    needed = math.ceil(max(START * possible, spread) * patients / first.patients)
+    return f"the risk is {found}; they are too few to show at most {goal:.3g}", max(needed, patients + 1)

@@ -132,14 +132,31 @@ class Target:
     of_referred: bool = False
 
     def sums(self, cases: Cases, threshold: float) -> tuple[Floats, Floats]:
-        """Return (N,) num and den of each image, with their weights, at a threshold of the uncertainty."""
+        """Return num and den of each image, with their weights, at a threshold of the uncertainty.
+
+        Args:
+            cases: N images.
+            threshold: Images with a larger uncertainty are referred.
+
+        Returns:
+            (N,) num and (N,) den.
+        """
         retained = cases.uncertainty <= threshold
         hit = self.counted(cases) & (~retained if self.of_referred else retained)
         of = self.among(cases) & (retained | (not self.den_retained))
         return hit * cases.weight, of * cases.weight
 
     def estimate(self, cases: Cases, threshold: float, level: float = 0.95) -> Interval:
-        """Return the target's value with its exact-type interval, clustered by patient; NaN where nothing counts."""
+        """Return the target's value with its exact-type interval, clustered by patient; NaN where nothing counts.
+
+        Args:
+            cases: N images.
+            threshold: Images with a larger uncertainty are referred.
+            level: Level of the interval.
+
+        Returns:
+            The value and its interval.
+        """
         num, den = self.sums(cases, threshold)
         risk = ratio_interval(num, den, cases.patient, level)
         return Interval(1 - risk.value, 1 - risk.high, 1 - risk.low) if self.at_least else risk
@@ -209,7 +226,7 @@ TARGETS: dict[str, Target] = {
     "specificity": Target("specificity with expert", True, _false_alarm, lambda cases: ~cases.label),
     "npv": Target("NPV of the retained", True, _missed, lambda cases: ~cases.positive, den_retained=True),
     "ppv": Target("PPV of the retained", True, _false_alarm, lambda cases: cases.positive, den_retained=True),
-    "referral_rate": Target("referred", False, _everyone, _everyone, of_referred=True),
+    "referral_rate": Target("share referred", False, _everyone, _everyone, of_referred=True),
 }
 ALIASES = {"workload": "referral_rate", "error": "selective_risk"}
 
@@ -260,6 +277,11 @@ class Goal:
         """The greatest E[num] / E[den]."""
         return 1 - self.value if self.spec.at_least else self.value
 
+    @property
+    def words(self) -> str:
+        """The goal in words, such as `error of the retained at most 0.05`."""
+        return f"{self.spec.heading} at {'least' if self.spec.at_least else 'most'} {self.value:g}"
+
     def __str__(self) -> str:
         return f"{self.target} {'>=' if self.spec.at_least else '<='} {self.value:g}"
 
@@ -269,7 +291,19 @@ class Goal:
 
 
 def as_goals(target: str, goal: float, goals: Sequence[Goal | str]) -> tuple[Goal, ...]:
-    """Return the goals that were asked for, each target once; raises `InputError` for a target named twice."""
+    """Return the goals that were asked for, each target once.
+
+    Args:
+        target: The target of a goal without a name.
+        goal: Its goal, where `goals` is empty.
+        goals: Goals as a user gives them.
+
+    Returns:
+        One goal or more.
+
+    Raises:
+        InputError: A target is named twice, or a goal is unknown.
+    """
     found = tuple(one if isinstance(one, Goal) else Goal.parse(one, target) for one in goals) or (
         Goal(target, goal),
     )

@@ -1,129 +1,162 @@
-"""The referral threshold that reaches a target on given images, and what a frozen threshold does to others."""
+"""The referral threshold that reaches its goals on given images by plain estimates, and what a frozen threshold does to others."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.clinical.screening import referral_view_intervals
+from retinabench.metrics.guarantees.refutation import Refutation
 from retinabench.metrics.guarantees.resemblance import Resemblance
-from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import binary
-from retinabench.metrics.uncertainty import uncertainties
+from retinabench.metrics.guarantees.risks import TARGETS, Cases, Goal
+from retinabench.metrics.inference.interval import Interval, finite_or_none
 
 Floats = NDArray[np.float64]
-TARGETS = ("accuracy", "selective_risk", "sensitivity", "referral_rate")
+ROUNDING = 1e-12  # a goal that is met exactly is met, whatever the last digit of a quotient
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A threshold (refer where uncertainty > threshold) and what it does on the validation images.
+    """A threshold (refer where uncertainty > threshold) and what it does on the validation images, by plain estimates.
 
     Args:
-        target: What was to be reached.
-        goal: The value to reach.
-        threshold: The threshold; None where none reaches the goal.
-        value: The value of the target at the threshold.
+        goals: What was to be reached.
+        threshold: The threshold; None where none reaches the goals.
+        values: The value of each target at the threshold.
         referral_rate: Share of the images referred at the threshold.
         why: Why there is no threshold.
     """
 
-    target: str
-    goal: float
+    goals: tuple[Goal, ...]
     threshold: float | None
-    value: float | None
+    values: tuple[float | None, ...]
     referral_rate: float | None
     why: str | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dictionaries; target, goal and value are those of the first goal."""
+        first = self.goals[0]
+        return {
+            "target": first.target,
+            "goal": first.value,
+            "threshold": self.threshold,
+            "value": self.values[0],
+            "referral_rate": self.referral_rate,
+            "why": self.why,
+            "goals": [
+                {**goal.to_dict(), "value": value}
+                for goal, value in zip(self.goals, self.values, strict=True)
+            ],
+        }
 
-def choose_threshold(
-    label: ArrayLike, positive: ArrayLike, uncertainty: ArrayLike, target: str, goal: float
-) -> Choice:
-    """Choose the threshold that reaches a target on these images, by its plain estimate.
 
-    Candidates are every distinct uncertainty, and minus infinity (refer all) for sensitivity. For `accuracy` (of the
-    retained, at least the goal), `selective_risk` (error rate of the retained, at most the goal) and `sensitivity` ((true
-    positives retained + positives referred) / positives, at least the goal: an expert reads the referred), the threshold
-    that refers the fewest images is chosen; for `referral_rate` the one that refers most, but at most a share `goal`.
+def choose_threshold(cases: Cases, goals: Sequence[Goal]) -> Choice:
+    """Choose the threshold that reaches the goals on these images, by plain estimates.
+
+    Candidates are minus infinity (refer all) and every distinct uncertainty. Of those that meet every goal, the threshold that refers
+    the fewest images is chosen; where the only goal is a `referral_rate`, the one that refers the most.
 
     An estimate chosen as the best of many is optimistic: about every second such threshold misses its goal on new
-    patients. `certify_threshold` gives a bound instead.
+    patients. `certificate.certify` gives a bound instead.
 
     Args:
-        label: (N,) 0 or 1.
-        positive: (N,) the model's call.
-        uncertainty: (N,) finite.
-        target: One of `TARGETS`.
-        goal: The value to reach, in [0, 1].
+        cases: The images.
+        goals: The values to reach.
 
     Returns:
         The threshold, or why there is none.
-
-    Raises:
-        InputError: The target is unknown or the goal is not in [0, 1].
     """
-    if target not in TARGETS:
-        raise InputError(f"unknown target '{target}'", hint=nearest(target, TARGETS))
-    if not 0 <= goal <= 1:
-        raise InputError(f"the goal is {goal}", hint="A goal lies between 0 and 1.")
-    y, said = binary(label, "label"), binary(positive, "positive")
-    u = uncertainties(uncertainty, len(y))
-    order = np.argsort(u, kind="stable")
-    ranked = u[order]
+    order = np.argsort(cases.uncertainty, kind="stable")
+    ranked = cases.uncertainty[order]
     ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
     thresholds = np.append(-np.inf, ranked[ends])
-    retained = np.append(0, ends + 1)
 
-    def retained_count(case: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.asarray(np.append(0, np.cumsum(case[order])[ends]))
+    def retained(mass: Floats) -> Floats:
+        return np.append(0.0, np.cumsum(mass[order])[ends])
 
-    rate = 1 - retained / len(u)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        risk = retained_count(y != said) / retained  # NaN where nothing is retained
-        # Counted, not subtracted from 1, as far as it goes: a goal met exactly is met.
-        accuracy = retained_count(y == said) / retained
-        found = (int(y.sum()) - retained_count(y & ~said)) / np.float64(y.sum())
-    value = {"accuracy": accuracy, "selective_risk": risk, "sensitivity": found, "referral_rate": rate}[
-        target
-    ]
+    def risk(goal: Goal) -> Floats:
+        spec = goal.spec
+        among = spec.among(cases) * cases.weight
+        num = retained(spec.counted(cases) * cases.weight)
+        if spec.of_referred:
+            num = num[-1] - num
+        den = retained(among) if spec.den_retained else np.full(len(num), among.sum())
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(np.where(den > 0, num / den, np.nan))
+
+    risks = [risk(goal) for goal in goals]
     with np.errstate(invalid="ignore"):
-        met = value <= goal if target in ("selective_risk", "referral_rate") else value >= goal
+        met = np.all([r <= goal.max_risk + ROUNDING for r, goal in zip(risks, goals, strict=True)], axis=0)
     if not met.any():
-        best = np.nanmin(value) if target == "selective_risk" else np.nanmax(value, initial=-np.inf)
-        why = f"no threshold reaches it; the best is {best:.4f}" if np.isfinite(best) else "no positive image"
-        return Choice(target, goal, None, None, None, why)
+        return Choice(tuple(goals), None, (None,) * len(goals), None, _why(risks, goals))
     places = np.flatnonzero(met)
-    k = int(places[0] if target == "referral_rate" else places[-1])
-    return Choice(target, goal, float(thresholds[k]), float(value[k]), float(rate[k]))
+    k = int(places[0] if all(goal.spec.of_referred for goal in goals) else places[-1])
+    values = tuple(
+        float(1 - r[k] if goal.spec.at_least else r[k]) for r, goal in zip(risks, goals, strict=True)
+    )
+    rate = 1 - retained(cases.weight)[k] / cases.weight.sum()
+    return Choice(tuple(goals), float(thresholds[k]), values, float(rate))
+
+
+def _why(risks: Sequence[Floats], goals: Sequence[Goal]) -> str:
+    """Why no threshold reaches the goals."""
+    for goal, risk in zip(goals, risks, strict=True):
+        if not np.isfinite(risk).any():
+            return f"no image counts for {goal.target}"
+        best = float(np.nanmin(risk))
+        if best > goal.max_risk + ROUNDING:
+            best = 1 - best if goal.spec.at_least else best
+            return f"no threshold reaches {goal}; the best is {best:.4f}"
+    return "no threshold reaches all goals at once"
 
 
 @dataclass(frozen=True)
 class Realised:
-    """What a frozen threshold does to a set.
+    """What a frozen threshold does to a set; shares are of the estimand that was asked for.
 
     Args:
         images: Number of images.
         referred: Number of images referred.
-        referral_rate: Share of the images that is referred.
-        selective_risk: Share of wrong calls among the retained.
-        readings: Reading of "referred" -> rate -> value with its interval; see `referral_views`.
-        resemblance: Test of whether the uncertainty of the set resembles validation's; None on validation itself.
-        guarantee: `not refuted`, `void` or `none`; None on validation itself.
+        targets: Name of a target -> its value with its exact-type interval, clustered by patient; see `risks`.
+        missed: Number of referable images that are retained and called negative, and of referable images.
+        missed_severe: The same of images of grade 3 and 4; None without grades.
+        readings: Reading of "referred" -> rate -> value with its interval, per image; see `referral_views`.
+        resemblance: Screen for covariate shift against validation; None on validation itself.
+        verdicts: What the labels of the set say about each certified goal; empty on validation or without a certificate.
     """
 
     images: int
     referred: int
-    referral_rate: Interval
-    selective_risk: Interval
+    targets: Mapping[str, Interval]
+    missed: tuple[int, int]
+    missed_severe: tuple[int, int] | None
     readings: Mapping[str, Mapping[str, Interval]]
     resemblance: Resemblance | None = None
-    guarantee: str | None = None
+    verdicts: tuple[Refutation, ...] = ()
+
+    @property
+    def referral_rate(self) -> Interval:
+        """Share of the images that is referred."""
+        return self.targets["referral_rate"]
+
+    @property
+    def selective_risk(self) -> Interval:
+        """Share of wrong calls among the retained."""
+        return self.targets["selective_risk"]
+
+    @property
+    def guarantee(self) -> str | None:
+        """`broken` where the labels refute a certified goal, `holds` where they confirm all, `not refuted`, or `none`."""
+        if self.resemblance is None:
+            return None
+        verdicts = [one.verdict for one in self.verdicts]
+        if "broken" in verdicts:
+            return "broken"
+        return "none" if not verdicts else "holds" if set(verdicts) == {"holds"} else "not refuted"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the set's part of the JSON of `retinabench transfer`."""
@@ -132,56 +165,64 @@ class Realised:
             "referred": self.referred,
             "referral_rate": self.referral_rate.to_dict(),
             "selective_risk": self.selective_risk.to_dict(),
+            "targets": {name: one.to_dict() for name, one in self.targets.items()},
+            "missed_referable": {"images": self.missed[0], "of": self.missed[1]},
             "readings": {
                 name: {rate: one.to_dict() for rate, one in rates.items()}
                 for name, rates in self.readings.items()
             },
         }
+        if self.missed_severe is not None:
+            content["missed_severe"] = {"images": self.missed_severe[0], "of": self.missed_severe[1]}
         if self.resemblance is not None:
             content |= {"resemblance": self.resemblance.to_dict(), "guarantee": self.guarantee}
-        return content
+            content["verdicts"] = [one.to_dict() for one in self.verdicts]
+        return {key: _finite(value) for key, value in content.items()}
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    return finite_or_none(content) if isinstance(content, float) else content
 
 
 def realised(
-    label: ArrayLike,
-    positive: ArrayLike,
-    uncertainty: ArrayLike,
+    cases: Cases,
     threshold: float,
-    cluster: ArrayLike | Sequence[Hashable] | None = None,
     *,
     reader: tuple[float, float] = (0.9, 0.95),
-    bootstrap: int = 1000,
-    seed: int = 0,
     level: float = 0.95,
 ) -> Realised:
     """Return what a frozen threshold does to a set, with intervals clustered by patient.
 
     Args:
-        label: (N,) 0 or 1.
-        positive: (N,) the model's call.
-        uncertainty: (N,) finite.
+        cases: The images.
         threshold: Images with a larger uncertainty are referred.
-        cluster: (N,) patients; None: every image its own.
         reader: Sensitivity and specificity of the human who reads the referred images.
-        bootstrap: Number of replicates.
-        seed: Seed of the bootstrap.
         level: Level of the intervals.
 
     Returns:
-        Referral rate, selective risk and the four readings.
+        Every target that the set can tell, missed disease, and the four readings.
     """
-    y, said = binary(label, "label"), binary(positive, "positive")
-    sent = uncertainties(uncertainty, len(y)) > threshold
-    ids: Any = np.arange(len(y)) if cluster is None else cluster
-    wrong = (y != said) & ~sent
-
-    def statistic(weight: Floats) -> Floats:
-        retained = float(weight[~sent].sum())
-        risk = float(weight[wrong].sum()) / retained if retained else np.nan
-        return np.array([1 - retained / float(weight.sum()), risk])
-
-    values = statistic(np.ones(len(y)))
-    low, high = percentile_interval(cluster_bootstrap(statistic, ids, replicates=bootstrap, seed=seed), level)
-    rate, risk = (Interval(*map(float, ends)) for ends in zip(values, low, high, strict=True))
-    readings = referral_view_intervals(y, said, sent, ids, reader=reader, level=level)
-    return Realised(len(y), int(sent.sum()), rate, risk, readings)
+    referred = cases.uncertainty > threshold
+    readings = referral_view_intervals(
+        cases.label, cases.positive, referred, cases.patient, reader=reader, level=level
+    )
+    graded = cases.severe is not None
+    targets = {
+        name: target.estimate(cases, threshold, level)
+        for name, target in TARGETS.items()
+        if graded or name not in ("severe_sensitivity", "missed_severe")
+    }
+    missed = cases.label & ~cases.positive & ~referred
+    severe = None
+    if cases.severe is not None:
+        severe = int((cases.severe & ~cases.positive & ~referred).sum()), int(cases.severe.sum())
+    return Realised(
+        len(cases),
+        int(referred.sum()),
+        targets,
+        (int(missed.sum()), int(cases.label.sum())),
+        severe,
+        readings,
+    )

@@ -1,13 +1,14 @@
 """Choose the referral threshold on validation patients, freeze it, and report what it does on new ones.
 
 A threshold read off the test curve is a result of the test set. Here it is chosen on the validation split, and the test
-split, in domain and shifted, only says what it costs and what it yields. The guaranteed mode is in `risk_control.py`.
+split, in domain and shifted, only says what it costs and what it yields. What is certified (`certificate.py`) is the very ratio that is
+reported for every set and held against its labels (`refutation.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,30 +16,37 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.tabular import Tabular
-from retinabench.metrics.guarantees.resemblance import Resemblance, resemblance
-from retinabench.metrics.guarantees.risk_control import Certificate, certify_threshold
+from retinabench.metrics.clinical.decision_threshold import DecisionThreshold, FrozenThreshold
+from retinabench.metrics.guarantees.certificate import Certificate, certify
+from retinabench.metrics.guarantees.refutation import LabelledRisk, judge
+from retinabench.metrics.guarantees.resemblance import resemblance
+from retinabench.metrics.guarantees.risks import TARGETS, Cases, Goal, Per, as_goals
 from retinabench.metrics.guarantees.threshold import Choice, Realised, choose_threshold, realised
 from retinabench.metrics.inference.bootstrap import check_draws
+from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-SCHEMA = "retinabench.transfer/1"
+SCHEMA = "retinabench.transfer/2"
+LEAST_PERMUTATIONS = 199
 
 
 @dataclass(frozen=True)
 class Transfer(Tabular):
-    """A threshold from validation, what it does to the test sets, and whether its guarantee still applies there.
+    """A threshold from validation, what it does to the test sets, and whether its guarantee holds there.
 
     Args:
+        per: The estimand of everything that is chosen, certified and reported, one of `risks.PER`.
         uncertainty: What orders the referral.
+        decision: From which probability on the model calls an image referable.
         choice: The threshold chosen by its plain estimate.
         certificate: The certified threshold in guaranteed mode, else None.
+        alone: Sensitivity of the model on the validation images, nobody referred.
         sets: `validation`, `in_domain` and `shifted`, as far as they exist -> what the threshold does there.
         notes: What a reader of the numbers must know.
 
-    Examples:
+    Example:
         >>> import retinabench as rb
         >>> predictions = rb.Predictions(
         ...     ["a", "b", "c", "d"], [0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], split=["validation"] * 2 + ["test"] * 2
@@ -48,9 +56,12 @@ class Transfer(Tabular):
         1
     """
 
+    per: Per
     uncertainty: str
+    decision: FrozenThreshold
     choice: Choice
     certificate: Certificate | None
+    alone: Interval
     sets: Mapping[str, Realised]
     notes: tuple[str, ...]
 
@@ -58,21 +69,38 @@ class Transfer(Tabular):
         return self.sets[name]
 
     @property
+    def goals(self) -> tuple[Goal, ...]:
+        """What the threshold was to reach."""
+        return self.choice.goals
+
+    @property
     def threshold(self) -> float | None:
         """The frozen threshold: the certified one in guaranteed mode, else the chosen one."""
         return self.choice.threshold if self.certificate is None else self.certificate.threshold
+
+    @property
+    def refused(self) -> bool:
+        """Whether a certificate was asked for and cannot be given."""
+        return self.certificate is not None and not self.certificate.granted
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The sets whose labels refute the certificate."""
+        return tuple(name for name, one in self.sets.items() if one.guarantee == "broken")
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary per set."""
         return [
             {
                 "set": name,
+                "per": self.per,
                 "images": one.images,
                 "referred": one.referred,
                 "referral_rate": one.referral_rate.value,
                 "selective_risk": one.selective_risk.value,
                 "low": one.selective_risk.low,
                 "high": one.selective_risk.high,
+                "sensitivity": one.targets["sensitivity"].value,
                 "guarantee": one.guarantee,
             }
             for name, one in self.sets.items()
@@ -82,10 +110,13 @@ class Transfer(Tabular):
         """Return plain dictionaries; an infinite threshold, which refers no image, is written as the text "inf"."""
         content = {
             "schema": SCHEMA,
+            "per": self.per,
             "uncertainty": self.uncertainty,
+            "decision_threshold": self.decision.to_dict(),
             "threshold": self.threshold,
-            "choice": asdict(self.choice),
-            "certificate": None if self.certificate is None else asdict(self.certificate),
+            "model_sensitivity": self.alone.to_dict(),
+            "choice": self.choice.to_dict(),
+            "certificate": None if self.certificate is None else self.certificate.to_dict(),
             "sets": {name: one.to_dict() for name, one in self.sets.items()},
             "notes": list(self.notes),
         }
@@ -97,9 +128,12 @@ def transfer(
     target: str = "selective_risk",
     goal: float = 0.05,
     *,
+    goals: Sequence[Goal | str] = (),
     delta: float | None = None,
+    per: Per = "image",
+    most_images: int | None = None,
     uncertainty: str = "auto",
-    threshold: float | None = None,
+    threshold: DecisionThreshold | float | str = 0.5,
     reader: tuple[float, float] = (0.9, 0.95),
     bootstrap: int = 1000,
     seed: int = 0,
@@ -109,23 +143,28 @@ def transfer(
 
     Args:
         predictions: Predictions with a validation and a test split.
-        target: What the threshold must reach, see `choose_threshold`.
+        target: What the threshold must reach, one of `risks.TARGETS`.
         goal: The value to reach.
-        delta: None for the plain choice; else certify `selective_risk` (or `accuracy`) with confidence 1 - delta.
+        goals: Several of them instead, such as ``["sensitivity=.9", "npv=.99", "workload=.5"]``.
+        delta: None for the plain choice; else certify all goals with confidence 1 - delta.
+        per: The estimand: ``image`` (all images count alike) or ``patient-image`` (an image of a random patient: all patients count
+            alike).
+        most_images: The largest number of images that a new patient may have; None: that of the validation patients.
         uncertainty: What orders the referral, as in `score`.
-        threshold: The model calls an image referable at prob >= threshold; None: at prob > 1/2.
+        threshold: From which probability on the model calls an image referable; see `DecisionThreshold`.
         reader: Sensitivity and specificity of the human who reads the referred images.
-        bootstrap: Replicates of the intervals, which are at 95 %.
-        seed: Seed of everything random.
-        resemblance_level: Level of the test that a set resembles validation; where refuted the guarantee is void.
+        bootstrap: Permutations of the screen for covariate shift; at least 199 are drawn. All intervals are exact ones.
+        seed: Seed of these permutations; nothing else depends on it.
+        resemblance_level: Level of the screen for covariate shift.
 
     Returns:
         The threshold and what it does on every set.
 
     Raises:
-        InputError: Validation or test images are missing, or a patient is in both.
+        InputError: Validation or test images are missing, a patient is in both, or the decision threshold was chosen on the validation
+            images that are to certify it.
 
-    Examples:
+    Example:
         >>> import retinabench as rb
         >>> split = ["validation", "validation", "test", "test"]
         >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], split=split)
@@ -133,66 +172,61 @@ def transfer(
         0.3251
     """
     check_draws(bootstrap, seed)
+    wanted = as_goals(target, goal, goals)
     validation, tests = _parts(predictions)
-    seen = {
-        name: _Seen.of(part, uncertainty, threshold)
+    decision = DecisionThreshold.parse(threshold).freeze(predictions)
+    if delta is not None and decision.chosen_on == "validation":
+        raise InputError(
+            f"the threshold {decision.rule} is chosen on the validation images, which cannot certify it as well",
+            hint=f"Fix a number beforehand, such as {decision.value:.3g} from earlier patients.",
+        )
+    cases = {
+        name: Cases.of(part, uncertainty, decision.value, per)
         for name, part in {"validation": validation, **tests}.items()
     }
-    choice, certificate = _chosen(seen["validation"], target, goal, delta, seed)
+    choice = choose_threshold(cases["validation"], wanted)
+    certificate = (
+        None if delta is None else certify(cases["validation"], wanted, delta, most_images=most_images)
+    )
     frozen = choice.threshold if certificate is None else certificate.threshold
-    table = (
-        {}
-        if frozen is None
-        else {name: one.realised(frozen, reader, bootstrap, seed) for name, one in seen.items()}
-    )
-    for name in tests if table else ():
-        alike = _resemblance(seen["validation"], seen[name], resemblance_level, seed)
-        kind = "none" if certificate is None else "void" if alike.void else "not refuted"
-        table[name] = replace(table[name], resemblance=alike, guarantee=kind)
-    notes = _notes(validation, choice, certificate)
-    return Transfer(referral_uncertainty(validation, uncertainty)[1], choice, certificate, table, notes)
+    sets: dict[str, Realised] = {}
+    if frozen is not None:
+        sets = {name: realised(one, frozen, reader=reader) for name, one in cases.items()}
+        screen: Any = {
+            "permutations": max(bootstrap, LEAST_PERMUTATIONS),
+            "level": resemblance_level,
+            "seed": seed,
+        }
+        for name, part in tests.items():
+            a, b = (_shape(*pair) for pair in ((validation, cases["validation"]), (part, cases[name])))
+            sets[name] = replace(sets[name], resemblance=resemblance(*a, *b, **screen))
+        if certificate is not None:
+            sets |= _judged({name: sets[name] for name in tests}, cases, wanted, frozen)
+    name = referral_uncertainty(validation, uncertainty, threshold=decision.value)[1]
+    notes = _notes(validation, choice, certificate, decision, sets)
+    alone = TARGETS["sensitivity"].estimate(cases["validation"], np.inf)
+    return Transfer(per, name, decision, choice, certificate, alone, sets, notes)
 
 
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """Truth (N,), the model's calls, their uncertainty and the patients of a set."""
-
-    label: Bools
-    positive: Bools
-    uncertainty: Floats
-    patient: NDArray[np.str_] | None
-
-    @classmethod
-    def of(cls, part: Predictions, uncertainty: str, threshold: float | None) -> _Seen:
-        said = part.prob > 0.5 if threshold is None else part.prob >= threshold
-        return cls(part.label == 1, said, referral_uncertainty(part, uncertainty)[0], part.patient_id)
-
-    def realised(self, threshold: float, reader: tuple[float, float], bootstrap: int, seed: int) -> Realised:
-        options: Any = {"reader": reader, "bootstrap": bootstrap, "seed": seed}
-        return realised(self.label, self.positive, self.uncertainty, threshold, self.patient, **options)
+def _judged(
+    sets: Mapping[str, Realised], cases: Mapping[str, Cases], goals: Sequence[Goal], threshold: float
+) -> dict[str, Realised]:
+    """The sets with what their labels say about every goal, tested together."""
+    risks = [
+        LabelledRisk(*goal.spec.sums(cases[name], threshold), cases[name].patient, goal.max_risk)
+        for name in sets
+        for goal in goals
+    ]
+    verdicts = judge(risks)
+    return {
+        name: replace(one, verdicts=tuple(verdicts[k * len(goals) : (k + 1) * len(goals)]))
+        for k, (name, one) in enumerate(sets.items())
+    }
 
 
-def _chosen(
-    first: _Seen, target: str, goal: float, delta: float | None, seed: int
-) -> tuple[Choice, Certificate | None]:
-    """The plain choice on the validation images and, in guaranteed mode, the certificate."""
-    if delta is not None and target not in ("selective_risk", "accuracy"):
-        raise InputError(
-            f"'{target}' cannot be guaranteed", hint="Use the target selective_risk or accuracy."
-        )
-    choice = choose_threshold(first.label, first.positive, first.uncertainty, target, goal)
-    if delta is None:
-        return choice, None
-    risk = goal if target == "selective_risk" else 1 - goal
-    return choice, certify_threshold(
-        first.label, first.positive, first.uncertainty, first.patient, risk, delta, seed=seed
-    )
-
-
-def _resemblance(first: _Seen, other: _Seen, level: float, seed: int) -> Resemblance:
-    return resemblance(
-        first.uncertainty, first.patient, other.uncertainty, other.patient, level=level, seed=seed
-    )
+def _shape(part: Predictions, cases: Cases) -> tuple[Floats, NDArray[np.intp]]:
+    """(N, 2) what the screen for covariate shift compares, and the patients."""
+    return np.column_stack([part.prob, cases.uncertainty]), cases.patient
 
 
 def _parts(predictions: Predictions) -> tuple[Predictions, dict[str, Predictions]]:
@@ -221,14 +255,30 @@ def _parts(predictions: Predictions) -> tuple[Predictions, dict[str, Predictions
     return validation, tests
 
 
-def _notes(validation: Predictions, choice: Choice, certificate: Certificate | None) -> tuple[str, ...]:
+def _notes(
+    validation: Predictions,
+    choice: Choice,
+    certificate: Certificate | None,
+    decision: FrozenThreshold,
+    sets: Mapping[str, Realised],
+) -> tuple[str, ...]:
     notes = [*validation.notes]
     if validation.patient_id is None:
         notes.append("no patient_id: every image counts as a patient")
+    if decision.note is not None:
+        notes.append(decision.note)
     if certificate is not None and not certificate.granted:
         notes.append(f"no guarantee: {certificate.why}")
+    if certificate is not None and certificate.granted and certificate.most_images > 1:
+        notes.append(f"the certificate covers patients with at most {certificate.most_images} images")
     if certificate is None and choice.threshold is None:
         notes.append(f"no threshold: {choice.why}")
+    for name, one in sets.items():
+        missed, positives = one.missed
+        if 2 * missed > positives:
+            notes.append(
+                f"{name}: {missed:,} of {positives:,} referable images are missed; ask for --goal sensitivity=0.9"
+            )
     return tuple(notes)
 
 
