@@ -20,7 +20,6 @@ from retinabench.cli.options import (
 from retinabench.cli.output import ExitCode, print_notes, print_table, progress_of
 from retinabench.core.errors import InputError
 
-
 Target = Annotated[
     str,
     typer.Option(

@@ -137,7 +137,6 @@ def transfer(
     reader: tuple[float, float] = (0.9, 0.95),
     bootstrap: int = 1000,
     seed: int = 0,
-    resemblance_level: float = 0.05,
 ) -> Transfer:
     """Choose a referral threshold on the in-domain validation split, freeze it, and report on the test sets.
 
@@ -147,89 +146,96 @@ def transfer(
         goal: The value to reach.
         goals: Several of them instead, such as ``["sensitivity=.9", "npv=.99", "workload=.5"]``.
         delta: None for the plain choice; else certify all goals with confidence 1 - delta.
-        per: The estimand: ``image`` (all images count alike) or ``patient-image`` (an image of a random patient: all patients count
-            alike).
+        per: The estimand: ``image`` (all images count alike) or ``patient-image`` (all patients do: an image of a random one).
         most_images: The largest number of images that a new patient may have; None: that of the validation patients.
         uncertainty: What orders the referral, as in `score`.
         threshold: From which probability on the model calls an image referable; see `DecisionThreshold`.
         reader: Sensitivity and specificity of the human who reads the referred images.
-        bootstrap: Permutations of the screen for covariate shift; at least 199 are drawn. All intervals are exact ones.
-        seed: Seed of these permutations; nothing else depends on it.
-        resemblance_level: Level of the screen for covariate shift.
+        bootstrap: Permutations of the screen for covariate shift, at least 199.
+        seed: Seed of these permutations.
 
     Returns:
         The threshold and what it does on every set.
 
     Raises:
-        InputError: Validation or test images are missing, a patient is in both, or the decision threshold was chosen on the validation
-            images that are to certify it.
+        InputError: Validation or test images are missing, a patient is in both, or validation images chose the decision threshold.
 
     Example:
         >>> import retinabench as rb
-        >>> split = ["validation", "validation", "test", "test"]
-        >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], split=split)
+        >>> split = ["validation"] * 2 + ["test"] * 2
+        >>> predictions = rb.Predictions(list("abcd"), [0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], split=split)
         >>> round(rb.transfer(predictions, "accuracy", 1.0, bootstrap=20).threshold, 4)
         0.3251
     """
     check_draws(bootstrap, seed)
-    wanted = as_goals(target, goal, goals)
-    validation, tests = _parts(predictions)
-    decision = DecisionThreshold.parse(threshold).freeze(predictions)
-    if delta is not None and decision.chosen_on == "validation":
-        raise InputError(
-            f"the threshold {decision.rule} is chosen on the validation images, which cannot certify it as well",
-            hint=f"Fix a number beforehand, such as {decision.value:.3g} from earlier patients.",
-        )
-    cases = {
-        name: Cases.of(part, uncertainty, decision.value, per)
-        for name, part in {"validation": validation, **tests}.items()
-    }
-    choice = choose_threshold(cases["validation"], wanted)
-    certificate = (
-        None if delta is None else certify(cases["validation"], wanted, delta, most_images=most_images)
-    )
+    wanted, parts = as_goals(target, goal, goals), _parts(predictions)
+    decision = _decision(predictions, threshold, certifying=delta is not None)
+    cases = {name: Cases.of(part, uncertainty, decision.value, per) for name, part in parts.items()}
+    choice = choose_threshold(first := cases["validation"], wanted)
+    certificate = None if delta is None else certify(first, wanted, delta, most_images=most_images)
     frozen = choice.threshold if certificate is None else certificate.threshold
     sets: dict[str, Realised] = {}
     if frozen is not None:
         sets = {name: realised(one, frozen, reader=reader) for name, one in cases.items()}
-        screen: Any = {
-            "permutations": max(bootstrap, LEAST_PERMUTATIONS),
-            "level": resemblance_level,
-            "seed": seed,
-        }
-        for name, part in tests.items():
-            a, b = (_shape(*pair) for pair in ((validation, cases["validation"]), (part, cases[name])))
-            sets[name] = replace(sets[name], resemblance=resemblance(*a, *b, **screen))
-        if certificate is not None:
-            sets |= _judged({name: sets[name] for name in tests}, cases, wanted, frozen)
-    name = referral_uncertainty(validation, uncertainty, threshold=decision.value)[1]
-    notes = _notes(validation, choice, certificate, decision, sets)
-    alone = TARGETS["sensitivity"].estimate(cases["validation"], np.inf)
+        sets = _screened(sets, parts, cases, max(bootstrap, LEAST_PERMUTATIONS), seed)
+        sets = _judged(sets, cases, wanted if certificate else (), frozen)
+    name = referral_uncertainty(parts["validation"], uncertainty, threshold=decision.value)[1]
+    notes = _notes(parts["validation"], choice, certificate, decision, sets)
+    alone = TARGETS["sensitivity"].estimate(first, np.inf)
     return Transfer(per, name, decision, choice, certificate, alone, sets, notes)
+
+
+def _decision(
+    predictions: Predictions, threshold: DecisionThreshold | float | str, *, certifying: bool
+) -> FrozenThreshold:
+    decision = DecisionThreshold.parse(threshold).freeze(predictions)
+    if certifying and decision.chosen_on == "validation":
+        raise InputError(
+            f"the threshold {decision.rule} is chosen on the validation images, which cannot certify it as well",
+            hint=f"Fix a number beforehand, such as {decision.value:.3g} from earlier patients.",
+        )
+    return decision
+
+
+def _screened(
+    sets: Mapping[str, Realised],
+    parts: Mapping[str, Predictions],
+    cases: Mapping[str, Cases],
+    permutations: int,
+    seed: int,
+) -> dict[str, Realised]:
+    """The sets, those of the test splits with the screen for covariate shift."""
+
+    def shape(name: str) -> tuple[Floats, NDArray[np.intp]]:
+        return np.column_stack([parts[name].prob, cases[name].uncertainty]), cases[name].patient
+
+    return {
+        name: one
+        if name == "validation"
+        else replace(
+            one,
+            resemblance=resemblance(*shape("validation"), *shape(name), permutations=permutations, seed=seed),
+        )
+        for name, one in sets.items()
+    }
 
 
 def _judged(
     sets: Mapping[str, Realised], cases: Mapping[str, Cases], goals: Sequence[Goal], threshold: float
 ) -> dict[str, Realised]:
-    """The sets with what their labels say about every goal, tested together."""
+    """The sets with what the labels of the test splits say about every goal, tested together."""
+    tests = [name for name in sets if name != "validation"]
     risks = [
         LabelledRisk(*goal.spec.sums(cases[name], threshold), cases[name].patient, goal.max_risk)
-        for name in sets
+        for name in tests
         for goal in goals
     ]
-    verdicts = judge(risks)
-    return {
-        name: replace(one, verdicts=tuple(verdicts[k * len(goals) : (k + 1) * len(goals)]))
-        for k, (name, one) in enumerate(sets.items())
-    }
+    verdicts = iter(judge(risks))
+    found = {name: replace(sets[name], verdicts=tuple(next(verdicts) for _ in goals)) for name in tests}
+    return {**sets, **found}
 
 
-def _shape(part: Predictions, cases: Cases) -> tuple[Floats, NDArray[np.intp]]:
-    """(N, 2) what the screen for covariate shift compares, and the patients."""
-    return np.column_stack([part.prob, cases.uncertainty]), cases.patient
-
-
-def _parts(predictions: Predictions) -> tuple[Predictions, dict[str, Predictions]]:
+def _parts(predictions: Predictions) -> dict[str, Predictions]:
     """The validation images, and the test images of each domain that has some; no patient is in both."""
     validation = predictions.select(domain="in_domain", split="validation")
     if validation is None:
@@ -252,7 +258,7 @@ def _parts(predictions: Predictions) -> tuple[Predictions, dict[str, Predictions
                 column="patient_id",
                 hint="Split by patient.",
             )
-    return validation, tests
+    return {"validation": validation, **tests}
 
 
 def _notes(
