@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from retinabench.fidelity.submissions.submission import Submission, write_submission
+from retinabench.fidelity.submissions.submission import About, Submission, write_submission
 from support.evaluators import ENERGY, FUNDUS, N, evaluator_of
 from support.fake_reference import classified, regressed, softmax
 from support.submissions import submission_meta
@@ -27,8 +27,8 @@ def folder(tmp_path, evaluators):
             probs = softmax(np.log(near.probs) + noise * random.normal(size=near.probs.shape))
             shifted = reference[:, :1000] + noise * random.normal(size=(N, 1))
             for chosen, submission in (
-                (FUNDUS, Submission(probs, probs[None], meta=submission_meta(FUNDUS, title, seed))),
-                (ENERGY, Submission(draws=shifted, meta=submission_meta(ENERGY, title, seed))),
+                (FUNDUS, Submission(probs, probs[None], about=About(**submission_meta(FUNDUS, title, seed)))),
+                (ENERGY, Submission(draws=shifted, about=About(**submission_meta(ENERGY, title, seed)))),
             ):
                 write_submission(
                     tmp_path / "runs" / f"{title}-{chosen.name}-{seed}" / "submission.npz", submission

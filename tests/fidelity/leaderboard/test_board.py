@@ -7,7 +7,7 @@ import pytest
 
 from retinabench.fidelity.leaderboard.board import make_board, score_task
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
-from retinabench.fidelity.submissions.submission import Submission, write_submission
+from retinabench.fidelity.submissions.submission import About, Submission, write_submission
 from support.evaluators import FUNDUS
 from support.fake_reference import softmax
 from support.submissions import submission_meta
@@ -40,7 +40,8 @@ def test_ranks_that_depend_on_the_points_have_wide_intervals(tmp_path, evaluator
     for k, title in enumerate(("A", "B")):
         noisy = softmax(np.log(probs) + np.random.default_rng(100 + k).normal(size=probs.shape))
         write_submission(
-            tmp_path / title / "submission.npz", Submission(noisy, meta=submission_meta(FUNDUS, title))
+            tmp_path / title / "submission.npz",
+            Submission(noisy, about=About(**submission_meta(FUNDUS, title))),
         )
     found = make_board(score_tasks(find_submissions([tmp_path]), evaluators)).to_dict()
     assert all(row["low"] == 1 and row["high"] == 2 for row in found["ranking"])
@@ -65,7 +66,7 @@ def test_an_entry_that_missed_a_task_is_not_in_the_final_ranking(folder, evaluat
 def test_settings_of_one_title_are_told_apart(tmp_path, evaluators):
     probs = evaluators["fundus"].reference.probs
     for k, rate in enumerate((0.1, 0.2)):
-        one = Submission(probs, meta=submission_meta(FUNDUS, "MAP", lr=rate))
+        one = Submission(probs, about=About(**submission_meta(FUNDUS, "MAP", lr=rate)))
         write_submission(tmp_path / str(k) / "submission.npz", one)
     (scored,) = score_tasks(find_submissions([tmp_path]), evaluators)
     titles = [line.title for line in scored.competitors]
@@ -79,7 +80,7 @@ def test_settings_of_one_title_are_told_apart(tmp_path, evaluators):
 
 def test_undefined_scores_have_a_reason_and_no_interval(evaluators):
     probs = evaluators["fundus"].reference.probs
-    bare = Submission(np.eye(5)[probs.argmax(axis=1)], meta={"title": "x"})
+    bare = Submission(np.eye(5)[probs.argmax(axis=1)], about=About(title="x"))
     task = score_task(evaluators["fundus"], [bare])
     record = next(entry for entry in task.entries if entry.title == "x").to_dict()["groups"]["all"]
     assert record["epistemic_error"] == {"value": None, "why": "needs posterior samples"}

@@ -5,7 +5,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.fidelity.leaderboard.files import find_submissions, score_files, score_tasks, task_of
-from retinabench.fidelity.submissions.submission import Submission, write_submission
+from retinabench.fidelity.submissions.submission import About, Submission, write_submission
 from support.evaluators import FUNDUS, N
 from support.submissions import submission_meta
 
@@ -35,6 +35,8 @@ def test_a_kept_submission_is_found_by_the_board_under_its_title(tmp_path, evalu
 def test_one_title_is_for_one_file(tmp_path, evaluators):
     files = [tmp_path / name / "submission.npz" for name in "ab"]
     for file in files:
-        write_submission(file, Submission(np.full((N, 5), 0.2), meta=submission_meta(FUNDUS, "MAP")))
+        write_submission(
+            file, Submission(np.full((N, 5), 0.2), about=About(**submission_meta(FUNDUS, "MAP")))
+        )
     with pytest.raises(InputError, match="one --title for 2 files"):
         score_files(files, evaluators["fundus"], title="x")

@@ -3,7 +3,7 @@
 from retinabench.fidelity.leaderboard.board import make_board
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.leaderboard.tables import markdown, strength_table, task_table, write_board
-from retinabench.fidelity.submissions.submission import Submission, write_submission
+from retinabench.fidelity.submissions.submission import About, Submission, write_submission
 from support.evaluators import FUNDUS, N, evaluator_of
 from support.fake_reference import classified
 from support.submissions import submission_meta
@@ -32,7 +32,7 @@ def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, t
     nasty = "<script>alert(1)</script>|x"
     over = submission_meta(FUNDUS, nasty) | {"budget": {"limit": 10, "used": 30.0, "over": True}}
     write_submission(
-        folder / "n" / "submission.npz", Submission(evaluators["fundus"].reference.probs, meta=over)
+        folder / "n" / "submission.npz", Submission(evaluators["fundus"].reference.probs, about=About(**over))
     )
     page = write_board(make_board(score_tasks(find_submissions([folder]), evaluators)), tmp_path / "out")
     html = page.read_text()

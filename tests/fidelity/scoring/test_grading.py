@@ -10,7 +10,7 @@ from retinabench.fidelity.scoring.baselines import baselines
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.resampling import Resampling, groups_of
 from retinabench.fidelity.scoring.utility import crps
-from retinabench.fidelity.submissions.submission import Submission
+from retinabench.fidelity.submissions.submission import About, Submission
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.registry import TARGETS
 from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of
@@ -21,7 +21,7 @@ from support.fake_reference import classified, regressed, softmax
 def graded():
     reference = classified(N, 5)
     samples = softmax(np.random.default_rng(5).normal(size=(30, N, 5)) + np.log(reference.probs))
-    submission = Submission(samples.mean(axis=0), samples, meta={"title": "x"})
+    submission = Submission(samples.mean(axis=0), samples, about=About(title="x"))
     evaluator = evaluator_of(FUNDUS, reference)
     return evaluator, submission, evaluator.grade(submission)
 

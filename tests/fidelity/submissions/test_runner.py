@@ -9,7 +9,7 @@ from retinabench.data.loader import Batches
 from retinabench.fidelity.submissions import infinite_width, runner, untrained
 from retinabench.fidelity.submissions.entries import entry, entry_run
 from retinabench.fidelity.submissions.runner import run_entry, y_draws
-from retinabench.fidelity.submissions.submission import read_submission
+from retinabench.fidelity.submissions.submission import Budget, read_submission
 from retinabench.fidelity.targets.data import labels, load
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.training import build_network, likelihood_of, point_batches
@@ -30,11 +30,11 @@ def test_every_kind_of_method_predicts_a_regression_and_is_counted(name, tmp_pat
         target,
     )
     assert submission.draws.shape == (TEST, 1000)
-    budget = submission.meta["budget"]
-    assert 0 < budget["used"] <= 6 == budget["limit"]
+    budget = submission.about.budget
+    assert 0 < budget.used <= 6 == budget.limit
     if entry(name).share == 1:
-        assert budget["used"] == 6  # whole epochs, no more and no less
-    assert not budget["over"]
+        assert budget.used == 6  # whole epochs, no more and no less
+    assert not budget.over
 
 
 def test_a_classification_has_probabilities_and_samples(tmp_path):
@@ -45,7 +45,7 @@ def test_a_classification_has_probabilities_and_samples(tmp_path):
     assert submission.samples.shape == (4, TEST, 5)
     # Samples are kept in half precision.
     assert submission.samples.astype(float).mean(axis=0) == pytest.approx(submission.probs, abs=1e-3)
-    assert submission.meta["method"] == "ivon"
+    assert submission.about.method == "ivon"
 
 
 def test_the_loss_is_the_negative_log_posterior_over_n():
@@ -81,14 +81,14 @@ def test_a_killed_run_goes_on_to_the_same_predictions_and_the_same_count(monkeyp
             run_entry("swag", target, budget=8, out=tmp_path / "killed")
     again = submission_of(run_entry("swag", target, budget=8, out=tmp_path / "killed"), target)
     assert again.draws.tobytes() == whole.draws.tobytes()
-    assert again.meta["budget"] == whole.meta["budget"] == {"limit": 8, "used": 8, "over": False}
+    assert again.about.budget == whole.about.budget == Budget(limit=8, used=8, over=False)
 
 
 def test_what_is_done_is_not_done_again_and_members_are_reused(monkeypatch, tmp_path):
     target = regression_target()
     words = ["method.members=3"]
     file = run_entry("ensemble", target, budget=6, out=tmp_path, overrides=words)
-    assert submission_of(file, target).meta["budget"]["used"] == 6  # 3 members of 2 epochs
+    assert submission_of(file, target).about.budget.used == 6  # 3 members of 2 epochs
     monkeypatch.setattr(map_method, "fit", None)
     assert run_entry("ensemble", target, budget=6, out=tmp_path, overrides=words) == file
     (file.parent / "done").unlink()
@@ -108,7 +108,7 @@ def test_what_exceeds_the_budget_is_refused_or_marked(tmp_path):
         run_entry("map", target, budget=3, out=tmp_path, overrides=words)
     assert not list(tmp_path.iterdir())
     marked = run_entry("map", target, budget=3, out=tmp_path, overrides=words, over_budget="mark")
-    assert submission_of(marked, target).meta["budget"] == {"limit": 3, "used": 4, "over": True}
+    assert submission_of(marked, target).about.budget == Budget(limit=3, used=4, over=True)
 
 
 def test_draws_of_y_are_those_of_the_mixture():
@@ -136,7 +136,7 @@ def test_the_infinite_width_limit_needs_no_training(monkeypatch, tmp_path):
     file = run_entry("nngp", target, budget=5, out=tmp_path)
     submission = submission_of(file, target)
     assert submission.draws.shape == (TEST, 1000)
-    assert submission.meta["budget"] == {"limit": 5, "used": 0.0, "over": False}
+    assert submission.about.budget == Budget(limit=5, used=0.0, over=False)
     # The line of the tiny target, noise 0.1 of a deviation of 1, is learnt.
     truth = standardised_truth(target)
     assert np.abs(submission.draws.mean(axis=1) - truth).mean() < 0.5 * np.abs(truth).mean()

@@ -1,4 +1,5 @@
 import io
+import json
 import pickle
 import zipfile
 
@@ -8,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.submissions.submission import Submission, read_submission, write_submission
+from retinabench.fidelity.submissions.submission import About, Submission, read_submission, write_submission
 from retinabench.fidelity.targets.registry import TARGETS
 from support.fake_reference import softmax
 
@@ -47,13 +48,35 @@ def table(path, values, kind, header=True, point=True, delimiter=","):
 
 def test_ours_comes_back(tmp_path, probs, draws):
     samples = np.stack([probs, probs[::-1]])
-    write_submission(tmp_path / "c.npz", Submission(probs, samples, meta=meta(FUNDUS)))
+    write_submission(tmp_path / "c.npz", Submission(probs, samples, about=About(**meta(FUNDUS))))
     back = read_submission(tmp_path / "c.npz", FUNDUS, N, DATA)
     assert (back.probs == probs).all()
     assert back.samples == pytest.approx(samples, abs=1e-3)  # half precision
     assert back.title == "M"
-    write_submission(tmp_path / "r.npz", Submission(draws=draws, meta=meta(ENERGY)))
+    write_submission(tmp_path / "r.npz", Submission(draws=draws, about=About(**meta(ENERGY))))
     assert read_submission(tmp_path / "r.npz", ENERGY, N, DATA).draws == pytest.approx(draws, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("entry", "key"),
+    [
+        ({"budget": "much"}, "budget"),
+        ({"seed": "x"}, "seed"),
+        ({"budget": {"used": "?"}}, "budget.used"),
+        ({"run": 3}, "run"),
+    ],
+)
+def test_metadata_of_another_kind_are_named(tmp_path, probs, entry, key):
+    arrays = {"probs": probs, "meta": np.array(json.dumps(meta(FUNDUS) | entry))}
+    np.savez(tmp_path / "s.npz", **arrays)
+    with pytest.raises(InputError, match=rf"s\.npz: has unreadable metadata: {key}: "):
+        read_submission(tmp_path / "s.npz", FUNDUS, N, DATA)
+
+
+def test_entries_that_we_do_not_know_are_kept(tmp_path, probs):
+    write_submission(tmp_path / "s.npz", Submission(probs, about=About(**meta(FUNDUS), laboratory="ours")))
+    back = read_submission(tmp_path / "s.npz", FUNDUS, N, DATA)
+    assert back.about.changed(title="New").to_dict()["laboratory"] == "ours"
 
 
 @pytest.mark.parametrize("kind", ["npz", "csv", "semicolons", "no point", "savetxt", "parquet", "zip"])
@@ -144,13 +167,17 @@ def test_another_task_s_order_data_or_definition_is_refused(tmp_path, probs):
     np.savetxt(path, rows, delimiter=",", header="point,prob_0,prob_1,prob_2,prob_3,prob_4", comments="")
     with pytest.raises(InputError, match=r"row 1, column 'point': is 11 where point 0 is due"):
         read_submission(path, FUNDUS, N)
-    write_submission(tmp_path / "o.npz", Submission(probs, meta=meta(FUNDUS) | {"task": "idrid"}))
+    write_submission(tmp_path / "o.npz", Submission(probs, about=About(**(meta(FUNDUS) | {"task": "idrid"}))))
     with pytest.raises(InputError, match="is for the task 'idrid', not 'fundus'"):
         read_submission(tmp_path / "o.npz", FUNDUS, N, DATA)
-    write_submission(tmp_path / "o.npz", Submission(probs, meta=meta(FUNDUS) | {"data": "cd" * 32}))
+    write_submission(
+        tmp_path / "o.npz", Submission(probs, about=About(**(meta(FUNDUS) | {"data": "cd" * 32})))
+    )
     with pytest.raises(InputError, match="is for other data"):
         read_submission(tmp_path / "o.npz", FUNDUS, N, DATA)
-    write_submission(tmp_path / "o.npz", Submission(probs, meta=meta(FUNDUS) | {"target": "0" * 12}))
+    write_submission(
+        tmp_path / "o.npz", Submission(probs, about=About(**(meta(FUNDUS) | {"target": "0" * 12})))
+    )
     with pytest.raises(InputError, match="another definition of 'fundus'"):
         read_submission(tmp_path / "o.npz", FUNDUS, N, DATA)
     np.savez(tmp_path / "kind.npz", probs=probs)

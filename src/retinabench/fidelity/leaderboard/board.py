@@ -134,7 +134,7 @@ def _by_title(submissions: Sequence[Submission]) -> dict[str, list[Submission]]:
 
 def _setting(submission: Submission) -> str:
     """Return 6 digits shared by submissions that differ in nothing but the seed; its source for a file without a run."""
-    run = submission.meta.get("run")
+    run = submission.about.run
     if run is None:
         return str(submission.source)
     same = {key: value for key, value in run.items() if key != "seed"}

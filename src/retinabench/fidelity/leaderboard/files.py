@@ -75,7 +75,7 @@ def score_files(
     for file in files:
         submission = _read(submission_in(file) if file.is_dir() else file, evaluator)
         if title is not None:
-            submission = replace(submission, meta={**submission.meta, "title": title})
+            submission = replace(submission, about=submission.about.changed(title=title))
         found.append(submission)
         if keep is not None:
             _keep(submission, evaluator, keep)
@@ -185,11 +185,11 @@ def _read(file: Path, evaluator: Evaluator) -> Submission:
 def _keep(submission: Submission, evaluator: Evaluator, folder: Path) -> None:
     target, data = evaluator.target, evaluator.data.sha256
     name = "".join(c if c.isalnum() else "-" for c in submission.title)
-    meta = {
-        "method": submission.title, "seed": None, "budget": None, **submission.meta, "task": target.name,
-        "target": target.fingerprint(data), "data": data, "title": submission.title,
-    }  # fmt: skip
-    write_submission(folder / f"{name}-{target.name}" / FILE, replace(submission, meta=meta))
+    about = submission.about.changed(
+        task=target.name, target=target.fingerprint(data), data=data, title=submission.title,
+        method=submission.about.method or submission.title,
+    )  # fmt: skip
+    write_submission(folder / f"{name}-{target.name}" / FILE, replace(submission, about=about))
 
 
 def _paths(words: Sequence[str], option: str) -> dict[str, Path]:

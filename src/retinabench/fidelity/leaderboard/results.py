@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from retinabench.fidelity.scoring.grading import Estimates, Evaluator
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
 from retinabench.fidelity.scoring.resampling import ALL, Estimate
-from retinabench.fidelity.submissions.submission import Submission
+from retinabench.fidelity.submissions.submission import Budget, Submission
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.reports.toolkit.number_format import Quantity
@@ -122,25 +122,25 @@ class Entry:
     @property
     def baseline(self) -> bool:
         """Whether it is a trivial entry, which is shown but not ranked."""
-        return bool(self.submissions[0].meta.get("baseline"))
+        return self.submissions[0].about.baseline
 
     @property
-    def budget(self) -> Mapping[str, Any] | None:
-        """The largest budget of its seeds, as the submission states it: `used`, `limit`, `over`."""
-        budgets = [one.meta["budget"] for one in self.submissions if one.meta.get("budget")]
-        return max(budgets, key=lambda budget: budget.get("used", 0)) if budgets else None
+    def budget(self) -> Budget | None:
+        """The largest budget of its seeds; None where no submission states one."""
+        budgets = [one.about.budget for one in self.submissions if one.about.budget is not None]
+        return max(budgets, key=lambda budget: budget.used, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry for JSON."""
-        first = self.submissions[0].meta
+        first = self.submissions[0].about
         record = {
             "title": self.title,
-            **{key: first.get(key) for key in ("method", "seed", "seconds")},
-            "budget": self.budget,
+            **{key: getattr(first, key) for key in ("method", "seed", "seconds")},
+            "budget": None if self.budget is None else self.budget.model_dump(),
             "baseline": self.baseline,
             "source": [str(one.source) for one in self.submissions if one.source],
             "groups": _groups_record(self.scores),
-            "seeds": [one.meta.get("seed") for one in self.submissions],
+            "seeds": [one.about.seed for one in self.submissions],
         }
         return record | ({"rank": self.rank.to_dict()} if self.rank is not None else {})
 

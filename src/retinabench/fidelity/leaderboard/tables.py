@@ -238,9 +238,9 @@ def _rank_cell(rank: Rank | None) -> Cell:
 
 
 def _budget_cell(entry: Entry) -> Cell:
-    if not (budget := entry.budget):
+    if (budget := entry.budget) is None:
         return UNDEFINED
-    return Cell(f"{budget['used']:.0f}", below=f"over {budget['limit']:.0f}" if budget.get("over") else "")
+    return Cell(f"{budget.used:.0f}", below=f"over {budget.limit or 0:.0f}" if budget.over else "")
 
 
 def _note(task: TaskBoard) -> str:

@@ -25,6 +25,7 @@ from retinabench.core.errors import InputError
 from retinabench.fidelity.targets.target import Target
 
 SCHEMA = "retinabench.fidelity-reference/1"
+STATED = {"task", "target", "data", "chains", "passed", "why"}  # in the metadata, beside how it was made
 QUALITIES = ("rhat", "ess_bulk", "ess_tail", "mcse")
 
 Floats = NDArray[np.floating]
@@ -124,7 +125,7 @@ def _read(stream: BinaryIO, name: str | Path) -> Reference:
         with np.load(stream, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         meta = json.loads(str(arrays.pop("meta")))
-        if meta.get("schema") != SCHEMA:
+        if meta.get("schema") != SCHEMA or not STATED <= set(meta):
             raise KeyError(SCHEMA)
         return Reference(meta, **arrays)
     except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
-from retinabench.fidelity.submissions.submission import DRAWS, Submission
+from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target
 
 
@@ -37,4 +37,4 @@ def baselines(target: Target, reference: NDArray[np.floating]) -> list[Submissio
 
 
 def _named(title: str, **values: NDArray[np.float64]) -> Submission:
-    return Submission(values.get("probs"), None, values.get("draws"), {"title": title, "baseline": True})
+    return Submission(values.get("probs"), None, values.get("draws"), About(title=title, baseline=True))

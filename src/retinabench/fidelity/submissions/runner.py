@@ -28,7 +28,14 @@ from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, Training, execute_run, is_composed
 from retinabench.fidelity.submissions.budget import SECONDS, Meter, check_plan, planned
 from retinabench.fidelity.submissions.entries import entry, entry_run
-from retinabench.fidelity.submissions.submission import DRAWS, Submission, submission_in, write_submission
+from retinabench.fidelity.submissions.submission import (
+    DRAWS,
+    About,
+    Budget,
+    Submission,
+    submission_in,
+    write_submission,
+)
 from retinabench.fidelity.submissions.untrained import UNTRAINED, run_untrained
 from retinabench.fidelity.targets.data import TargetData, load, standardised
 from retinabench.fidelity.targets.target import Target
@@ -155,27 +162,25 @@ class TargetRuns:
     def submission(self, predicted: Predicted) -> Submission:
         """Return the submission of the entry's predictions."""
         target, values = self.target, predicted.values
-        meta = {
-            "task": target.name,
-            "target": target.fingerprint(self.data.sha256),
-            "data": self.data.sha256,
-            "method": self.entry.name,
-            "title": self.entry.title,
-            "seed": self.run.seed,
-            "run": self.run.model_dump(mode="json", exclude={"model"}),
-            "budget": {
-                "limit": self.budget,
-                "used": predicted.gradients,
-                "over": predicted.gradients > self.budget,
-            },
-            "seconds": round(predicted.seconds, 1),
-            "version": __version__,
-        }
+        about = About(
+            task=target.name,
+            target=target.fingerprint(self.data.sha256),
+            data=self.data.sha256,
+            method=self.entry.name,
+            title=self.entry.title,
+            seed=self.run.seed,
+            run=self.run.model_dump(mode="json", exclude={"model"}),
+            budget=Budget(
+                limit=self.budget, used=predicted.gradients, over=predicted.gradients > self.budget
+            ),
+            seconds=round(predicted.seconds, 1),
+            version=__version__,
+        )
         if target.likelihood == "gaussian":
             draws = y_draws(values, numpy_generator(self.run.seed, "exam", target.name))
-            return Submission(draws=draws.astype(np.float32), meta=meta)
+            return Submission(draws=draws.astype(np.float32), about=about)
         kept = np.linspace(0, len(values) - 1, min(len(values), KEPT_SAMPLES)).round().astype(int)
-        return Submission(probs=values.mean(axis=0, dtype=np.float64), samples=values[kept], meta=meta)
+        return Submission(probs=values.mean(axis=0, dtype=np.float64), samples=values[kept], about=about)
 
 
 def run_entry(

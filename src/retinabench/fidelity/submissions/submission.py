@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, ValidationError
 
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError
+from retinabench.core.settings import Frozen
 from retinabench.fidelity.submissions.submission_files import read_arrays
 from retinabench.fidelity.targets.target import Target
 
@@ -31,6 +34,74 @@ TOLERANCE = 1e-3  # of the sum of a row: text with four decimals passes
 Floats = NDArray[np.floating]
 
 
+class Budget(Frozen):
+    """Gradient evaluations per training example.
+
+    Args:
+        limit: Those allowed; None if unknown.
+        used: Those taken.
+        over: Whether they are more than allowed.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    limit: float | None = None
+    used: float = 0.0
+    over: bool = False
+
+
+class About(Frozen):
+    """What a submission says of itself, as far as it does; entries of other names are kept.
+
+    Args:
+        task: Name of the target.
+        target: Fingerprint of its definition and data.
+        data: SHA-256 of its data.
+        method: Name of the method, or of the entry.
+        title: What readers call it.
+        seed: Of the run.
+        run: Settings of the run, as JSON.
+        budget: What it cost.
+        seconds: Of the training.
+        version: Of this package.
+        baseline: Whether it is a trivial submission, which is shown but not ranked.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    task: str | None = None
+    target: str | None = None
+    data: str | None = None
+    method: str | None = None
+    title: str | None = None
+    seed: int | None = None
+    run: dict[str, Any] | None = None
+    budget: Budget | None = None
+    seconds: float | None = None
+    version: str | None = None
+    baseline: bool = False
+
+    @classmethod
+    def read(cls, path: Path, meta: Mapping[str, Any]) -> About:
+        """Return what the metadata of a file say; raises `InputError` where an entry is of another kind."""
+        try:
+            return cls(**meta)
+        except (ValidationError, TypeError) as error:
+            detail = (
+                error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
+            )
+            key = ".".join(map(str, detail["loc"]))
+            raise InputError(f"has unreadable metadata: {key}: {detail['msg']}", file=path) from None
+
+    def changed(self, **entries: Any) -> About:
+        """Return a copy with other entries."""
+        return About(**{**self.to_dict(), **entries})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is said, as JSON."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Submission:
     """Predictions for a target's test points.
@@ -39,20 +110,20 @@ class Submission:
         probs: (N, C), for a classification.
         samples: Of single posterior samples, (S, N, C), optional.
         draws: Of y, noise included, (N, 1000), for a regression.
-        meta: JSON: task, target, data, method, title, seed, run, budget, seconds.
+        about: What it says of itself.
         source: The file.
     """
 
     probs: Floats | None = None
     samples: Floats | None = None
     draws: Floats | None = None
-    meta: dict[str, Any] = field(default_factory=dict)
+    about: About = field(default_factory=About)
     source: Path | None = None
 
     @property
     def title(self) -> str:
         """The title of the method, else its name, else the name of the file."""
-        return str(self.meta.get("title") or self.meta.get("method") or (self.source and self.source.stem))
+        return str(self.about.title or self.about.method or (self.source and self.source.stem))
 
 
 def submission_in(folder: Path) -> Path:
@@ -64,7 +135,7 @@ def submission_in(folder: Path) -> Path:
 def write_submission(path: Path, submission: Submission) -> None:
     """Write our own NPZ atomically: probs float64, samples float16, draws float32."""
     arrays: dict[str, Any] = {
-        "meta": np.array(json.dumps({"schema": SCHEMA, **submission.meta}, allow_nan=False))
+        "meta": np.array(json.dumps({"schema": SCHEMA, **submission.about.to_dict()}, allow_nan=False))
     }
     kinds = {"probs": np.float64, "samples": np.float16, "draws": np.float32}
     for name, kind in kinds.items():
@@ -93,7 +164,8 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
     """
     path = Path(path)
     arrays, meta = read_arrays(path, target)
-    _check_origin(path, meta, target, data)
+    about = About.read(path, meta)
+    _check_origin(path, about, target, data)
     wanted = "probs" if target.likelihood == "categorical" else "draws"
     if wanted == "probs" and "probs" not in arrays and "samples" in arrays:
         arrays["probs"] = np.asarray(arrays["samples"], np.float64).mean(axis=0)
@@ -105,7 +177,9 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
             hint=f"An array '{wanted}', or columns {columns}.",
         )
     if wanted == "draws":
-        return Submission(draws=_checked_draws(path, arrays["draws"], target, points), meta=meta, source=path)
+        return Submission(
+            draws=_checked_draws(path, arrays["draws"], target, points), about=about, source=path
+        )
     probs = _checked_probs(path, arrays["probs"], target, points, "probs")
     samples = arrays.get("samples")
     if samples is not None:
@@ -113,24 +187,24 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
             raise InputError(f"has shape {samples.shape}, needed is (S, N, C)", file=path, column="samples")
         for one in samples:
             _checked_probs(path, np.asarray(one, np.float64), target, points, "samples")
-    return Submission(probs=probs, samples=samples, meta=meta, source=path)
+    return Submission(probs=probs, samples=samples, about=about, source=path)
 
 
-def _check_origin(path: Path, meta: dict[str, Any], target: Target, data: str) -> None:
+def _check_origin(path: Path, about: About, target: Target, data: str) -> None:
     """Refuse a submission that says it belongs to another task or to other data."""
-    if meta.get("task", target.name) != target.name:
+    if about.task not in (None, target.name):
         raise InputError(
-            f"is for the task '{meta['task']}', not '{target.name}'",
+            f"is for the task '{about.task}', not '{target.name}'",
             file=path,
-            hint=f"--task {meta['task']}",
+            hint=f"--task {about.task}",
         )
-    if data and meta.get("data", data) != data:
+    if data and about.data not in (None, data):
         raise InputError(
-            f"is for other data (SHA-256 {str(meta['data'])[:12]}…, not {data[:12]}…)",
+            f"is for other data (SHA-256 {str(about.data)[:12]}…, not {data[:12]}…)",
             file=path,
             hint="Only submissions for the same test points can be compared.",
         )
-    if data and meta.get("target", target.fingerprint(data)) != target.fingerprint(data):
+    if data and about.target not in (None, target.fingerprint(data)):
         raise InputError(
             f"is for another definition of '{target.name}'",
             file=path,

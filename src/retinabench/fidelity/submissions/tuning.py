@@ -165,8 +165,10 @@ def _trial_of(
     file: Path, settings: Mapping[str, Any], target: Target, data: TargetData, reference: Reference
 ) -> Trial:
     submission = read_submission(file, target, len(data.test), data.sha256)
-    used, seconds = submission.meta["budget"]["used"], submission.meta["seconds"]
-    return Trial(settings, _distance(submission, reference), "", used, seconds)
+    about = submission.about
+    assert about.budget is not None
+    assert about.seconds is not None
+    return Trial(settings, _distance(submission, reference), "", about.budget.used, about.seconds)
 
 
 def _distance(submission: Submission, reference: Reference) -> float:

@@ -18,7 +18,14 @@ from retinabench.core.progress import Progress
 from retinabench.core.version import __version__
 from retinabench.fidelity.submissions import infinite_width
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES
-from retinabench.fidelity.submissions.submission import DRAWS, Submission, submission_in, write_submission
+from retinabench.fidelity.submissions.submission import (
+    DRAWS,
+    About,
+    Budget,
+    Submission,
+    submission_in,
+    write_submission,
+)
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.target import Target
 
@@ -63,10 +70,10 @@ def run_untrained(
         return file
     start = time.monotonic()
     draws = UNTRAINED[name](target, data, DRAWS, seed, progress)
-    meta = {
-        "task": target.name, "target": fingerprint, "data": data.sha256, "method": name, "title": UNTRAINED_TITLES[name],
-        "seed": seed, "run": {"method": {"name": name}}, "version": __version__,
-        "budget": {"limit": budget, "used": 0.0, "over": False}, "seconds": round(time.monotonic() - start, 1),
-    }  # fmt: skip
-    write_submission(file, Submission(draws=draws.astype(np.float32), meta=meta))
+    about = About(
+        task=target.name, target=fingerprint, data=data.sha256, method=name, title=UNTRAINED_TITLES[name], seed=seed,
+        run={"method": {"name": name}}, budget=Budget(limit=budget, used=0.0, over=False),
+        seconds=round(time.monotonic() - start, 1), version=__version__,
+    )  # fmt: skip
+    write_submission(file, Submission(draws=draws.astype(np.float32), about=about))
     return file
