@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 
@@ -19,7 +17,7 @@ from retinabench.cli.main import run
 from retinabench.data.prepared import open_prepared
 from retinabench.data.records import Records
 from retinabench.data.synthetic.fundus import draw
-from support.helpers import make_prepared, make_retinas, write_files
+from support.helpers import make_retinas, write_files
 
 N, SIDE = 48, 64
 HOSTILE = '<script>alert("1")</script>|`x`'
@@ -141,40 +139,6 @@ def test_the_same_folder_and_seed_give_the_same_bytes_and_another_seed_other_ima
     for path in written.iterdir():
         assert path.read_bytes() == (tmp_path / "0" / path.name).read_bytes(), path.name
     assert (written / "inspection.json").read_bytes() == (tmp_path / "1" / "inspection.json").read_bytes()
-
-
-def test_without_out_a_read_only_folder_tells_what_its_tables_know(folder, capsys):
-    before = sorted(os.listdir(folder))
-    mode = folder.stat().st_mode
-    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    try:
-        assert run(["inspect", str(folder)]) == 0
-    finally:
-        folder.chmod(mode)
-    said = capsys.readouterr().out
-    for words in ("48 images", "1 equal bytes", "different splits", "fellow eye", "--out DIR"):
-        assert words in said
-    assert sorted(os.listdir(folder)) == before
-
-
-def test_a_folder_without_a_table_of_files_is_inspected_all_the_same(tmp_path, capsys):
-    data = make_prepared(tmp_path / "data")
-    (data / "files.parquet").unlink(missing_ok=True)
-    assert run(["inspect", str(data), "--out", str(tmp_path / "out"), "-q"]) == 0
-    found = json.loads((tmp_path / "out" / "inspection.json").read_text())
-    assert (found["read_files"], found["cameras"], found["bad_files"]) == (False, [], [])
-    assert "No copies." in capsys.readouterr().out
-
-
-def test_a_damaged_table_of_files_and_a_senseless_out_are_one_line(tmp_path, capsys):
-    data = make_prepared(tmp_path / "data")
-    (data / "files.parquet").write_bytes(b"PAR1 not")
-    assert run(["inspect", str(data)]) == 2
-    assert "files.parquet" in capsys.readouterr().err
-    (tmp_path / "p.csv").write_text("image_id,label,prob\na,1,0.5\nb,0,0.2\n")
-    assert run(["inspect", str(tmp_path / "p.csv"), "--out", str(tmp_path / "o")]) == 2
-    assert "--out" in capsys.readouterr().err
-    assert not (tmp_path / "o").exists()
 
 
 def test_reading_images_never_loads_torch(folder, tmp_path):

@@ -3,7 +3,6 @@
 import io
 import os
 import zipfile
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -68,19 +67,6 @@ def test_every_form_holds_the_same_files(tmp_path, write):
 def test_any_part_stands_for_all(tmp_path):
     write_parts(tmp_path)
     assert open_files(tmp_path / "train.zip.003").names() == sorted(CONTENT)
-
-
-def test_a_chain_reads_and_seeks_like_its_whole():
-    random = np.random.default_rng(0)
-    whole = random.bytes(1000)
-    cuts = [0, 0, 3, 400, 401, 1000]
-    chain = io.BufferedReader(Chain([(io.BytesIO(whole), a, b - a) for a, b in pairwise(cuts)]), 16)
-    for _ in range(300):
-        begin, length = random.integers(0, 1010), random.integers(0, 500)
-        chain.seek(begin)
-        assert chain.read(length) == whole[begin : begin + length]
-    chain.seek(-7, io.SEEK_END)
-    assert chain.read() == whole[-7:]
 
 
 def test_one_image_costs_its_own_bytes_and_no_others(tmp_path, monkeypatch):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,16 +15,14 @@ from sklearn.metrics import roc_auc_score
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.data.prepared import open_prepared
-from retinabench.experiments import config
 from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.jobs import Outcome
-from retinabench.experiments.search import sweep
 from retinabench.experiments.search.ranking import write_ranking
 from retinabench.experiments.search.search import search
 from retinabench.experiments.search.space import points, space_of
 from retinabench.predictions.io import read_predictions
 from support.helpers import make_prepared
-from support.searching import SPACE, Serial, base_run, pretend, small_space
+from support.searching import Serial, base_run, pretend, small_space
 
 
 @pytest.fixture(scope="module")
@@ -252,54 +247,6 @@ def test_equal_trials_are_computed_once(data, tmp_path):
 # ---------------------------------------------------------------------------------------- refusals
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"seed": 1}, ["seed: 0 there, 1 here"]),
-        (
-            {"space": space_of({**SPACE, "method": {"rate": {"low": 0.0, "high": 0.4}}})},
-            ["space.method.rate.high: 0.5 there, 0.4 here"],
-        ),
-        ({"space": space_of({k: SPACE[k] for k in ("method", "optimizer")})}, ["another order of keys"]),
-    ],
-)
-def test_a_folder_of_another_sweep_is_refused(data, copy, options, words):
-    engine = Serial(pretend)
-    with pytest.raises(InputError) as caught:
-        again(data, copy, engine, **options)
-    for word in [str(copy), "choose another --out", *words]:
-        assert word in str(caught.value)
-    assert engine.computed == []
-
-
-def test_another_base_other_data_another_version_and_protocol_are_refused_by_name(
-    data, copy, tmp_path, monkeypatch
-):
-    with pytest.raises(InputError, match=r"base\.optimizer\.epochs: 3 there, 4 here"):
-        again(data, copy, base=base_run(data, "optimizer.epochs=4"))
-    other = make_prepared(tmp_path / "other", seed=1)
-    with pytest.raises(InputError, match=r"fingerprint: .* there, .* here"):
-        again(other, copy)
-    with monkeypatch.context() as patch:
-        patch.setattr(sweep, "__version__", "9.9.9")
-        with pytest.raises(InputError, match=r'version: "0\.\S+" there, "9\.9\.9" here'):
-            again(data, copy)
-    monkeypatch.setattr(sweep, "PROTOCOL", 99)
-    with pytest.raises(InputError, match=f"protocol: {config.PROTOCOL} there, 99 here"):
-        again(data, copy)
-
-
-def test_what_the_space_varies_may_differ_in_the_base(data, copy):
-    _, engine = again(data, copy, base=base_run(data, "optimizer.lr=0.5", "method.rate=0.3"))
-    assert engine.computed == []
-
-
-def test_a_damaged_manifest_is_refused(data, copy):
-    (copy / "sweep.json").write_text("{")
-    with pytest.raises(InputError, match=r"sweep\.json: is damaged"):
-        again(data, copy)
-
-
 def test_two_searches_in_one_folder_the_second_is_refused(data, tmp_path):
     def second(job):
         with pytest.raises(InputError, match="another search command is at work in this folder"):
@@ -365,51 +312,3 @@ def test_the_published_protocol_gives_up_no_trial(data, tmp_path):
 
 
 # ------------------------------------------------------------------------------------------- files
-
-
-def test_the_table_holds_every_trial_as_csv_and_json(begun, tmp_path):
-    ranking = begun[1]
-    write_ranking(ranking, tmp_path)
-    with open(tmp_path / "ranking.csv", newline="") as handle:
-        table = list(csv.DictReader(handle))
-    found = json.loads((tmp_path / "ranking.json").read_text())
-    assert [int(line["trial"]) for line in table] == [row.trial for row in ranking.rows]
-    assert [line["trial"] for line in found["rows"]] == [row.trial for row in ranking.rows]
-    for line, inner, row in zip(table, found["rows"], ranking.rows, strict=True):
-        assert float(line["optimizer.lr"]) == row.values["optimizer.lr"] == inner["values"]["optimizer.lr"]
-        assert (line["value"] == "") == math.isnan(row.value) == (inner["value"] is None)
-        assert line["state"] == row.state
-        if row.state == "done":
-            assert float(line["value"]) == row.value
-    assert (found["schema"], found["criterion"], found["rules"]) == (
-        "retinabench.ranking/1", "in_domain_auroc", "corrected",
-    )  # fmt: skip
-    assert Path(found["rows"][0]["folder"]).name == found["rows"][0]["folder"]
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["demo/ensemble", "published/radial/severity/joint", "corrected/rank1/country/joint", "filos2019/mfvi"],
-)
-def test_any_run_survives_being_written_as_toml(source, tmp_path):
-    from retinabench.experiments.search.ranking import to_toml
-
-    run = load_run(source, ["method.samples=6"] if "rank1" in source else [], data="x", seed=3)
-    file = tmp_path / "run.toml"
-    file.write_text(to_toml(run.model_dump(mode="json", exclude={"data", "shifted"})))
-    assert load_run(file, data="x") == run
-
-
-def test_odd_text_survives_being_written_as_toml():
-    import tomllib
-
-    from retinabench.experiments.search.ranking import to_toml
-
-    tree = {
-        "a": 'quote " back \\ line\n é \x7f \x00',
-        "b": True,
-        "c": 1e-300,
-        "d": -7,
-        "t": {"u": {"v": 1.0}},
-    }
-    assert tomllib.loads(to_toml(tree)) == tree

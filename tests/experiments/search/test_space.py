@@ -15,7 +15,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator
 from retinabench.experiments.config import load_run
 from retinabench.experiments.search.space import Parameter, points, read_space, space_of, spaces, unit_points
-from retinabench.experiments.search.sweep import check_space, trial_runs
+from retinabench.experiments.search.sweep import trial_runs
 
 PUBLISHED = ("map", "dropout", "mfvi", "radial", "rank1", "fsvi")
 DEMO = ("map", "dropout", "mfvi", "radial", "rank1", "fsvi", "swag", "ivon", "laplace")
@@ -211,48 +211,3 @@ def test_an_unknown_name_and_an_absent_file_are_named(tmp_path):
         read_space("demo/dropuot")
     with pytest.raises(InputError, match="does not exist"):
         read_space(tmp_path / "absent.toml")
-
-
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        (
-            {"optimizer.lrr": {"low": 1, "high": 2}},
-            ["unknown key 'optimizer.lrr'", "Did you mean 'optimizer.lr'?"],
-        ),
-        ({"optimizer": {"lr": {"low": 0.0, "high": 1.0}}}, ["optimizer.lr", "greater than 0"]),
-        ({"optimizer": {"momentum": {"low": 0.5, "high": 1.0}}}, ["optimizer.momentum", "less than 1"]),
-        ({"method": {"rate": {"choices": [0.1, 1.5]}}}, ["method.rate", "1.5"]),
-        ({"method": {"name": {"choices": ["map", "mfvi"]}}}, ["unknown key 'method.name'"]),
-        ({"seed": {"low": 0, "high": 9, "integer": True}}, ["unknown key 'seed'"]),
-        ({"optimizer": {"schedule": {"choices": ["step", "stepp"]}}}, ["optimizer.schedule", "'stepp'"]),
-        ({"method": {"samples": {"low": 1.0, "high": 5.0}}}, ["method.samples"]),
-    ],
-)
-def test_a_space_that_the_run_refuses_is_refused_by_file_and_key(tmp_path, table, words):
-    base = load_run("demo/dropout", data="x")
-    with pytest.raises(InputError) as caught:
-        trial_runs(base, space_of(table, file=tmp_path / "s.toml"), 0, 4, 0)
-    for word in [str(tmp_path / "s.toml"), *words]:
-        assert word in str(caught.value)
-
-
-def test_values_that_fit_alone_but_not_together_name_the_trial():
-    base = load_run("demo/map", ["method.name=rank1", "method.samples=4"], data="x")
-    space = space_of({"method": {"samples": {"choices": [4, 6]}, "components": {"choices": [1, 2, 4]}}})
-    with pytest.raises(InputError, match=r"trial \d+: .*no multiple of components"):
-        trial_runs(base, space, 0, 32, 0)
-
-
-def test_trials_take_the_values_of_their_points():
-    base, space = load_run("demo/dropout", data="x"), read_space("demo/dropout")
-    for run, values in zip(trial_runs(base, space, 3, 6, 0), points(space, 3, 6, 0), strict=True):
-        assert (run.optimizer.lr, run.method.rate) == (values["optimizer.lr"], values["method.rate"])
-        assert run.optimizer.epochs == base.optimizer.epochs
-
-
-def test_members_of_an_ensemble_have_keys_of_their_own():
-    base = load_run("demo/ensemble", ["method.member.name=dropout"], data="x")
-    space = space_of({"method": {"member": {"rate": {"low": 0.1, "high": 0.3}}}})
-    check_space(base, space)
-    assert 0.1 <= trial_runs(base, space, 0, 1, 0)[0].method.member.rate <= 0.3

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from retinabench.fidelity.leaderboard.board import make_board, score_task
+from retinabench.fidelity.leaderboard.board import make_board
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.submissions.submission import About, Submission, write_submission
 from support.evaluators import FUNDUS
@@ -76,13 +76,3 @@ def test_settings_of_one_title_are_told_apart(tmp_path, evaluators):
     assert all(
         entry["rank"]["rank"] == 1.5 for entry in task["entries"] if not entry["baseline"]
     )  # they are equal
-
-
-def test_undefined_scores_have_a_reason_and_no_interval(evaluators):
-    probs = evaluators["fundus"].reference.probs
-    bare = Submission(np.eye(5)[probs.argmax(axis=1)], about=About(title="x"))
-    task = score_task(evaluators["fundus"], [bare])
-    record = next(entry for entry in task.entries if entry.title == "x").to_dict()["groups"]["all"]
-    assert record["epistemic_error"] == {"value": None, "why": "needs posterior samples"}
-    assert record["nll"]["why"] == "a class that occurs got probability 0"
-    assert set(record["agreement"]) == {"value", "low", "high", "relative", "relative_low", "relative_high"}

@@ -6,10 +6,8 @@ from scipy.stats import spearmanr
 
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity import distances
-from retinabench.fidelity.scoring.baselines import baselines
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.resampling import Resampling, groups_of
-from retinabench.fidelity.scoring.utility import crps
 from retinabench.fidelity.submissions.submission import About, Submission
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.registry import TARGETS
@@ -24,18 +22,6 @@ def graded():
     submission = Submission(samples.mean(axis=0), samples, about=About(title="x"))
     evaluator = evaluator_of(FUNDUS, reference)
     return evaluator, submission, evaluator.grade(submission)
-
-
-def test_groups_are_kinds_and_strengths():
-    groups = groups_of(FUNDUS, GROUP)
-    assert list(groups) == [
-        "all",
-        "in_domain",
-        "shifted",
-        "corrupted",
-        *(f"corrupted {k}" for k in range(1, 6)),
-    ]
-    assert [len(rows) for rows in groups.values()] == [150, 60, 40, 50, 10, 10, 10, 10, 10]
 
 
 def test_values_are_the_distances_of_each_group(graded):
@@ -75,18 +61,6 @@ def test_replicates_are_the_measures_of_the_drawn_points(graded):
     # Within each kind as many points are drawn as it has.
     for kind in FUNDUS.groups:
         assert (counts[:, groups[kind]].sum(axis=1) == len(groups[kind])).all()
-
-
-def test_the_interval_of_a_mean_is_as_wide_as_its_standard_error():
-    # 4,000 replicates: the interval's half width over 1.96 standard errors is 1 within some 5 %.
-    reference = classified(N, 5)
-    submission = Submission(classified(N, 5, seed=2).probs)
-    estimate = evaluator_of(FUNDUS, reference, replicates=4000).grade(submission)["in_domain"][
-        "total_variation"
-    ]
-    values = distances.total_variation(submission.probs, reference.probs)[:60]
-    low, high = estimate.interval()
-    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / np.sqrt(60), rel=0.07)
 
 
 def test_same_seed_same_points_for_whatever_is_graded():
@@ -179,29 +153,6 @@ def test_the_noise_floor_of_draws_is_what_a_perfect_method_scores():
     assert found["all"]["wasserstein"].value == pytest.approx(evaluator.floor["all"]["wasserstein"], rel=0.1)
 
 
-def test_a_single_sample_has_no_epistemic_uncertainty():
-    reference = classified(N, 5)
-    submission = Submission(reference.probs, reference.probs[None])
-    found = evaluator_of(FUNDUS, reference).grade(submission)["all"]
-    assert np.isnan(found["epistemic_correlation"].value)
-    truth = distances.epistemic(reference.samples)
-    assert found["epistemic_error"].value == pytest.approx(truth.mean(), abs=1e-10)
-    gap = distances.pairwise_disagreement(reference.samples).mean()
-    assert found["disagreement_gap"].value == pytest.approx(gap)
-
-
-def test_trivial_submissions():
-    probs = np.array([[0.6, 0.4, 0], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1]])
-    chosen = FUNDUS.model_copy(update={"outputs": 3})
-    constant, uniform, one_hot = (one.probs for one in baselines(chosen, probs))
-    assert (constant == [1, 0, 0]).all()
-    assert uniform == pytest.approx(1 / 3)
-    assert (one_hot.argmax(axis=1) == [0, 0, 1]).all()
-    marginal, point = (one.draws for one in baselines(ENERGY, np.array([[1.0, 3.0], [5.0, 5.0]])))
-    assert (point[:, 0] == [2, 5]).all()
-    assert marginal.shape == point.shape == (2, 1000)
-
-
 def test_the_decision_is_the_target_s_own():
     assert TARGETS["fundus"].decision.needs_expert(5).tolist() == [False, False, True, True, True]
     assert TARGETS["dermamnist"].decision.refer == (0, 1, 4)
@@ -224,10 +175,3 @@ def test_the_costs_of_a_decision():
     # Surely grade 3: leaving costs 4, referring nothing; surely grade 0: referring costs 1.
     regret = distances.decision_regret(np.eye(5)[[0, 3]], np.eye(5)[[3, 0]], FUNDUS.decision.costs(5))
     assert regret == pytest.approx([4, 1])
-
-
-def test_crps_by_pairs():
-    random = np.random.default_rng(0)
-    draws, y = random.normal(size=(6, 40)), random.normal(size=6)
-    pairs = np.abs(draws[:, :, None] - draws[:, None, :]).mean(axis=(1, 2))
-    assert crps(draws, y) == pytest.approx(np.abs(draws - y[:, None]).mean(axis=1) - pairs / 2)

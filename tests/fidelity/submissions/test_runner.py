@@ -6,11 +6,11 @@ import torch
 
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
-from retinabench.fidelity.submissions import infinite_width, runner, untrained
+from retinabench.fidelity.submissions import runner
 from retinabench.fidelity.submissions.entries import entry, entry_run
 from retinabench.fidelity.submissions.runner import run_entry, y_draws
 from retinabench.fidelity.submissions.submission import Budget, read_submission
-from retinabench.fidelity.targets.data import labels, load
+from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.training import build_network, likelihood_of, point_batches
 from retinabench.methods import map as map_method
@@ -129,26 +129,3 @@ def test_run_json_holds_the_whole_definition(tmp_path):
     assert content["target"]["prior_variance"] == target.prior_variance
     assert content["data"] == load(target).sha256
     assert not (file.parent / "last.pt").exists()
-
-
-def test_the_infinite_width_limit_needs_no_training(monkeypatch, tmp_path):
-    target = regression_target()
-    file = run_entry("nngp", target, budget=5, out=tmp_path)
-    submission = submission_of(file, target)
-    assert submission.draws.shape == (TEST, 1000)
-    assert submission.about.budget == Budget(limit=5, used=0.0, over=False)
-    # The line of the tiny target, noise 0.1 of a deviation of 1, is learnt.
-    truth = standardised_truth(target)
-    assert np.abs(submission.draws.mean(axis=1) - truth).mean() < 0.5 * np.abs(truth).mean()
-    monkeypatch.setitem(untrained.UNTRAINED, "nngp", None)  # nothing is computed twice
-    assert run_entry("nngp", target, budget=5, out=tmp_path) == file
-    with pytest.raises(InputError, match="has no settings"):
-        run_entry("nngp", target, budget=5, out=tmp_path, overrides=["optimizer.lr=1"])
-    monkeypatch.setitem(untrained.UNTRAINED, "nngp", infinite_width.sample)
-    images = classification_target()
-    with pytest.raises(InputError, match="no regression"):
-        run_entry("nngp", images, budget=5, out=tmp_path)
-
-
-def standardised_truth(target):
-    return labels(load(target))[1]

@@ -9,12 +9,11 @@ import torch
 from scipy import optimize
 from torch import nn
 
-from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.losses import BatchInfo
 from retinabench.methods.training.optimizers import make_optimizer
-from retinabench.methods.variational import mfvi, radial, rank1
+from retinabench.methods.variational import mfvi, radial
 from retinabench.methods.variational.elbo import elbo
 from retinabench.models.resnet import resnet18
 from retinabench.models.stochastic.drawing import Draw, use_draws, use_generator
@@ -185,48 +184,3 @@ def test_l2_acts_on_means_that_no_kl_acts_on(module, prior, decayed):
     groups = make_optimizer(model, settings.optimizer).param_groups
     inside = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
     assert {name.rpartition(".")[2] for name, p in model.named_parameters() if id(p) in inside} == decayed
-
-
-def test_rank1_sets_the_pace_of_its_distributions_alone():
-    settings = run("rank1")
-    model = rank1.build(resnet18(width=4), settings, Bernoulli()).model
-    groups = {}
-    for norms in (False, True):
-        optimizer = make_optimizer(model, settings.optimizer)
-        rank1.set_pace(optimizer, rank1.fast_parameters(model, norms=norms), 0.6)
-        places = {id(p): group for group in optimizer.param_groups for p in group["params"]}
-        assert (
-            len(places)
-            == sum(len(group["params"]) for group in optimizer.param_groups)
-            == len(list(model.parameters()))
-        )
-        groups[norms] = {name: places[id(p)] for name, p in model.named_parameters()}
-    for name, group in groups[False].items():
-        fast = name.endswith(("_mean", "_rho"))
-        assert group.get("lr_factor", 1.0) == (0.6 if fast else 1.0)
-        assert (group["weight_decay"] > 0) == name.endswith(
-            ("conv1.weight", "conv2.weight", "downsample.0.weight", "fc.weight")
-        )
-    changed = {
-        name
-        for name in groups[True]
-        if groups[True][name].get("lr_factor") != groups[False][name].get("lr_factor")
-    }
-    assert changed == {name for name in groups[True] if ".bn" in f".{name}" or "downsample.1" in name}
-
-
-def test_samples_must_give_every_component_its_share():
-    with pytest.raises(InputError, match="no multiple of components"):
-        run("rank1", "method.components=4", "method.samples=5")
-
-
-@pytest.mark.parametrize(("norm", "spread"), [("layer", 1.0), ("per_filter", math.sqrt(16 * 9))])
-def test_radial_s_noise_is_normalised_as_the_option_says(norm, spread):
-    settings = run(
-        "radial", f"method.norm={norm}", "method.stddev_mean_init=1.0", "method.stddev_stddev_init=0.0"
-    )
-    model = radial.build(nn.Sequential(nn.Conv2d(16, 8, 3)), settings, Bernoulli()).model
-    source = generator(1)
-    norms = [float(model[0].family.noise(model[0].weight.shape, source).norm()) for _ in range(500)]
-    # E|r| = sqrt(2 / π); relative standard error 3.4 % of 500.
-    assert np.mean(norms) == pytest.approx(spread * math.sqrt(2 / math.pi), rel=0.14)

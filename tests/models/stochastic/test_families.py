@@ -7,7 +7,6 @@ import pytest
 import torch
 from scipy import stats
 
-from retinabench.models.stochastic.affine import fan_in
 from retinabench.models.stochastic.families import (
     FAMILIES,
     gaussian_kl,
@@ -143,8 +142,3 @@ def test_the_divergence_of_the_radial_noise_is_least_where_its_size_is_the_prior
     kls = {factor: float(radial_kl(torch.zeros(size), torch.full((size,), factor * math.sqrt(size) * prior), prior))
            for factor in (0.9, 1.0, 1.1)}  # fmt: skip
     assert min(kls, key=kls.get) == 1.0
-
-
-def test_he_s_fan_in_counts_the_inputs_of_one_output():
-    assert fan_in(torch.nn.Conv2d(8, 6, 3, groups=2).weight) == 4 * 9
-    assert fan_in(torch.nn.Linear(8, 6).weight) == 8

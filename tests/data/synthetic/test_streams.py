@@ -1,0 +1,18 @@
+"""The populations that exist."""
+
+from __future__ import annotations
+
+import pytest
+
+from retinabench.core.errors import InputError
+from retinabench.data.synthetic.truth import (
+    irreducible,
+    truth,
+)
+
+
+def test_unknown_populations_are_refused_everywhere() -> None:
+    with pytest.raises(InputError, match="Valid: in_domain, shifted"):
+        irreducible("aptos")
+    with pytest.raises(InputError, match="unknown population"):
+        truth(0, population="nowhere")

@@ -1,0 +1,125 @@
+"""Submissions of any origin are read, and broken ones are named."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from retinabench.core.errors import InputError
+from retinabench.fidelity.submissions.submission import read_submission
+from retinabench.fidelity.targets.registry import TARGETS
+from support.fake_reference import softmax
+
+N = 12
+
+
+FUNDUS, ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]
+
+
+@pytest.fixture
+def probs():
+    return softmax(np.random.default_rng(0).normal(size=(N, 5)))
+
+
+@pytest.fixture
+def draws():
+    return np.random.default_rng(1).normal(size=(N, 1000))
+
+
+def table(path, values, kind, header=True, point=True, delimiter=","):
+    names = [*(["point"] if point else []), *(f"{kind}_{k}" for k in range(values.shape[1]))]
+    rows = np.column_stack([np.arange(len(values)), values]) if point else values
+    text = delimiter.join(names) if header else ""
+    np.savetxt(path, rows, delimiter=delimiter, header=text, comments="", fmt="%.17g")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv", "semicolons", "no point", "savetxt", "parquet", "zip"])
+def test_anyone_s_probabilities_are_read(tmp_path, probs, kind):
+    path = tmp_path / "theirs"
+    if kind == "npz":
+        np.savez(path, probs=probs)
+        path = tmp_path / "theirs.npz"
+    elif kind == "parquet":
+        columns = {f"prob_{k}": probs[:, k] for k in (3, 1, 0, 2, 4)}  # in any order
+        pa.parquet.write_table(pa.table({"point": np.arange(N), **columns}), path)
+    elif kind == "zip":
+        sink = io.StringIO()
+        np.savetxt(sink, probs)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("fundus_probs.csv", sink.getvalue())
+            archive.writestr("readme.txt", "hello")
+    elif kind == "savetxt":
+        np.savetxt(path, probs)
+    else:
+        delimiter = ";" if kind == "semicolons" else ","
+        table(path, probs, "prob", point=kind != "no point", delimiter=delimiter)
+    assert read_submission(path, FUNDUS, N).probs == pytest.approx(probs, abs=1e-15)
+
+
+@pytest.mark.parametrize("kind", ["csv", "savetxt", "turned", "zip", "parquet", "npz"])
+def test_anyone_s_draws_are_read(tmp_path, draws, kind):
+    path = tmp_path / "theirs"
+    if kind == "csv":
+        table(path, draws, "draw")
+    elif kind == "parquet":
+        pa.parquet.write_table(pa.table({f"draw_{k}": draws[:, k] for k in range(1000)}), path)
+    elif kind == "npz":
+        np.savez(tmp_path / "theirs.npz", draws=draws)
+        path = tmp_path / "theirs.npz"
+    elif kind == "zip":  # the competition's name and order: (1000, points)
+        sink = io.StringIO()
+        np.savetxt(sink, draws.T)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("submission/uci_samples.csv", sink.getvalue())
+    else:
+        np.savetxt(path, draws.T if kind == "turned" else draws)
+    assert read_submission(path, ENERGY, N).draws == pytest.approx(draws, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (pickle.dumps([1, 2]), "no pickle is ever loaded"),
+        (b"prob_0,prob_1,prob_2,prob_3,prob_4\n1,0,0,0,0\n1,0,x,0,0\n", "row 2.*'x'"),
+        (b"1,0,0,0,0\n1,0,0\n", "number of columns"),
+        (b"a,b\n1,2\n", "no table of numbers"),
+        (b"prob_0,prob_2\n1,0\n", "column 'prob_1': is missing"),
+        (b"prob_0,prob_0\n1,0\n", "column 'prob_0': stands twice"),
+        (b"\xff\xfe1 2 3", "UTF-8|no table"),
+        (b"PK\x03\x04 torn", "not a whole archive"),
+        (b"PAR1 torn", "cannot be read"),
+    ],
+)
+def test_broken_files_are_one_line(tmp_path, content, message):
+    path = tmp_path / "broken"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"broken.*({message})"):
+        read_submission(path, FUNDUS, N)
+
+
+def test_objects_in_an_npz_are_not_unpickled(tmp_path):
+    np.savez(tmp_path / "o.npz", probs=np.array([{"a": 1}], object))
+    with pytest.raises(InputError, match="never unpickled"):
+        read_submission(tmp_path / "o.npz", FUNDUS, N)
+
+
+def test_a_zip_of_another_task_says_what_it_holds(tmp_path):
+    with zipfile.ZipFile(tmp_path / "z", "w") as archive:
+        archive.writestr("cifar_probs.csv", "1 0")
+    with pytest.raises(InputError, match=r"holds cifar_probs\.csv\. Wanted is fundus_probs\.csv"):
+        read_submission(tmp_path / "z", FUNDUS, N)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        read_submission(tmp_path / "nothing", FUNDUS, N)
+    with pytest.raises(InputError, match=r"Name submission\.npz in it"):
+        read_submission(tmp_path, FUNDUS, N)
