@@ -209,7 +209,7 @@ def _with_ranks(
     defined = table[np.isfinite(table).all(axis=1)]
     if not len(defined):
         return out
-    low, high = percentile_interval(table, LEVEL)
+    low, high = percentile_interval(table, LEVEL, points=True)
     best = defined == defined.min(axis=1, keepdims=True)
     first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
     for at, k in enumerate(known):

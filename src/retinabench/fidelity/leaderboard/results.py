@@ -86,7 +86,7 @@ class Rank:
         """Return the rank of a value and its (R,) replicates."""
         if not len(replicates):
             return cls(Quantity(float(value)))
-        low, high = percentile_interval(replicates[:, None])
+        low, high = percentile_interval(replicates[:, None], points=True)
         return cls(Quantity(float(value), float(low[0]), float(high[0])))
 
     def to_dict(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from retinabench.fidelity import distances
 from retinabench.fidelity.reference import convergence
 from retinabench.fidelity.reference.chains import Chains, Plan, initial_weights, sample
 from retinabench.fidelity.reference.diagnostics import rank_rhat, split_rhat
-from retinabench.fidelity.reference.reference_file import Reference
+from retinabench.fidelity.reference.reference_file import QUALITIES, Reference
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
@@ -94,12 +94,8 @@ def make_reference(
         "seconds": kept.seconds + half.seconds,
         "machine": f"{platform.machine()}, {torch.device(device).type}, PyTorch {torch.__version__}",
     }
-    return Reference(meta, **_qualities(found), **arrays)
-
-
-def _qualities(found: convergence.Diagnosis) -> dict[str, NDArray[np.float32]]:
-    names = ("rhat", "ess_bulk", "ess_tail", "mcse")
-    return {name: getattr(found, name).astype(np.float32) for name in names}
+    qualities = {name: getattr(found, name).astype(np.float32) for name in QUALITIES}
+    return Reference(meta, **qualities, **arrays)
 
 
 def _sample_twice(

@@ -125,7 +125,7 @@ def _read(stream: BinaryIO, name: str | Path) -> Reference:
         with np.load(stream, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         meta = json.loads(str(arrays.pop("meta")))
-        if meta.get("schema") != SCHEMA or not STATED <= set(meta):
+        if meta.get("schema") != SCHEMA or STATED - set(meta):
             raise KeyError(SCHEMA)
         return Reference(meta, **arrays)
     except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error):

@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.experiments.execution import Resources
 from retinabench.experiments.study import benchmark as module
-from retinabench.experiments.study import console, runner
+from retinabench.experiments.study import console
 from retinabench.experiments.study.benchmark import benchmark
-from retinabench.experiments.study.cost_plan import make_plan
 from retinabench.experiments.study.prediction_files import label_predictions
-from retinabench.experiments.study.results import MAIN
 from retinabench.experiments.study.runner import compute
 from retinabench.experiments.study.status import read_status
 from retinabench.experiments.study.summary import summarise
-from retinabench.metrics.score import score
 from retinabench.predictions.io import read_predictions
 from support.helpers import make_prepared
 from support.studies import BOTH, Serial, study
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_figures():
-    """Figures take longer than these studies; `test_benchmark_verb.py` has them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "write_figures", lambda *_: None)
-        yield
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """The finished tiny study, as it was left, and the engine that computed it."""
-    root = tmp_path_factory.mktemp("study")
-    data = make_prepared(root / "data")
-    engine, definition = Serial(), study(root, data)
-    chosen = compute(definition, root / "out", engine)
-    entries = label_predictions(definition, root / "out", chosen)
-    summary = summarise(definition, root / "out", chosen, entries).to_dict()
-    return root, definition, engine, summary
 
 
 def again(root, definition, out=None):
@@ -82,40 +57,6 @@ def test_methods_with_the_same_runs_have_folders_of_their_own(tmp_path):
     names = {entry["name"] for entry in summary["tables"][0]["entries"]}
     assert names == {f"{what}MAP ({label})" for what in ("", "ensemble of 2 ") for label in ("one", "other")}
     assert summary["tables"][0]["criterion"] == "as_configured"
-
-
-def test_the_numbers_are_means_of_what_score_says_of_the_labelled_files(finished):
-    root, _, _, summary = finished
-    checked = 0
-    for table in summary["tables"]:
-        for entry in table["entries"]:
-            scored = [score(read_predictions(root / "out" / file), bootstrap=0) for file in entry["files"]]
-            for name, kinds in MAIN.items():
-                for kind in kinds:
-                    values = [s.value(kind, name) for s in scored]
-                    found = entry["scores"][name][kind]
-                    assert found["mean"] == pytest.approx(np.mean(values), rel=1e-9)
-                    if entry["members"] == 1:
-                        assert found["error"] == pytest.approx(np.std(values, ddof=1) / np.sqrt(2), abs=1e-12)
-                    else:
-                        assert found["error"] is None
-                    checked += 1
-    assert checked == 2 * 4 * 14
-
-
-def test_ranks_are_those_of_the_means_and_lie_in_their_intervals(finished):
-    *_, summary = finished
-    for table in summary["tables"]:
-        for kind, sign in (("referral_accuracy_area", -1), ("nll", 1)):
-            name = "in_domain"
-            rows = [entry["scores"][name][kind] for entry in table["entries"]]
-            means = np.array([sign * row["mean"] for row in rows])
-            expected = [(means < m).sum() + ((means == m).sum() + 1) / 2 for m in means]
-            assert [row["rank"] for row in rows] == expected
-            assert all(1 <= row["rank_low"] <= row["rank_high"] <= len(rows) for row in rows)
-            assert sum(row["first"] for row in rows) == pytest.approx(1)
-        lead = [entry["scores"]["balanced"]["referral_accuracy_area"]["rank"] for entry in table["entries"]]
-        assert lead == sorted(lead)
 
 
 def test_ensembles_are_pooled_from_files_that_say_what_they_are(finished):
@@ -268,83 +209,3 @@ def test_a_method_without_any_trial_does_not_stop_the_others(tmp_path):
     assert sorted(names[:2]) == ["MC dropout", "ensemble of 2 MC dropout"]
     assert {entry["state"] for entry in summary["tables"][0]["entries"][2:]} == {"no trial has a value"}
     assert not summary["complete"]
-
-
-def test_published_rules_score_as_released_without_intervals(finished, tmp_path):
-    root, *_ = finished
-    definition = study(root, root / "data", rules="published")
-    computed, summary = again(root, definition)
-    entry = summary["tables"][0]["entries"][0]
-    files = [read_predictions(root / "out" / file) for file in entry["files"]]
-    values = [score(one, "published", 0).value("auroc") for one in files]
-    found = entry["scores"]["in_domain"]["auroc"]
-    assert found["mean"] == pytest.approx(np.mean(values))
-    assert found["error"] == pytest.approx(np.std(values) / np.sqrt(len(values)))
-    assert "rank_low" not in found
-    assert all(job.run.seed == 1 for job in computed)  # another choice at most, never another trial
-    again(root, study(root, root / "data"))  # leave the files as the other tests know them
-
-
-def test_a_plan_names_all_runs_and_writes_nothing(tmp_path):
-    definition = study(
-        tmp_path, Path("unused"), tasks={"country_shift": {"draw": {"images": 64, "size": 16}}}
-    )
-    plan = make_plan(definition, tmp_path / "out", Resources("cpu"), 2, 1)
-    assert not (tmp_path / "out").exists()
-    assert [(line.trials, line.runs, line.done, line.left) for line in plan.lines] == [(2, 2, 0, 4)] * 2
-    assert all(0 < line.seconds < 60 for line in plan.lines)
-    assert plan.drawn_bytes == 128 * 3 * 16**2
-    assert plan.bytes > plan.drawn_bytes
-    text = "\n".join(console.plan_lines(plan))
-    assert "8 runs" in text
-    assert "with 2 at once" in text
-    console.plan_table(plan)
-
-
-def test_a_plan_counts_what_is_done(finished):
-    root, definition, engine, _ = finished
-    plan = make_plan(definition, root / "out", Resources("cpu"), None, 1)
-    assert sum(line.done for line in plan.lines) == len(engine.computed)
-    # Bytes are foretold within a fifth.
-    for line in plan.lines:
-        runs = root / "out" / line.task / line.method / "runs"
-        sizes = [sum(f.stat().st_size for f in folder.iterdir()) for folder in runs.glob("*-seed-*")]
-        assert line.bytes - 50_000 == pytest.approx(np.mean(sizes), rel=0.2)
-
-
-def test_status_before_during_and_after(finished, tmp_path):
-    root, definition, *_ = finished
-    before = read_status(definition, tmp_path / "nothing")
-    assert [(dict(line.trials), dict(line.runs)) for line in before.lines] == [({"left": 2}, {"left": 2})] * 2
-    assert "no process is at work: 8 runs left" in "\n".join(console.status_lines(before))
-
-    after = read_status(definition, root / "out")
-    assert all(line.left == 0 and line.trials["done"] == 2 for line in after.lines)
-    assert "finished" in "\n".join(console.status_lines(after))
-    assert after.finished
-
-    longer = read_status(study(root, root / "data", trials=4, seeds=3), root / "out")
-    for line in longer.lines:
-        assert line.trials == {"done": 2, "left": 2}
-        assert line.seconds_left == pytest.approx(line.left * line.seconds)
-
-
-def test_two_data_sets_under_one_kind_of_task_have_tables_of_their_own(tmp_path):
-    data = [make_prepared(tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))]
-    definition = study(
-        tmp_path,
-        data[0],
-        tasks={p.name: {"task": "country_shift", "data": str(p)} for p in data},
-        methods={"map": {}},
-        criteria=[],
-        trials=0,
-        seeds=1,
-        ensemble=0,
-    )
-    benchmark(definition, tmp_path / "out", Serial())
-    index = (tmp_path / "out" / "tables" / "index.md").read_text()
-    tables = {file.stem for file in (tmp_path / "out" / "tables").rglob("*.md")}
-    for name in ("one", "two"):
-        assert name in index
-        assert any(name in table for table in tables), tables
-        assert (tmp_path / "out" / "report" / name).is_dir()
