@@ -50,3 +50,33 @@ def test_a_plan_needs_a_prevalence(capsys):
     assert run(["plan", "--prevalence", "1.5"]) == 2
     assert run(["plan", "--prevalence", "0.1", "--above-sensitivity", "0.95"]) == 2
     assert "cannot be shown" in capsys.readouterr().err
+
+
+def test_the_clinic_as_a_user_runs_it(tmp_path, capsys):
+    out, page = tmp_path / "clinic.json", tmp_path / "page"
+    camera = np.where(np.arange(240) % 4 < 2, "A", "B")
+    path = table(tmp_path, subgroups={"camera": camera})
+    arguments = ["--prevalence", "0.1", "--cost", "0.01", "--reader", "0.8/0.9", "--images-per-hour", "30"]
+    assert run(["clinic", str(path), *arguments, "--json", str(out), "--out", str(page), "--quiet"]) == 0
+    shown = capsys.readouterr()
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert "camera: A" in shown.out
+    found = json.loads(out.read_text())
+    assert found == json.loads((page / "clinic.json").read_text())
+    assert found["reader"] == {"sensitivity": 0.8, "specificity": 0.9}
+    assert list(found["sets"]["in_domain"]["predictive_values"]) == ["0.1"]
+    assert abs(found["sets"]["in_domain"]["workload"]["images"]["value"] - 0.2) < 0.01
+    assert (page / "index.html").is_file()
+
+
+def test_wrong_options_of_the_clinic(tmp_path, capsys):
+    path = str(table(tmp_path))
+    for option, value, message in [
+        ("--reader", "good", "no pair"), ("--reader", "0.9/1.5", "[0, 1]"), ("--referral", "2", "referral rate"),
+        ("--prevalence", "0", "prevalence"), ("--cost", "-1", "price"), ("--images-per-hour", "0", "per hour"),
+        ("--subgroup", "camera", "no column 'camera'"), ("--threshold", "high", "unknown threshold"),
+    ]:  # fmt: skip
+        assert run(["clinic", path, option, value]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert "Traceback" not in error

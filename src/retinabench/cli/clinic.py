@@ -7,8 +7,17 @@ from typing import Annotated
 
 import typer
 
-from retinabench.cli.options import PLAIN, FileReader, Json, Threshold, reads_predictions
-from retinabench.cli.output import print_notes, print_table
+from retinabench.cli.options import (
+    PLAIN,
+    FileReader,
+    Json,
+    Silent,
+    Threshold,
+    Uncertainty,
+    reads_predictions,
+)
+from retinabench.cli.output import print_notes, print_table, progress_of
+from retinabench.core.errors import InputError
 
 Pilot = Annotated[
     Path | None, typer.Argument(help="Predictions of a pilot, from which what is not stated is read.")
@@ -47,6 +56,86 @@ Correlation = Annotated[
         help="Of the model's being right on two images of a patient; default 0.5, or the pilot's.",
     ),
 ]
+
+ReferralRate = Annotated[
+    float, typer.Option("--referral", help="Share of images to refer, frozen on the validation split if any.")
+]
+Prevalences = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--prevalence", help="At which PPV and NPV are stated; may be repeated. Default: 0.05 to 0.3."
+    ),
+]
+Cost = Annotated[
+    float,
+    typer.Option(
+        "--cost", help="Price of a referral in detected referable images; 0.02: 50 readings are worth one."
+    ),
+]
+Reader = Annotated[
+    str,
+    typer.Option("--reader", help="Sensitivity/specificity of the human who reads the referred: 0.9/0.95."),
+]
+ImagesPerHour = Annotated[float, typer.Option("--images-per-hour", help="What an expert reads in an hour.")]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--subgroup", help="Column of subgroups; may be repeated. Default: all that make groups."),
+]
+Page = Annotated[Path | None, typer.Option("--out", help="Folder for the page and its numbers.")]
+
+
+@reads_predictions
+def clinic(
+    file: Annotated[Path, typer.Argument(help="Predictions file or run folder.")],
+    referral: ReferralRate = 0.2,
+    threshold: Threshold = "0.5",
+    uncertainty: Uncertainty = "auto",
+    prevalence: Prevalences = None,
+    cost: Cost = 0.0,
+    human: Reader = "0.9/0.95",
+    images_per_hour: ImagesPerHour = 60.0,
+    subgroup: Columns = None,
+    json: Json = None,
+    out: Page = None,
+    quiet: Silent = False,
+    reader: FileReader = PLAIN,
+) -> None:
+    """Say whether a model's uncertainty can drive referral: what is missed, what it costs, for whom it fails."""
+    from retinabench.core.atomic_files import write_json
+    from retinabench.metrics.clinical.screening_report import clinic as screen
+    from retinabench.reports.clinic.terminal import clinic_summary
+
+    (predictions,) = reader.read([file])
+    with progress_of(quiet).track("Screening", 1, unit="file") as advance:
+        found = screen(
+            predictions, threshold, referral_rate=referral, uncertainty=uncertainty,
+            prevalences=prevalence or (0.05, 0.1, 0.2, 0.3), reader=_reader(human), referral_cost=cost,
+            images_per_hour=images_per_hour, subgroups=subgroup or None,
+        )  # fmt: skip
+        advance(1)
+    if json is not None or out is not None:
+        from retinabench.reports.clinic.page import clinic_json, write_clinic
+
+        if json is not None:
+            write_json(json, clinic_json(found))
+        if out is not None:
+            write_clinic(found, out)
+    print_table(clinic_summary(found))
+    print_notes(found.notes)
+    if out is not None and not quiet:
+        print(f"The page: {out / 'index.html'}")
+
+
+def _reader(text: str) -> tuple[float, float]:
+    """Read `0.9/0.95`."""
+    parts = text.split("/")
+    try:
+        sensitivity, specificity = map(float, parts)
+    except ValueError:
+        raise InputError(
+            f"--reader {text} is no pair of sensitivity and specificity", hint="For example 0.9/0.95."
+        ) from None
+    return sensitivity, specificity
 
 
 @reads_predictions

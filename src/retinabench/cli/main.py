@@ -20,7 +20,6 @@ from retinabench.cli import (
     monitor,
     scoring,
     studies,
-    tracking,
     training,
     tuning,
 )
@@ -54,12 +53,13 @@ VERBS: dict[Callable[..., int | None], str] = {
     guarantees.transfer: (
         "retinabench transfer predictions.csv --target selective_risk --goal 0.05 --confidence 0.95"
     ),
+    clinic.clinic: "retinabench clinic predictions.csv --referral 0.2 --prevalence 0.1 --cost 0.01 --out clinic",
     clinic.plan: "retinabench plan --prevalence 0.1 --sensitivity 0.9 --above-sensitivity 0.85",
     monitor.monitor: (
         "retinabench monitor follow-up.csv validation.csv --date-column date --certificate transfer.json --out monitor"
     ),
     scoring.report: "retinabench report runs/* --out report",
-    tracking.track: "retinabench track runs/* --to tensorboard --out tb",
+    training.track: "retinabench track runs/* --to tensorboard --out tb",
     examining.examine: (
         "retinabench examine --answers answers.csv --truth truth.csv --strategy precision --questions 200 "
         "--out examination"

@@ -1,4 +1,4 @@
-"""From prepared data to predictions: `demo` (the whole path on drawn retinas), `train`, `predict`; `check` of a method."""
+"""From prepared data to predictions: `demo` (the whole path on drawn retinas), `train`, `predict`, `track`; `check` of a method."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from retinabench.cli.options import (
     Out,
     Overrides,
     Readers,
+    Rules,
     Seed,
     Shifted,
     Silent,
@@ -177,3 +178,20 @@ def configured_run(
     words = [*([] if method is None else [f'method.name="{method}"']), *(overrides or ())]
     second = None if shifted is None else str(shifted)
     return load_run(config, words, data=str(data), shifted=second, task=task, seed=seed)
+
+
+def track(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders, finished or still in training.")],
+    to: Annotated[
+        str, typer.Option("--to", help="tensorboard, or wandb (WANDB_MODE=offline: without network).")
+    ] = "tensorboard",
+    out: Out = Path("tracking"),
+    project: Annotated[str, typer.Option("--project", help="Project of Weights & Biases.")] = "retinabench",
+    rules: Rules = "corrected",
+    quiet: Silent = False,
+) -> None:
+    """Export settings, curves and scores of runs to TensorBoard or Weights & Biases; repeat it to add new epochs."""
+    from retinabench.integrations.export import track_runs
+
+    for line in track_runs(folders, to, out, project=project, rules=rules, progress=progress_of(quiet)):
+        print(line)

@@ -21,6 +21,7 @@ SEVERE = 3
 PATIENTS = 1000
 """Hours are stated for so many patients."""
 Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class Missed:
         images: Every missed image, the most severe first, then the least probable.
         patients: Referable patients (any eye) of whom no image is called referable or referred, by id.
         referable_patients: Number of patients with a referable image.
+        severe_total: Number of images of grade 3 and 4, 0 without grades.
+        curve: (101,) shares of the images that are referred, and (101,) shares of the referable images that are then missed;
+            images of equal uncertainty are referred in random order.
     """
 
     referable: Interval
@@ -58,6 +62,8 @@ class Missed:
     images: tuple[MissedImage, ...]
     patients: tuple[str, ...]
     referable_patients: int
+    severe_total: int
+    curve: tuple[Floats, Floats]
 
     @property
     def severe_images(self) -> tuple[MissedImage, ...]:
@@ -74,6 +80,11 @@ class Missed:
             "images": [asdict(one) for one in self.images],
             "patients": list(self.patients),
             "referable_patients": self.referable_patients,
+            "severe_images": self.severe_total if self.severe is not None else None,
+            "curve": {
+                "referred": self.curve[0].tolist(),
+                "missed": [finite_or_none(x) for x in self.curve[1]],
+            },
         }
 
 
@@ -118,7 +129,20 @@ def missed_disease(
         images,
         tuple(str(one) for one in ids[ill & ~seen]),
         int(ill.sum()),
+        int((y & (grade >= SEVERE)).sum()),
+        _missed_curve(y, y & ~positive, uncertainty),
     )
+
+
+def _missed_curve(y: Bools, lost: Bools, uncertainty: Floats) -> tuple[Floats, Floats]:
+    """Missed share at every percent of referral, the most uncertain first."""
+    order = np.argsort(-uncertainty, kind="stable")
+    ranked = uncertainty[order]
+    ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]) + 1, len(ranked))
+    left = lost.sum() - np.append(0, np.cumsum(lost[order])[ends - 1])
+    referred = np.linspace(0, 1, 101)
+    missed = np.interp(referred, np.append(0, ends) / len(ranked), left)
+    return referred, missed / y.sum() if y.any() else np.full(101, np.nan)
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,13 @@ class ReferralRule:
         """Whether the scored images themselves chose the threshold. Their labels did not, so that no rate is optimistic."""
         return self.chosen_on == "test"
 
+    @property
+    def extent(self) -> Literal["none", "some", "all"]:
+        """Whether the rule refers no image, every image, or those above a threshold."""
+        if math.isfinite(self.threshold):
+            return "some"
+        return "none" if self.threshold > 0 else "all"
+
     def refers(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return whether images of these uncertainties (N,) are referred."""
         return np.asarray(values > self.threshold)

@@ -224,7 +224,7 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
             y, p, THRESHOLDS, referred=sent, reader=stated.reader, referral_cost=stated.referral_cost, cluster=codes
         ),
         calibration=calibration_summary(y, p, codes),
-        subgroups=subgroups_of(part, said, sent, stated.subgroups) if part.subgroups else None,
+        subgroups=subgroups_of(part, said, sent, stated.subgroups) if part.subgroups or stated.subgroups else None,
         ungradable=None if gradable.all() else _ungradable(every, gradable, cut),
     )  # fmt: skip
 
