@@ -53,8 +53,8 @@ VERBS: dict[Callable[..., int | None], str] = {
     guarantees.transfer: (
         "retinabench transfer predictions.csv --target selective_risk --goal 0.05 --confidence 0.95"
     ),
-    clinic.clinic: "retinabench clinic predictions.csv --referral 0.2 --prevalence 0.1 --cost 0.01 --out clinic",
-    clinic.plan: "retinabench plan --prevalence 0.1 --sensitivity 0.9 --above-sensitivity 0.85",
+    clinic.clinic: "retinabench clinic predictions.csv --prevalence 0.1 --cost 0.01 --out clinic",
+    clinic.plan: "retinabench plan --prevalence 0.1 --above-sensitivity 0.85",
     monitor.monitor: (
         "retinabench monitor follow-up.csv validation.csv --date-column date --certificate transfer.json --out monitor"
     ),
