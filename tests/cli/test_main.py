@@ -341,7 +341,7 @@ def test_a_configuration_that_is_a_folder_is_one_line(tmp_path, capsys):
 def test_the_verbs_stand_in_the_order_of_a_user_s_path(capsys):
     assert run(["--help"]) == 0
     listed = capsys.readouterr().out.partition("Commands:")[2].splitlines()
-    path = "demo prepare inspect train predict export check tune benchmark score compare transfer report track examine lesions uci fidelity"
+    path = "demo prepare inspect train predict export check tune benchmark score compare transfer clinic plan monitor report track examine lesions uci fidelity"
     assert [line.split()[0] for line in listed if line.strip()] == path.split()
 
 
