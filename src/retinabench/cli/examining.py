@@ -40,6 +40,13 @@ Claims = Annotated[
         "answers are known.",
     ),
 ]
+Goals = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--goal",
+        help="By which the page judges every concept: sensitivity=0.85, specificity=0.8; default: nothing is judged.",
+    ),
+]
 Confidence = Annotated[float, typer.Option("--confidence", help="Of each claim's decision.")]
 UncertaintyReading = Annotated[
     Literal["std", "variance"],
@@ -68,6 +75,7 @@ def examine(
     patience: Patience = None,
     claim: Claims = None,
     confidence: Confidence = 0.95,
+    goal: Goals = None,
     reading: UncertaintyReading = "std",
     rules: QuestionRules = "corrected",
     kernel: KernelChoice = "published",
@@ -86,6 +94,7 @@ def examine(
         patience=patience,
         claims=claim or (),
         confidence=confidence,
+        goals=goal or (),
         reading=reading,
         rules=rules,
         kernel=kernel,
@@ -114,6 +123,7 @@ def lesions(
         int, typer.Option("--grid", min=1, help="Ask about each of grid x grid regions of an image.")
     ] = 1,
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs of the training.")] = 40,
+    goal: Goals = None,
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
@@ -122,7 +132,7 @@ def lesions(
     from retinabench.concepts.lesions import examine_lesions
 
     found = examine_lesions(
-        dataset, out, source, images=images, size=size, grid=grid, epochs=epochs, seed=seed,
+        dataset, out, source, images=images, size=size, grid=grid, epochs=epochs, goals=goal or (), seed=seed,
         progress=progress_of(quiet),
     )  # fmt: skip
     for line in summary_lines(found):

@@ -22,6 +22,7 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
      "bank": {"hash", "samples", "concepts": [names], "positives": {name: n}, "negatives": {name: n}, "unknown": {name: n}},
      "concepts": {name: {
          "counts": {"tn", "fp", "fn", "tp"}, "bins": [100 counts],
+         "answers": {"without": [P(yes) of every question about a sample without it], "with": the same},
          "gp": {"grid": [101], "mean": [101], "sd": [101], "u_minus", "u_plus", "kernel": {"signal", "noise", "length"}},
          "sensitivity": {"value", "low", "high", "asked", "of"}, "specificity": the same,
          "accuracy": {"value", "low", "high"}}},
@@ -30,7 +31,7 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
                  "after": n or None, "asked", "of"}],
      "companion_valid": bool, "notes": [sentences]}
 
-The verb `examine` adds to `bank` the pairs of concepts that come "together": [{"concepts": [2 names], "both": n, "one": n}].
+The verb `examine` adds "goals": {"sensitivity": rate, "specificity": rate}, as far as `--goal` states them, and to `bank` the pairs of concepts that come "together": [{"concepts": [2 names], "both": n, "one": n}].
 Where a cell is empty (no positive in the bank), value, low and high of its rate are None and "why" says so; where it was
 not asked, value is None and the interval is [0, 1].
 

@@ -13,6 +13,7 @@ from retinabench.concepts.examinees.answers import Examinee, read_answers
 from retinabench.concepts.inference.gaussian_process import Reading
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategy_comparison import compare_strategies
+from retinabench.concepts.report.findings import OUTCOMES
 from retinabench.concepts.report.overlap import together
 from retinabench.concepts.report.page import write_report
 from retinabench.concepts.report.snapshot import snapshot
@@ -36,6 +37,7 @@ class ExamineOptions:
         patience: Questions without progress after which to stop.
         claims: Claims to decide.
         confidence: Confidence of each decision.
+        goals: Goals such as ``sensitivity=0.85``, by which the page judges every concept; none: nothing is judged.
         reading: Which uncertainty.
         rules: ``corrected`` or ``published``.
         kernel: ``published`` or ``fitted`` hyper-parameters of the reported curves.
@@ -50,6 +52,7 @@ class ExamineOptions:
     patience: int | None = None
     claims: Sequence[str] = ()
     confidence: float = 0.95
+    goals: Sequence[str] = ()
     reading: Reading = "std"
     rules: Literal["corrected", "published"] = "corrected"
     kernel: Literal["published", "fitted"] = "published"
@@ -77,6 +80,7 @@ def examine_files(
     Returns:
         `Examination.to_dict()` with the concepts that occur ``together`` (`overlap.together`).
     """
+    parse_goals(options.goals)  # is refused before the questions begin
     bank = read_bank(truth, options.concepts)
     examinee = read_answers(answers, bank)
     found = examine(
@@ -95,6 +99,7 @@ def examine_files(
         kernel=options.kernel,
         transcript=out / "transcript.jsonl",
     ).to_dict()
+    found["goals"] = parse_goals(options.goals)
     found["bank"]["together"] = together(bank)
     write_json(out / "examination.json", found)
     comparison = _compare(bank, examinee, options, progress) if options.repetitions else None
@@ -102,6 +107,33 @@ def examine_files(
         write_json(out / "comparison.json", comparison)
     write_report(found, comparison, out)
     return found
+
+
+def parse_goals(texts: Sequence[str]) -> dict[str, float]:
+    """Read goals such as ``sensitivity=0.85``.
+
+    Args:
+        texts: At most one goal of each measure.
+
+    Returns:
+        Measure -> the least rate.
+
+    Raises:
+        InputError: A text is no goal.
+    """
+    goals = {}
+    for text in texts:
+        measure, _, number = text.replace(" ", "").partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = -1.0
+        if measure not in OUTCOMES or measure in goals or not 0 < value < 1:
+            raise InputError(
+                f"--goal '{text}' is no goal", hint="For example sensitivity=0.85, and specificity=0.8."
+            )
+        goals[measure] = value
+    return goals
 
 
 def _compare(bank: Bank, examinee: Examinee, options: ExamineOptions, progress: Progress) -> dict[str, Any]:
@@ -138,4 +170,6 @@ def _rate(one: dict[str, Any]) -> str:
     asked = f"{one['asked']}/{one['of']}"
     if one["value"] is None:
         return f"unknown {asked}"
+    if one["low"] == one["high"]:  # the rate of the bank is known: it has no interval
+        return f"{one['value']:.2f} of all {one['of']}"
     return f"{one['value']:.2f} [{one['low']:.2f}, {one['high']:.2f}] {asked}"

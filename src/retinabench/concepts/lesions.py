@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,7 @@ def examine_lesions(
     size: int | None = None,
     grid: int = 1,
     epochs: int = 40,
+    goals: Sequence[str] = (),
     seed: int = 0,
     progress: Progress = QUIET,
 ) -> dict[str, Any]:
@@ -115,6 +117,7 @@ def examine_lesions(
         size: Side of each sample, in pixels; None for 64 (synthetic) or 256 divided by the grid.
         grid: Regions per side of an image.
         epochs: Epochs of the training.
+        goals: Goals such as ``sensitivity=0.85``, by which the page judges every concept.
         seed: Seed of everything random.
         progress: Where progress is shown.
 
@@ -127,7 +130,7 @@ def examine_lesions(
     # An earlier transcript holds the answers of an earlier network.
     (out / "transcript.jsonl").unlink(missing_ok=True)
     return examine_files(
-        out / "answers.csv", out / "truth.csv", out, ExamineOptions(seed=seed), progress=progress
+        out / "answers.csv", out / "truth.csv", out, ExamineOptions(seed=seed, goals=goals), progress=progress
     )
 
 

@@ -10,6 +10,8 @@ from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.report.overlap import together
 from support.examinees import CONCEPTS, examinee
 
+GOALS = {"sensitivity": 0.85, "specificity": 0.8}
+
 
 @pytest.fixture(scope="package")
 def bank():
@@ -27,4 +29,4 @@ def bank():
 def found(bank):
     claims = ["sensitivity of common >= 0.5", "specificity of twin <= 0.5", "sensitivity of rare >= 0.9"]
     result = examine(bank, examinee(bank), strategy="precision", questions=200, claim=claims).to_dict()
-    return result | {"bank": {**result["bank"], "together": together(bank)}}
+    return result | {"bank": {**result["bank"], "together": together(bank)}, "goals": GOALS}

@@ -9,6 +9,7 @@ from scipy import stats
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.report.findings import (
     ConceptRate,
+    cut_offs,
     entangled,
     jeffreys,
     left_open,
@@ -25,6 +26,8 @@ from retinabench.concepts.report.findings import (
 )
 from support.examinees import CONCEPTS, examinee
 
+GOALS = {"sensitivity": 0.85, "specificity": 0.8}
+
 
 def test_model_and_data_are_judged_apart(found):
     said = recognised(found)
@@ -40,7 +43,7 @@ def test_model_and_data_are_judged_apart(found):
     one = missed["rare", "sensitivity"]
     assert 0 < asked < 3
     assert (one.rate.asked, one.rate.of, one.rate.right, one.only_answer) == (asked, 3, 0, "no")
-    assert one.auroc is None  # two samples above a few others may be chance
+    assert cut_offs(found) == []  # two samples above a few others may be chance
     [few] = scarce_samples(found)
     assert [(rate.concept, rate.of) for rate in few.rates] == [("rare", 3), ("absent", 0)]
     assert few.kind == "with"
@@ -51,16 +54,28 @@ def test_model_and_data_are_judged_apart(found):
 def test_one_goal_met_is_neither_failure_nor_adequacy():
     counts = {"tp": 40, "fn": 0, "tn": 8, "fp": 1}
     bank = {"samples": 49, "positives": {"x": 40}, "negatives": {"x": 9}}
-    found = {"bank": bank, "concepts": {"x": {"counts": counts}}}
+    found = {"bank": bank, "concepts": {"x": {"counts": counts}}, "goals": GOALS}
     assert [rate.standing for rate in rates(found)[0]] == ["met", "open"]
     assert missed_goals(found) == met_goals(found) == []
 
 
 def test_another_threshold_is_advised_where_the_ranking_is_no_chance(bank):
-    everything = examine(bank, examinee(bank)).to_dict()
+    everything = examine(bank, examinee(bank)).to_dict() | {"goals": GOALS}
     [one] = [one for one in missed_goals(everything) if one.rate.concept == "rare"]
     assert (one.rate.asked, one.rate.right) == (3, 0)
-    assert one.auroc == pytest.approx(1.0)
+    [cut] = [cut for cut in cut_offs(everything) if cut.concept == "rare"]
+    assert (cut.auroc, cut.sensitivity, cut.specificity) == (1.0, 1.0, 1.0)
+    having = everything["concepts"]["rare"]["answers"]["with"]
+    assert cut.threshold == min(having)  # an answer itself, not a bin of 0.02
+
+
+def test_without_a_goal_nothing_is_judged(bank):
+    everything = examine(bank, examinee(bank)).to_dict()
+    assert missed_goals(everything) == met_goals(everything) == scarce_samples(everything) == []
+    assert {rate.standing for pair in rates(everything) for rate in pair} == {"no goal"}
+    only = everything | {"goals": {"specificity": 0.8}}
+    assert {one.rate.measure for one in missed_goals(only)} <= {"specificity"}
+    assert {few.measure for few in scarce_samples(only)} <= {"specificity"}
 
 
 def test_groups_of_concepts_are_joined():
@@ -90,12 +105,12 @@ def test_strategies_are_compared_with_random_over_the_middle():
 
 
 def test_what_was_not_asked_is_said(bank):
-    asked = examine(bank, examinee(bank), questions=1, strategy="random").to_dict()
+    asked = examine(bank, examinee(bank), questions=1, strategy="random").to_dict() | {"goals": GOALS}
     leads = [rate.concept for rate in left_open(asked)]
     # Only cells that can still settle something: with 3 and 0 positives two of them cannot.
     assert leads.count("common") == 2
     assert leads.count("rare") == 1
-    everything = examine(bank, examinee(bank)).to_dict()
+    everything = examine(bank, examinee(bank)).to_dict() | {"goals": GOALS}
     # A kind that was asked completely is not open, even where its interval for new samples reaches over the goal.
     counts = everything["concepts"]["common"]["counts"]
     positives = counts["tp"] + counts["fn"]
@@ -118,8 +133,8 @@ def test_what_was_not_asked_is_said(bank):
     ],
 )
 def test_ranking_better_than_chance_is_mann_and_whitneys_test(without, having, rightly):
-    bins = np.bincount([*without, *(50 + place for place in having)], minlength=100)
-    assert ranks_better_than_chance({"bins": bins.tolist()}) is rightly
+    answers = {"without": [k / 50 for k in without], "with": [k / 50 for k in having]}
+    assert ranks_better_than_chance({"answers": answers}) is rightly
 
 
 def test_jeffreys_intervals_cover_on_average():
@@ -171,13 +186,19 @@ def test_guessing_is_seldom_called_recognition():
     assert wrong <= 12  # 3 %; the two-sided bound is 5 %
 
 
-def test_the_ranking_is_the_auroc_of_the_binned_answers(bank):
+def test_answers_closer_than_a_bin_keep_their_order():
+    """Twelve answers within 0.02: the AUROC of bins would be 0.5."""
+    answers = {"without": [0.001 * k for k in range(8)], "with": [0.0075, 0.009, 0.010, 0.012]}
+    assert ranking({"answers": answers}).auroc == 1.0
+
+
+def test_the_ranking_is_the_auroc_of_the_answers(bank):
     from sklearn.metrics import roc_auc_score
 
     who = examinee(bank)
     found = examine(bank, who).to_dict()
     for place, concept in enumerate(CONCEPTS[:3]):
-        said = [min(int(50 * who(sample, concept)), 49) for sample in range(120)]
+        said = [who(sample, concept) for sample in range(120)]
         expected = roc_auc_score(bank.truth[:, place], said)
         assert ranking(found["concepts"][concept]).auroc == pytest.approx(expected, abs=1e-12)
     assert ranking(found["concepts"]["absent"]) is None

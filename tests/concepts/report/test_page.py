@@ -123,14 +123,19 @@ def test_sentences_of_the_verdict(html, bank, found):
     asked = found["concepts"]["rare"]["sensitivity"]["asked"]
     assert f"asked about {asked} of 3 samples with it, the model was right about 0" in html
     assert "It answered no to every question" in html
-    assert "a threshold on P(yes) other than one half" not in html
+    assert "one half is not the threshold for it" not in html
     assert "rare (3 of 120) and absent (0 of 120)" in html
     assert "common and twin; pairs of them differ in at most 1 in the 120" in html
     assert "Too few samples without" not in html
     everything = render(examine(bank, examinee(bank)).to_dict())
-    assert "(AUROC 1.00): a threshold on P(yes) other than one half would serve better" in everything
+    assert "(AUROC 1.000), but one half is not the threshold for it" in everything
+    assert "Nothing is judged:" in everything
+    assert "85 %" not in everything.partition("<h3>The data set")[0].partition("<h3>The model")[2]
     assert "Everything was asked:" in everything
-    assert "asked about all 3 samples with it" in everything
+    goals = {"sensitivity": 0.9}
+    assert "asked about all 3 samples with it" in render(
+        examine(bank, examinee(bank)).to_dict() | {"goals": goals}
+    )
 
 
 def test_claims_are_put_into_sentences(found, html):

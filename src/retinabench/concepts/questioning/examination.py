@@ -44,6 +44,7 @@ class ConceptResult:
         sensitivity: Rate of correct answers among positive samples.
         specificity: Rate of correct answers among negative samples.
         accuracy: Rate of correct answers among all samples.
+        answers: P(yes) about the samples ``without`` the concept and about those ``with`` it, in the order of the questions.
     """
 
     counts: dict[str, int]
@@ -54,6 +55,7 @@ class ConceptResult:
     sensitivity: Rate
     specificity: Rate
     accuracy: Rate
+    answers: dict[str, list[float]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON content."""
@@ -62,6 +64,7 @@ class ConceptResult:
         return {
             "counts": self.counts,
             "bins": self.bins.tolist(),
+            "answers": self.answers,
             "gp": {
                 "grid": GRID.tolist(),
                 "mean": self.performance.mean().tolist(),
@@ -91,6 +94,7 @@ class Examination:
         bins: Answers by concept and bin, (c, 100), see `gaussian_process.bin_of`.
         uncertainty: Mean over concepts and truths before the first question and after each, (questions + 1,).
         claims: The claims with their decisions.
+        answers: By concept, the answers about samples without it and with it.
     """
 
     bank: Bank
@@ -103,6 +107,7 @@ class Examination:
     bins: NDArray[np.int64]
     uncertainty: NDArray[np.float64]
     claims: Sequence[Claim] = ()
+    answers: Sequence[tuple[list[float], list[float]]] = ()
 
     def __getitem__(self, concept: str) -> ConceptResult:
         """Return the result of one concept."""
@@ -122,6 +127,7 @@ class Examination:
             sensitivity=rate(int(right[1]), int(asked[1]), int(of[1])),
             specificity=rate(int(right[0]), int(asked[0]), int(of[0])),
             accuracy=accuracy(right, asked, of),
+            answers=dict(zip(("without", "with"), self.answers[place], strict=True)),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -78,9 +78,13 @@ def examine(
     header["claims"] = [f"{one.text} @ {confidence:g}" for one in claims] if strategy == "claims" else []
     generator = random or numpy_generator(seed, "examination", strategy)
     with Transcript(None if transcript is None else Path(transcript), header) as record:
-        stopped, course = _ask(state, models, chosen, examinee, rule, record, reading, generator, progress)
+        stopped, course, answers = _ask(
+            state, models, chosen, examinee, rule, record, reading, generator, progress
+        )
     bins = np.stack([model.counts for model in models])
-    return Examination(bank, strategy, seed, reading, rules, kernel, stopped, bins, np.array(course), claims)
+    return Examination(
+        bank, strategy, seed, reading, rules, kernel, stopped, bins, np.array(course), claims, answers
+    )
 
 
 @dataclass(frozen=True)
@@ -143,10 +147,14 @@ def _ask(
     reading: Reading,
     random: np.random.Generator,
     progress: Progress,
-) -> tuple[str, list[float]]:
-    """Ask until a stopping rule applies; return its name and the mean uncertainty after each question."""
+) -> tuple[str, list[float], list[tuple[list[float], list[float]]]]:
+    """Ask until a stopping rule applies; return its name, the mean uncertainty after each question, and all answers.
+
+    The answers are, per concept, those about samples without it and those about samples with it.
+    """
     bank, pool = state.bank, strategy.sample(state.bank)
     available, course = int(bank.cells.sum()), [float(state.uncertainty.mean())]
+    answers: list[tuple[list[float], list[float]]] = [([], []) for _ in bank.concepts]
     expected = min(rule.questions or available, available)
     with progress.track("Asking", expected, unit="questions") as advance:
         while not (stopped := rule.reason(state.claims, course, available)):
@@ -160,6 +168,7 @@ def _ask(
             if prob is None:
                 prob = _answer(examinee, row)
                 record.append(row | {"answer": prob})
+            answers[concept][int(truth)].append(prob)
             correct = (prob >= 0.5) == bool(truth)
             state.asked[concept, truth] += 1
             state.right[concept, truth] += correct
@@ -171,7 +180,7 @@ def _ask(
                 one.update(concept, truth, correct, number)
             course.append(float(state.uncertainty.mean()))
             advance(1)
-    return stopped, course
+    return stopped, course, answers
 
 
 def _blank(

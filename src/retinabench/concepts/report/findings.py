@@ -12,17 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
-from retinabench.metrics.clinical.operating_points import GOALS as CLINICAL_GOALS
+from retinabench.metrics.clinical.operating_points import operating_points
 from retinabench.metrics.inference.auroc_variance import AurocError, auroc_error
 from retinabench.reports.toolkit.number_format import Quantity
-
-GOALS = {
-    "sensitivity": CLINICAL_GOALS["nhs"].sensitivity,
-    "specificity": CLINICAL_GOALS["nhs"].specificity,
-}
-"""The goal of every concept, unless a claim states another: the NHS standard for screening."""
 
 OUTCOMES = {"sensitivity": ("tp", "fn", "positives"), "specificity": ("tn", "fp", "negatives")}
 """Measure -> the names of its right answers, of its wrong answers and of its samples in the bank."""
@@ -38,6 +33,7 @@ class ConceptRate:
         right: Number of right answers.
         asked: Number of questions asked.
         of: Number of samples of that kind in the bank.
+        goal: The user's goal of this measure; None where there is none, and nothing is judged.
     """
 
     concept: str
@@ -45,16 +41,12 @@ class ConceptRate:
     right: int
     asked: int
     of: int
+    goal: float | None = None
 
     @property
     def kind(self) -> str:
         """How samples of that kind are spoken of: "with" or "without" the concept."""
         return "with" if self.measure == "sensitivity" else "without"
-
-    @property
-    def goal(self) -> float:
-        """The goal of this measure."""
-        return GOALS[self.measure]
 
     @property
     def value(self) -> float:
@@ -73,7 +65,9 @@ class ConceptRate:
 
     @property
     def standing(self) -> str:
-        """`met` or `missed` where the interval lies on one side of the goal, else `open`."""
+        """`met` or `missed` where the interval lies on one side of the goal, else `open`; `no goal` without one."""
+        if self.goal is None:
+            return "no goal"
         low, high = self.interval
         return "met" if low >= self.goal else "missed" if high < self.goal else "open"
 
@@ -89,18 +83,35 @@ class Recognition:
 
 
 @dataclass(frozen=True)
+class CutOff:
+    """A threshold on P(yes) that serves a concept better than one half, chosen on the very answers it is stated for.
+
+    Attributes:
+        concept: The concept.
+        auroc: AUROC of the answers.
+        threshold: Yes is P(yes) of this or more; the largest sum of sensitivity and specificity.
+        sensitivity: With this threshold.
+        specificity: With this threshold.
+    """
+
+    concept: str
+    auroc: float
+    threshold: float
+    sensitivity: float
+    specificity: float
+
+
+@dataclass(frozen=True)
 class MissedGoal:
     """A rate below its goal.
 
     Attributes:
         rate: The rate.
         only_answer: "yes" or "no" where every answer about the concept was the same, else "".
-        auroc: The AUROC of the answers where they rank samples better than by chance, else None.
     """
 
     rate: ConceptRate
     only_answer: str
-    auroc: float | None
 
 
 @dataclass(frozen=True)
@@ -178,7 +189,8 @@ def rates(found: Mapping[str, Any]) -> list[tuple[ConceptRate, ConceptRate]]:
         made = []
         for measure, (right, wrong, samples) in OUTCOMES.items():
             k, n = one["counts"][right], one["counts"][right] + one["counts"][wrong]
-            made.append(ConceptRate(concept, measure, k, n, found["bank"][samples][concept]))
+            goal = found.get("goals", {}).get(measure)
+            made.append(ConceptRate(concept, measure, k, n, found["bank"][samples][concept], goal))
         pairs.append((made[0], made[1]))
     return pairs
 
@@ -195,14 +207,14 @@ def recognition(sensitivity: ConceptRate, specificity: ConceptRate) -> str:
 
 
 def ranking(one: Mapping[str, Any]) -> AurocError | None:
-    """Return the AUROC of the answers about a concept, from their bins; None where either truth was not asked.
+    """Return the AUROC of the answers about a concept; None where either truth was not asked.
 
     Sensitivity and specificity cut P(yes) at one half; the AUROC asks whether any cut would do.
     """
-    places = np.repeat(np.arange(100), np.asarray(one["bins"], np.int64))
-    if len(np.unique(places // 50)) < 2:
+    without, having = _answers(one)
+    if not len(without) or not len(having):
         return None
-    return auroc_error(places // 50, places % 50)
+    return auroc_error(np.repeat([0, 1], [len(without), len(having)]), np.concatenate([without, having]))
 
 
 def ranks_better_than_chance(one: Mapping[str, Any]) -> bool:
@@ -210,13 +222,41 @@ def ranks_better_than_chance(one: Mapping[str, Any]) -> bool:
 
     The interval of the AUROC does not serve here: it closes to a point where two samples happen to rank above two others.
     """
-    places = np.repeat(np.arange(100), np.asarray(one["bins"], np.int64))
-    without, having = places[places < 50], places[places >= 50] - 50
-    if not len(without) or not len(having) or (places % 50 == places[0] % 50).all():
+    without, having = _answers(one)
+    if not len(without) or not len(having) or np.ptp(np.concatenate([without, having])) == 0:
         return False
     # The normal approximation needs samples; the exact distribution is that without ties, which make it cautious.
     method: Literal["exact", "asymptotic"] = "exact" if len(having) * len(without) <= 1000 else "asymptotic"
     return bool(stats.mannwhitneyu(having, without, alternative="greater", method=method).pvalue < 0.025)
+
+
+def _answers(one: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The answers about samples without the concept and about those with it."""
+    without, having = (np.asarray(one["answers"][kind], np.float64) for kind in ("without", "with"))
+    return without, having
+
+
+def cut_offs(found: Mapping[str, Any]) -> list[CutOff]:
+    """Return better thresholds for the concepts that one half does not serve although the answers rank them.
+
+    These are the concepts whose answers rank samples better than by chance, and which are not recognised at one half or
+    miss a goal there.
+    """
+    better = []
+    missed = {one.rate.concept for one in missed_goals(found)}
+    for pair in rates(found):
+        concept = pair[0].concept
+        one, served = found["concepts"][concept], recognition(*pair) == "recognised"
+        order = ranking(one)
+        if order is None or (served and concept not in missed) or not ranks_better_than_chance(one):
+            continue
+        without, having = _answers(one)
+        label = np.repeat([0, 1], [len(without), len(having)])
+        threshold, sensitivity, specificity = operating_points(label, np.concatenate([without, having]))
+        best = 1 + int(np.argmax(sensitivity[1:] + specificity[1:]))
+        values = float(threshold[best]), float(sensitivity[best]), float(specificity[best])
+        better.append(CutOff(concept, order.auroc, *values))
+    return better
 
 
 def recognised(found: Mapping[str, Any]) -> Recognition:
@@ -232,28 +272,30 @@ def missed_goals(found: Mapping[str, Any]) -> list[MissedGoal]:
     """Return the rates that are shown to be below their goals."""
     missed = []
     for pair in rates(found):
-        one = found["concepts"][pair[0].concept]
-        counts = one["counts"]
+        counts = found["concepts"][pair[0].concept]["counts"]
         said = {"yes": counts["tp"] + counts["fp"], "no": counts["tn"] + counts["fn"]}
         given = [answer for answer, count in said.items() if count]
         for rate in pair:
             if rate.standing == "missed":
-                order = ranking(one)
-                known = order is not None and ranks_better_than_chance(one)
-                auroc = order.auroc if order is not None and known else None
-                missed.append(MissedGoal(rate, given[0] if len(given) == 1 else "", auroc))
+                missed.append(MissedGoal(rate, given[0] if len(given) == 1 else ""))
     return missed
 
 
 def met_goals(found: Mapping[str, Any]) -> list[str]:
-    """Return the concepts whose sensitivity and specificity are both shown to reach their goals."""
-    return [pair[0].concept for pair in rates(found) if all(rate.standing == "met" for rate in pair)]
+    """Return the concepts whose rates are all shown to reach their goals; none where there is no goal."""
+    judged = {
+        pair[0].concept: [rate.standing for rate in pair if rate.goal is not None] for pair in rates(found)
+    }
+    return [concept for concept, standings in judged.items() if standings and set(standings) == {"met"}]
 
 
 def scarce_samples(found: Mapping[str, Any]) -> list[ScarceSamples]:
     """Return the kinds of samples of which there are too few, whatever the model."""
     scarce = []
-    for side, (measure, goal) in enumerate(GOALS.items()):
+    for side, measure in enumerate(OUTCOMES):
+        goal = found.get("goals", {}).get(measure)
+        if goal is None:
+            continue
         least = needed(goal)
         few = [pair[side] for pair in rates(found) if pair[side].of < least]
         if few:
@@ -275,12 +317,16 @@ def entangled(found: Mapping[str, Any]) -> list[Entangled]:
 
 
 def left_open(found: Mapping[str, Any]) -> list[ConceptRate]:
-    """Return the rates that are still open although the bank has enough samples left to settle them."""
+    """Return the rates that are still open although the bank has enough samples left to settle them.
+
+    Without a goal these are all rates with questions left.
+    """
     return [
         rate
         for pair in rates(found)
         for rate in pair
-        if rate.asked < rate.of and rate.standing == "open" and rate.of >= needed(rate.goal)
+        if rate.asked < rate.of
+        and (rate.goal is None or (rate.standing == "open" and rate.of >= needed(rate.goal)))
     ]
 
 

@@ -15,7 +15,7 @@ from retinabench.concepts.inference.gaussian_process import GRID, posterior
 from retinabench.concepts.questioning.examination import ANSWER_DRIVEN
 from retinabench.concepts.report import figures
 from retinabench.concepts.report.findings import (
-    GOALS,
+    cut_offs,
     entangled,
     left_open,
     met_goals,
@@ -72,7 +72,8 @@ def render(found: Mapping[str, Any], comparison: Mapping[str, Any] | None = None
         "found": found,
         "comparison": comparison,
         "questions": sum(bank["positives"].values()) + sum(bank["negatives"].values()),
-        "goals": GOALS,
+        "goals": found.get("goals", {}),
+        "cut_offs": cut_offs(found),
         "recognition": recognised(found),
         "missed": missed_goals(found),
         "met": met_goals(found),
@@ -200,13 +201,15 @@ def _companion_table(found: Mapping[str, Any]) -> Table:
                 Cell(rate.quantity, PERCENT) if rate.asked else UNDEFINED,
             ]
         rows.append(Row(pair[0].concept, [*cells, _bank_cell(one["accuracy"]), _ranking_cell(one)]))
-    return Table.of("Rates and their 95 % intervals", columns, rows, row_header="Concept")
+    return Table.of("Rates and their 95 % intervals, per sample", columns, rows, row_header="Concept")
 
 
 def _bank_cell(rate: Mapping[str, Any]) -> Cell:
     value = rate["value"]
     if value is None:
         return Cell.number(None, why=rate.get("why", ""))
+    if rate["low"] == rate["high"]:  # the rate of the bank is known: it has no interval
+        return Cell.number(value, form=PERCENT, below="all asked")
     return Cell.number(value, rate["low"], rate["high"], form=PERCENT)
 
 
