@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.inference.replicates import stacked
 from retinabench.metrics.sorted_images import Cases, Weighted
 
 Floats = NDArray[np.float64]
@@ -210,14 +211,20 @@ def null_band_of(
     forecast, _ = judged(w.cases, of)
     sums = _SPACINGS[spacing](forecast, w.weight, bins)
     mass, foreseen = sums(w.weight), sums(w.weight * forecast)
-    rng, patient = np.random.default_rng(seed), w.cases.patient
+    patient, patients = w.cases.patient, int(w.cases.patient.max()) + 1
     shared = shared_residual(w, of)
-    cut = stats.norm.ppf(forecast)
-    draws = []
-    for _ in range(replicates):
-        common = rng.standard_normal(int(patient.max()) + 1)[patient] if shared > 0 else 0.0
-        latent = np.sqrt(shared) * common + np.sqrt(1 - shared) * rng.standard_normal(len(forecast))
-        draws.append(_means(mass, foreseen, sums(w.weight * (latent < cut))).expected_error())
+    # Normal variables of single precision: as good here, and drawn in half the time.
+    cut = stats.norm.ppf(forecast).astype(np.float32)
+    own, common = np.sqrt(np.array([1 - shared, shared], np.float32))
+
+    def drawn(number: int) -> float:
+        rng = np.random.default_rng([seed, number])
+        latent = own * rng.standard_normal(len(cut), np.float32)
+        if shared > 0:
+            latent += (common * rng.standard_normal(patients, np.float32))[patient]
+        return _means(mass, foreseen, sums(w.weight * (latent < cut))).expected_error()
+
+    draws = stacked(lambda numbers: np.array([[drawn(k)] for k in numbers]), replicates, len(cut))
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     return float(np.mean(draws)), float(low), float(high)
 

@@ -78,7 +78,7 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, tuple[float
     """
     line = calibration_line_of(w)
     x = np.asarray(logit(np.clip(w.cases.prob, EPS, 1 - EPS)), np.float64)
-    one, patients = np.ones((len(x), 1)), len(np.unique(w.cases.patient[w.weight > 0]))
+    one, patients = np.ones((len(x), 1)), int(np.count_nonzero(np.bincount(w.cases.patient, w.weight)))
     errors = _sandwich(w, np.column_stack([one, x]), np.array([line.intercept, line.slope]), 0 * x)
     errors = np.append(errors, _sandwich(w, one, np.array([line.in_the_large]), x))
     residual = np.bincount(
@@ -104,7 +104,7 @@ def _sandwich(w: Weighted, design: Floats, beta: Floats, offset: Floats) -> Floa
     curvature = (design * (w.weight * mean * (1 - mean))[:, None]).T @ design
     scores = design * (w.weight * (w.cases.label - mean))[:, None]
     by_patient = np.stack([np.bincount(w.cases.patient, column) for column in scores.T], axis=1)
-    patients = len(np.unique(w.cases.patient[w.weight > 0]))
+    patients = int(np.count_nonzero(np.bincount(w.cases.patient, w.weight)))
     if patients < 2:
         return np.full(len(beta), np.nan)
     bread = np.linalg.pinv(curvature)
