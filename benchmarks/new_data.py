@@ -108,9 +108,9 @@ def screen(studies, patients=500):
         for study in range(studies):
             (a, p), (b, q) = eyes(rng, patients), eyes(rng, patients, **setting)
             options = {"permutations": 99, "seed": study}
-            alone += resemblance(a.uncertainty, a.patient, b.uncertainty, b.patient, **options).void
+            alone += resemblance(a.uncertainty, a.patient, b.uncertainty, b.patient, **options).alarm
             both = [np.column_stack([one.uncertainty, prob]) for one, prob in ((a, p), (b, q))]
-            jointly += resemblance(both[0], a.patient, both[1], b.patient, **options).void
+            jointly += resemblance(both[0], a.patient, both[1], b.patient, **options).alarm
         risk = true_value(goal, RETAINED, **setting)
         print(f"  {name}: true risk {risk:.3f} (validation {true_value(goal, RETAINED):.3f}); "
               f"alarms by uncertainty {alone / studies:.0%}, with probability {jointly / studies:.0%}")  # fmt: skip

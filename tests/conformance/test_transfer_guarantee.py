@@ -88,7 +88,7 @@ def test_the_shifted_camera_is_flagged_and_the_own_camera_is_not(seen):
             verdict = resemblance(
                 u[a], near.patient_id[a], w[b], predictions.patient_id[b], permutations=99, seed=study
             )
-            alarms[name] += verdict.void
+            alarms[name] += verdict.alarm
     print(f"alarms of {STUDIES}: {alarms}")
     error = np.sqrt(0.05 * 0.95 / STUDIES)
     assert alarms["same"] / STUDIES <= 0.05 + 3 * error
@@ -114,7 +114,7 @@ def test_transfer_screens_every_set(seen):
         found = transfer(together, "selective_risk", 0.25, delta=0.1, bootstrap=5, seed=study)
         assert found.certificate.granted
         for name, verdict in verdicts.items():
-            verdict.append(found[name].resemblance.void)
+            verdict.append(found[name].resemblance.alarm)
             assert found[name].guarantee != ("broken" if name == "in_domain" else "holds")
         # and the promise is indeed broken there
         assert found.to_dict()["sets"]["shifted"]["selective_risk"]["value"] > 0.25

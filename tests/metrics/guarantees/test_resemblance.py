@@ -20,7 +20,7 @@ def test_a_shift_is_flagged_and_its_absence_is_not():
         _, _, u, patient = eyes(rng, 200)
         for name, camera in (("same", (1.0, 0.0)), ("camera", (0.6, 0.3))):
             _, _, other, their = eyes(rng, 200, camera)
-            alarms[name] += resemblance(u, patient, other, their, permutations=59, seed=study).void
+            alarms[name] += resemblance(u, patient, other, their, permutations=59, seed=study).alarm
     print(f"alarms of 1000: {alarms}")
     assert alarms["same"] / 1000 <= 0.05 + 3 * 0.007
     assert alarms["camera"] / 1000 >= 0.95
@@ -33,7 +33,7 @@ def test_the_guarantee_fails_under_the_shift_that_is_flagged():
     y, said, u, patient = eyes(np.random.default_rng(6), 20_000, (0.6, 1.5))
     kept = u <= certificate.threshold
     assert np.mean((y != said)[kept]) > 0.06
-    assert resemblance(data[2], data[3], u[:4000], patient[:4000]).void
+    assert resemblance(data[2], data[3], u[:4000], patient[:4000]).alarm
 
 
 def test_images_of_one_patient_would_break_the_level():
@@ -43,8 +43,8 @@ def test_images_of_one_patient_would_break_the_level():
         rng = np.random.default_rng([3, study])
         u = [np.repeat(rng.normal(size=40), 6) + rng.normal(0, 0.1, 240) for _ in range(2)]
         patient = np.repeat(np.arange(40), 6)
-        wrong += resemblance(u[0], None, u[1], None, permutations=39, seed=study).void
-        right += resemblance(u[0], patient, u[1], patient, permutations=39, seed=study).void
+        wrong += resemblance(u[0], None, u[1], None, permutations=39, seed=study).alarm
+        right += resemblance(u[0], patient, u[1], patient, permutations=39, seed=study).alarm
     assert right / 300 <= 0.05 + 3 * 0.0126
     assert wrong / 300 > 0.15
 
@@ -67,12 +67,12 @@ def test_several_values_are_tested_at_one_level_and_a_change_of_any_is_seen():
         rng = np.random.default_rng([6, study])
         p = rng.beta(0.5, 0.5, 120)
         values = np.column_stack([np.abs(p - 0.5), p])
-        false += resemblance(values[:60], None, values[60:], None, permutations=39, seed=study).void
+        false += resemblance(values[:60], None, values[60:], None, permutations=39, seed=study).alarm
         if study < 40:
             more = np.where(rng.random(60) < 0.6, np.maximum(p[60:], 1 - p[60:]), p[60:])
             other = np.column_stack([np.abs(more - 0.5), more])
-            alone += resemblance(values[:60, 0], None, other[:, 0], None, permutations=39, seed=study).void
-            jointly += resemblance(values[:60], None, other, None, permutations=39, seed=study).void
+            alone += resemblance(values[:60, 0], None, other[:, 0], None, permutations=39, seed=study).alarm
+            jointly += resemblance(values[:60], None, other, None, permutations=39, seed=study).alarm
     assert false / 400 <= 0.05 + 3 * 0.011
     assert alone < 8
     assert jointly > 20

@@ -7,10 +7,11 @@ import json
 import numpy as np
 import pytest
 
+import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.risks import Goal
 from retinabench.metrics.monitoring.certified import read_certificate
-from support.follow_ups import certificate, follow_up
+from support.follow_ups import certificate, follow_up, predictions_of
 
 
 def written(tmp_path, content):
@@ -71,3 +72,24 @@ def test_only_known_labels_count(tmp_path):
     num, den = found.sums(Goal("workload", 0.3), images)
     assert den.all()
     np.testing.assert_array_equal(num, ~kept)
+
+
+@pytest.mark.parametrize("per", ["image", "patient-image"])
+def test_the_json_of_transfer_is_read(tmp_path, per):
+    rng = np.random.default_rng(1)
+    parts = [
+        predictions_of(follow_up(rng, 300, name=name), split)
+        for name, split in (("v", "validation"), ("t", "test"))
+    ]
+    both = rb.Predictions(
+        *(np.concatenate([getattr(one, name) for one in parts]) for name in ("image_id", "label", "prob")),
+        patient_id=np.concatenate([one.patient_id for one in parts]),
+        split=np.concatenate([one.split for one in parts]),
+    )
+    made = rb.transfer(
+        both, goals=["selective_risk=0.12", "sensitivity=0.6"], delta=0.1, per=per, bootstrap=20
+    )
+    found = read_certificate(written(tmp_path, made.to_dict()))
+    assert (found.threshold, found.uncertainty, found.per) == (made.threshold, "total", per)
+    assert [str(one) for one in found.goals] == ["selective_risk <= 0.12", "sensitivity >= 0.6"]
+    assert found.most_images == 2

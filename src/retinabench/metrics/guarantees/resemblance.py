@@ -31,13 +31,13 @@ class Resemblance:
     permutations: int
 
     @property
-    def void(self) -> bool:
+    def alarm(self) -> bool:
         """Whether exchangeability is refuted at `level`: the guarantee is then about other patients than these."""
         return self.p_value <= self.level
 
     def to_dict(self) -> dict[str, Any]:
         """The fields and the verdict."""
-        return {**vars(self), "void": self.void}
+        return {**vars(self), "alarm": self.alarm}
 
 
 def resemblance(

@@ -114,7 +114,7 @@ def _table(found: Transfer) -> Group:
 
 
 def _differs(one: Realised) -> Cell:
-    return Cell("" if one.resemblance is None else "yes" if one.resemblance.void else "not found")
+    return Cell("" if one.resemblance is None else "yes" if one.resemblance.alarm else "not found")
 
 
 def _of(counts: tuple[int, int]) -> Cell:
