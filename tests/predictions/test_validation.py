@@ -98,13 +98,15 @@ def table(probs, **more):
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
-@pytest.mark.parametrize(("n", "decimals"), [(1, None), (4, None), (300, None), (300, 6), (300, 3), (300, 2)])
+@pytest.mark.parametrize(
+    ("n", "decimals"), [(1, None), (1, 3), (4, None), (4, 2), (300, None), (300, 6), (300, 3), (300, 2)]
+)
 def test_class_probabilities_are_never_read_as_samples(n, decimals, classes):
     with pytest.raises(InputError, match="class probabilities"):
         table(softmax(n, classes, decimals))
     table(softmax(n, classes, decimals), metadata={"samples": classes})  # said to be samples
     with pytest.raises(InputError, match="class probabilities"):
-        table(softmax(n, classes, decimals).astype(np.float32))
+        table(softmax(n, classes).astype(np.float32))
 
 
 def test_a_few_broken_rows_make_no_samples_of_the_others():

@@ -14,7 +14,7 @@ REFERABLE_FROM = 2
 """The lowest referable grade of the international scale."""
 UNKNOWN_GRADE = -1
 FEW_ROWS = 5
-"""Below so many rows, samples that sum to 1 may be chance: only an exact sum is refused."""
+"""Below so many rows, samples whose sum is nearly 1 may be chance: only the rounding of printed numbers is allowed."""
 
 
 class Check:
@@ -247,7 +247,7 @@ class Check:
         """Refuse class probabilities, whose rows sum to 1, in the place of posterior samples.
 
         Samples of one probability sum to 1 in every row only where their mean is the same for all images. The tolerance
-        is the rounding of printed numbers, and less where the columns differ little: the samples of a model that says
+        is the rounding of printed numbers, or a twentieth of what the columns differ by: the samples of a model that says
         about 1/S of every image are not refused. A few rows that do not sum to 1 make no samples of the others.
 
         Args:
@@ -256,9 +256,16 @@ class Check:
         n, columns = probs.shape
         if columns < 2:
             return
-        off, far = np.abs(probs.sum(axis=1) - 1), np.abs(probs - 1 / columns).max(axis=1)
-        tolerance = min(0.03, 0.05 * float(far.max())) if n >= FEW_ROWS else 1e-6
-        every = tolerance > 1e-9 and bool((off <= tolerance).all()) and float(np.ptp(probs)) > 1e-6
+        off = np.abs(probs.sum(axis=1) - 1)
+        if (off <= 0.03).mean() < 0.1:
+            return
+        far = np.abs(probs - 1 / columns).max(axis=1)
+        every = False
+        if (off <= 0.03).all() and np.ptp(probs) > 1e-6:
+            digits = next((d for d in range(2, 7) if np.abs(probs - probs.round(d)).max() < 1e-9), None)
+            printed = 1e-6 if digits is None else columns * 0.5 * 10.0**-digits + 1e-6
+            columns_differ = 0.05 * float(far.max()) if n >= FEW_ROWS else 0.0
+            every = bool((off <= max(printed, columns_differ)).all())
         telling = far > 1e-6  # a row of equal values says nothing
         most = (off <= np.minimum(0.03, 0.05 * far))[telling]
         if every or (len(most) >= FEW_ROWS and most.mean() >= 0.9):
