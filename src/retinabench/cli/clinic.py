@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -105,7 +106,7 @@ def clinic(
     from retinabench.metrics.clinical.screening_report import clinic as screen
     from retinabench.reports.clinic.terminal import clinic_summary
 
-    (predictions,) = reader.read([file])
+    (predictions,) = replace(reader, ungradable=True).read([file])
     with progress_of(quiet).track("Screening", 1, unit="file") as advance:
         found = screen(
             predictions, threshold, referral_rate=referral, uncertainty=uncertainty,

@@ -122,6 +122,7 @@ class FileReader:
     method: Sequence[str] | None = None
     model_seed: Sequence[int] | None = None
     unlabelled: bool = False
+    ungradable: bool = False
 
     def read(self, paths: Sequence[Path]) -> list[Predictions]:
         """Return the predictions of files; a run folder stands for the file in it."""
@@ -147,6 +148,7 @@ class FileReader:
                 method=method,
                 seed=seed,
                 unlabelled=self.unlabelled,
+                ungradable=self.ungradable,
             )
 
 

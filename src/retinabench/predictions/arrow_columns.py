@@ -52,7 +52,7 @@ def arguments_of_arrow(
         if not is_known(name):
             if column.null_count < len(column) and times[name] == 1:
                 further[name] = column
-        elif (values := _values(source, name, column, reading.unlabelled)) is not None:
+        elif (values := _values(source, name, column, reading)) is not None:
             columns[name] = values
     samples = sorted((number, name) for name in columns if (number := sample_number(name)) is not None)
     if samples:
@@ -63,11 +63,13 @@ def arguments_of_arrow(
     return arguments_of(found, reading)
 
 
-def _values(source: str | None, name: str, column: pa.Array, unlabelled: bool) -> NDArray[Any] | None:
+def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -> NDArray[Any] | None:
     """The values of a known column; None where an optional one is empty throughout."""
-    may_be_empty = ("grade", "patient_id", *(("label",) if unlabelled else ()))
+    may_be_empty = ("grade", "patient_id", *(("label",) if reading.unlabelled else ()))
+    if reading.ungradable and (name in ("prob", "uncertainty") or sample_number(name) is not None):
+        may_be_empty = (*may_be_empty, name)
     if column.null_count == len(column) and len(column):
-        if name in ("image_id", "label", "prob", "probs") and name not in may_be_empty:
+        if name in ("image_id", "prob", "probs") or (name == "label" and not reading.unlabelled):
             raise InputError("is empty in every row", file=source, column=name)
         return None
     if column.null_count and name not in may_be_empty:

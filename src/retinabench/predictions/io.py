@@ -33,6 +33,7 @@ def read_predictions(
     method: str | None = None,
     seed: int | None = None,
     unlabelled: bool = False,
+    ungradable: bool = False,
 ) -> Predictions:
     """Read and check a predictions file: Parquet, CSV or NPZ, which its first bytes tell.
 
@@ -46,6 +47,7 @@ def read_predictions(
         method: Name of the method. Files of one method are its seeds, which reports pool.
         seed: Seed of the model.
         unlabelled: Whether labels may be empty, as `monitor` reads them: they become 0, and `subgroups["labelled"]` is "no".
+        ungradable: Whether a probability may be empty where the column `gradable` is 0, as `clinic` reads them; it becomes 0.5.
 
     Returns:
         The predictions.
@@ -63,7 +65,7 @@ def read_predictions(
         [0.1, 0.8]
     """
     path = Path(path)
-    reading = Reading(columns or {}, softmax, grades, referable_from, method, seed, unlabelled)
+    reading = Reading(columns or {}, softmax, grades, referable_from, method, seed, unlabelled, ungradable)
     try:
         with open(path, "rb") as handle:
             head = handle.read(8)

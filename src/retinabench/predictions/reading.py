@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.predictions.class_probabilities import referable_probability
 from retinabench.predictions.columns import DOMAINS, SPLITS
+from retinabench.predictions.gradable import GRADABLE, fill_ungradable
 from retinabench.predictions.layouts import Layout
 from retinabench.predictions.subgroups import from_arrow, keep_further
 from retinabench.predictions.validation import REFERABLE_FROM, UNKNOWN_GRADE, Check
@@ -35,6 +36,7 @@ class Reading:
         method: Name of the method; files of one name are its seeds.
         seed: Seed of the model.
         unlabelled: Whether labels may be empty, as those of new images are: they become 0, and the subgroup `LABELLED` is "no".
+        ungradable: Whether a probability may be empty where the column `gradable` is 0.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -44,6 +46,7 @@ class Reading:
     method: str | None = None
     seed: int | None = None
     unlabelled: bool = False
+    ungradable: bool = False
 
     def __post_init__(self) -> None:
         lowest = self.referable_from
@@ -85,6 +88,12 @@ def arguments_of(table: Table, reading: Reading) -> dict[str, Any]:
     known, further, notes = dict(table.known), dict(table.further), []
     probs = known["probs"]
     n = len(probs)
+    if reading.ungradable:
+        cells = further.get(GRADABLE)
+        fill_ungradable(
+            check, known, from_arrow(cells, untyped=table.untyped) if isinstance(cells, pa.Array) else cells
+        )
+        probs = known["probs"]
     if "image_id" not in known:
         known["image_id"] = np.arange(1, n + 1).astype(np.str_)
         notes.append(

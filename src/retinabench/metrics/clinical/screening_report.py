@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.tabular import Tabular
@@ -16,12 +15,11 @@ from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_ru
 from retinabench.metrics.clinical.set_screening import Screened, SetScreening, screen_set
 from retinabench.metrics.inference.interval import finite_or_none
 from retinabench.metrics.sets import SET_LABELS
+from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.table import Predictions
+from retinabench.predictions.validation import Check
 
 SCHEMA = "retinabench.clinic/1"
-GRADABLE = "gradable"
-"""The column that says which images can be graded."""
-_YES_NO = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,8 @@ def clinic(
         (2, ())
     """
     _check_stated(prevalences, referral_cost, images_per_hour)
-    gradable = gradable_images(predictions)
+    check = Check(predictions.source)
+    gradable = gradable_rows(check, predictions.subgroups.get(GRADABLE), len(predictions))
     if not (gradable & (predictions.split == "test")).any():
         hint = "The numbers are of the test split; leave the column 'split' out if all images belong to it."
         raise InputError("holds no gradable image of the test split", file=predictions.source, hint=hint)
@@ -160,28 +159,6 @@ def _check_stated(prevalences: Sequence[float], referral_cost: float, images_per
     for value in prevalences:
         if not 0 < value < 1:
             raise InputError(f"the prevalence is {value:g}", hint="It lies between 0 and 1, such as 0.1.")
-
-
-def gradable_images(predictions: Predictions) -> NDArray[np.bool_]:
-    """Return whether each image (N,) can be graded: 1 or 0 in the column `gradable`, all where there is none.
-
-    Raises:
-        InputError: A cell is neither.
-    """
-    values = predictions.subgroups.get(GRADABLE)
-    if values is None:
-        return np.ones(len(predictions), bool)
-    found = np.ones(len(predictions), bool)
-    for row, value in enumerate(values.tolist()):
-        text = f"{value:g}" if isinstance(value, float) else str(value).strip().lower()
-        if text not in _YES_NO:
-            shown = "empty" if text in ("", "nan") else f"'{value}'"
-            raise InputError(
-                f"is {shown}, not 0 or 1", file=predictions.source, row=row + 1, column=GRADABLE,
-                hint="1: the image can be graded.",
-            )  # fmt: skip
-        found[row] = _YES_NO[text]
-    return found
 
 
 def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScreening]) -> list[str]:

@@ -1,0 +1,66 @@
+"""Rows without a probability: read where `gradable` says so and only then, by every format that has empty cells."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.predictions.gradable import gradable_rows
+from retinabench.predictions.validation import Check
+
+ROWS = ["a,0,0.1,1", "b,1,,0", "c,1,0.8,yes", "d,0,,no"]
+
+
+def csv(tmp_path, rows, header="image_id,label,prob,gradable"):
+    path = tmp_path / "predictions.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def test_a_csv_and_a_parquet_file(tmp_path):
+    path = csv(tmp_path, ROWS)
+    found = rb.read_predictions(path, ungradable=True)
+    assert found.prob.tolist() == [0.1, 0.5, 0.8, 0.5]
+    with pytest.raises(InputError, match="row 2"):
+        rb.read_predictions(path)
+    table = pa.table({"image_id": list("ab"), "label": [0, 1], "prob": [0.2, None], "gradable": [1, 0]})
+    pa.parquet.write_table(table, tmp_path / "p.parquet")
+    assert rb.read_predictions(tmp_path / "p.parquet", ungradable=True).prob.tolist() == [0.2, 0.5]
+    clinic = rb.clinic(found)["in_domain"]
+    assert clinic.ungradable.images == 2
+    assert (clinic.images.table.tp, clinic.images.table.tn) == (1, 1)
+
+
+def test_samples_and_uncertainty_may_be_empty_too(tmp_path):
+    rows = ["a,0,0.1,0.3,0.2,1", "b,1,,,,0", "c,1,0.8,0.7,0.4,1"]
+    path = csv(tmp_path, rows, "image_id,label,prob_0,prob_1,uncertainty,gradable")
+    found = rb.read_predictions(path, ungradable=True)
+    assert found.probs[1].tolist() == [0.5, 0.5]
+    assert found.uncertainty.tolist() == [0.2, 0, 0.4]
+
+
+def test_a_gradable_image_needs_a_probability(tmp_path):
+    for rows in (["a,0,0.1,1", "b,1,,1"], ["a,0,0.1,0", "b,1,,1"]):
+        with pytest.raises(InputError, match="gradable"):
+            rb.read_predictions(csv(tmp_path, rows), ungradable=True)
+    with pytest.raises(InputError, match="gradable"):
+        rb.read_predictions(csv(tmp_path, ["a,0,0.1", "b,1,"], "image_id,label,prob"), ungradable=True)
+
+
+def test_words_for_yes_and_no():
+    check = Check(None)
+    assert gradable_rows(check, np.array(["Yes", "no", "TRUE", "0"]), 4).tolist() == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert gradable_rows(check, None, 2).all()
+    with pytest.raises(InputError, match="perhaps"):
+        gradable_rows(check, np.array(["yes", "perhaps"]), 2)
+    with pytest.raises(InputError, match="empty"):
+        gradable_rows(check, np.array([1.0, np.nan]), 2)
