@@ -124,7 +124,8 @@ def test_one_class_one_patient_and_perfect_scores():
     assert np.isnan(lone.standard_error)
     perfect = auroc_error([1, 1, 0, 0], [0.9, 0.8, 0.1, 0.2])
     assert perfect.standard_error == 0
-    assert np.isnan([*perfect.interval(), perfect.p_value]).all()  # no error is known, which is not certainty
+    assert perfect.interval() == (pytest.approx(0.025 ** (1 / 2)), 1.0)  # two patients of each class
+    assert np.isnan(perfect.p_value)  # no error is known, which is not certainty
 
 
 def test_weights_are_repetition():

@@ -203,13 +203,17 @@ GOALS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a goal is met by the estimates, and whether it is met by the lower 97.5 % bounds; two different claims."""
+    """Whether a goal is met by the estimates, and whether it is met by the lower 97.5 % bounds; two different claims.
+
+    Neither is made where the threshold was chosen on the same images (`exploratory`): what it reaches there is optimistic.
+    """
 
     goal: str
     sensitivity: tuple[float, float]  # estimate, lower bound
     specificity: tuple[float, float]
     estimate_met: bool
     bound_met: bool
+    exploratory: bool = False
 
 
 def judge_goals(
@@ -218,6 +222,7 @@ def judge_goals(
     cluster: ArrayLike | Sequence[Hashable] | None = None,
     *,
     goals: dict[str, Goal] | None = None,
+    exploratory: bool = False,
 ) -> tuple[TwoByTwo, list[Verdict]]:
     """Return the 2x2 table and, for each goal, whether the estimates meet it and whether the lower bounds do.
 
@@ -229,6 +234,7 @@ def judge_goals(
         positive: (N,) the model's call.
         cluster: (N,) patients; None: independent images.
         goals: Name -> goal; None for `GOALS`.
+        exploratory: Whether the threshold behind `positive` was chosen on these images, so that no goal is judged.
 
     Returns:
         The table and a verdict per goal.
@@ -244,7 +250,8 @@ def judge_goals(
     verdicts = []
     for name, goal in (GOALS if goals is None else goals).items():
         met = [sensitivity[k] >= goal.sensitivity and specificity[k] >= goal.specificity for k in (0, 1)]
-        verdicts.append(Verdict(name, sensitivity, specificity, met[0], met[1]))
+        met = [one and not exploratory for one in met]
+        verdicts.append(Verdict(name, sensitivity, specificity, met[0], met[1], exploratory))
     return table, verdicts
 
 

@@ -70,6 +70,7 @@ class JudgedTable:
                     "bound": [finite_or_none(verdict.sensitivity[1]), finite_or_none(verdict.specificity[1])],
                     "estimate_met": verdict.estimate_met,
                     "bound_met": verdict.bound_met,
+                    "exploratory": verdict.exploratory,
                 }
                 for verdict in self.verdicts
             },
@@ -194,12 +195,12 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
     codes, _ = cluster_codes(part.image_id if part.patient_id is None else part.patient_id)
     patients, patient_readings = _by_patient(part, cut, sent, stated.reader)
     readings = referral_view_intervals(y, said, sent, codes, reader=stated.reader)
-    alone, after = _judged(y, said, codes), readings["reader"]
+    alone, after = _judged(y, said, codes, cut), readings["reader"]
     ranked = auroc_error(y, p, codes)
     return SetScreening(
         images=alone,
         patients=patients,
-        pathway=_judged(y, said | sent, codes),
+        pathway=_judged(y, said | sent, codes, cut),
         auroc=Interval(ranked.auroc, *ranked.interval()),
         referred=int(sent.sum()),
         missed=missed_disease(part, said, sent, values),
@@ -240,8 +241,8 @@ def _operating_points(part: Predictions) -> dict[str, dict[str, OperatingPoint]]
     }
 
 
-def _judged(y: Bools, said: Bools, codes: NDArray[np.intp]) -> JudgedTable:
-    table, verdicts = judge_goals(y, said, codes)
+def _judged(y: Bools, said: Bools, codes: NDArray[np.intp], cut: FrozenThreshold) -> JudgedTable:
+    table, verdicts = judge_goals(y, said, codes, exploratory=cut.same_images)
     sensitivity, specificity = (
         clustered_proportion(right, of, codes) for right, of in ((said, y), (~said, ~y))
     )
@@ -259,7 +260,7 @@ def _by_patient(
     after = patient_level(part.label, part.prob, part.patient_id, threshold=at, referred=sent)
     codes = np.arange(len(people.label))
     return (
-        _judged(people.label, people.positive, codes),
+        _judged(people.label, people.positive, codes, cut),
         referral_view_intervals(after.label, after.positive, after.referred, codes, reader=reader),
     )
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.inference.bootstrap import cluster_codes
+from retinabench.metrics.inference.proportions import clopper_pearson
 from retinabench.metrics.inference.scaled import scaled_interval, t_test
 
 Floats = NDArray[np.float64]
@@ -30,23 +31,57 @@ class AurocError:
         standard_error: Its standard error; NaN where undefined.
         difference: Whether it is a difference.
         degrees: Degrees of freedom of the standard error, by Satterthwaite from the patients of each class.
+        patients: Number of patients with images of the rarer class.
     """
 
     auroc: float
     standard_error: float
     difference: bool = False
     degrees: float = np.inf
+    patients: int = 0
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Student's t interval, of an AUROC on the logit scale; NaN where the error is 0 or undefined."""
-        bounds = (-np.inf, np.inf) if self.difference else (0.0, 1.0)
+        """Student's t interval: of an AUROC on the logit scale (`area_interval`), of a difference cut to [-1, 1].
+
+        NaN where the error is undefined, or that of a difference 0.
+        """
+        if not self.difference:
+            return area_interval(self.auroc, self.standard_error, self.degrees, self.patients, level)
+        bounds = -np.inf, np.inf
         low, high = scaled_interval(self.auroc, self.standard_error, bounds, self.degrees, level)
-        return (max(low, -1.0), min(high, 1.0)) if self.difference and low <= high else (low, high)
+        return (max(low, -1.0), min(high, 1.0)) if low <= high else (low, high)
 
     @property
     def p_value(self) -> float:
         """Two-sided p-value of "AUROC = 1/2", or of "no difference", by Student's t distribution."""
         return t_test(self.auroc - (0.0 if self.difference else 0.5), self.standard_error, self.degrees)
+
+
+def area_interval(
+    auroc: float, standard_error: float, degrees: float, patients: int, level: float = 0.95
+) -> tuple[float, float]:
+    """Return Student's t interval of an AUROC on the logit scale, with an exact bound for a perfect record.
+
+    At 0 and 1 there is no standard error. The AUROC is the mean over one class of a share in [0, 1]: were it 1 in every
+    patient, the exact bound would be that of as many successes as the rarer class has patients. No other record has a better one.
+
+    Args:
+        auroc: The AUROC.
+        standard_error: Its standard error.
+        degrees: Degrees of freedom of the standard error.
+        patients: Number of patients with images of the rarer class.
+        level: Level of the interval.
+
+    Returns:
+        The ends; NaN where the standard error is undefined.
+    """
+    if not np.isfinite(standard_error):
+        return float("nan"), float("nan")
+    perfect = float(clopper_pearson(patients, patients, level)[0])
+    low, high = scaled_interval(auroc, standard_error, (0.0, 1.0), degrees, level)
+    if not low < high:  # a standard error of 0
+        low, high = (perfect, 1.0) if auroc == 1 else (0.0, 1 - perfect if auroc == 0 else 1.0)
+    return min(perfect, auroc, low), max(1 - perfect, auroc, high)
 
 
 def auroc_error(
@@ -138,7 +173,8 @@ def _error(
     v11 = known / (known - 1) * float(of_positives @ of_negatives) / (m * n)
     noise = v10**2 / (with_positive - 1) + v01**2 / (with_negative - 1)
     degrees = (v10 + v01) ** 2 / noise if noise > 0 else min(with_positive, with_negative) - 1.0
-    return AurocError(auroc, float(np.sqrt(max(v10 + v01 + 2 * v11, 0.0))), difference, degrees)
+    error = float(np.sqrt(max(v10 + v01 + 2 * v11, 0.0)))
+    return AurocError(auroc, error, difference, degrees, min(with_positive, with_negative))
 
 
 def _placements(y: NDArray[np.bool_], score: Floats, weight: Floats) -> Floats:

@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.metrics.inference.auroc_variance import auroc_error
+from retinabench.metrics.inference.auroc_variance import area_interval, auroc_error
 from retinabench.metrics.inference.bootstrap import percentile_interval
-from retinabench.metrics.inference.proportions import clopper_pearson, clustered_proportion
+from retinabench.metrics.inference.proportions import clustered_proportion
 from retinabench.metrics.inference.scaled import Bounds, replicate_error, scaled_interval
 from retinabench.metrics.sorted_images import Weighted
 
@@ -132,10 +132,7 @@ class Proportion:
 
 @dataclass(frozen=True)
 class Ranked:
-    """The interval of an AUROC, or of a linear function of one: DeLong's or Obuchowski's standard error on the logit scale.
-
-    At a perfect record there is no standard error. The AUROC is the mean over one class of a share in [0, 1]: with it in every
-    patient, the exact bound is that of as many successes as the rarer class has patients. No other record has a better bound.
+    """The interval of an AUROC, or of a linear function of one, with DeLong's or Obuchowski's error; see `area_interval`.
 
     Args:
         parts: Weighted images -> score (N,), and the mass of the positive and of the negative images, both (N,).
@@ -161,12 +158,9 @@ class Ranked:
             error, degrees = replicate_error(draws) / span, min(*patients, len(draws)) - 1.0
         if math.isnan(error):
             return Ends(why=UNDEFINED)
-        area = (value - self.low) / span
-        perfect = float(clopper_pearson(min(patients), min(patients), level)[0])
-        low, high = scaled_interval(area, error, (0.0, 1.0), degrees, level)
-        low = min(perfect, area, low) if not math.isnan(low) else perfect if area == 1 else 0.0
-        high = max(1 - perfect, area, high) if not math.isnan(high) else 1 - perfect if area == 0 else 1.0
-        return Ends(self.low + span * low, self.low + span * high)
+        ends = area_interval((value - self.low) / span, error, degrees, min(patients), level)
+        low, high = (self.low + span * end for end in ends)
+        return Ends(low, high)
 
 
 @dataclass(frozen=True)
