@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retinabench.metrics.clinical.baseline import FEW_PATIENTS, Baseline, Kind, judge
+from retinabench.metrics.clinical.baseline import FEW_PATIENTS, POOR, Baseline, Kind, judge
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.results import SetScores
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity
@@ -48,9 +48,14 @@ class Worth:
         return 0 < self.baseline.positive_patients < FEW_PATIENTS
 
     @property
-    def headline(self) -> tuple[str, bool]:
+    def headline(self) -> tuple[str, bool, bool]:
         """What the lead of the verdict depends on."""
-        return self.kind, self.few
+        return self.kind, self.few, self.ranks and self.kind == "not shown"
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the AUROC is shown to be above chance and is not poor."""
+        return self.scores["auroc"].sign(0.5) > 0 and self.scores["auroc"].value >= POOR
 
     @property
     def more_accurate(self) -> bool:
