@@ -3,10 +3,6 @@
 Letters: N test points, C classes, S and M posterior samples. Classification compares probabilities (N, C), regression
 draws of y (N, S) with (N, M). Names that end in `_kit` are the functions of the competition's starter kit, bit
 for bit.
-
-References:
-    Wilson, Izmailov, Hoffman, Gal, Li, Pradier, Vikram, Foong, Lotfi & Farquhar 2021, "Evaluating approximate inference
-    in Bayesian deep learning".
 """
 
 from __future__ import annotations
@@ -59,6 +55,10 @@ def w2_kit(draws: Probabilities, reference: Probabilities) -> float:
 
     Raises:
         InputError: There are not exactly 1,000 draws per test point, as in the kit.
+
+    References:
+        Wilson, Izmailov, Hoffman, Gal, Li, Pradier, Vikram, Foong, Lotfi & Farquhar 2021, "Evaluating approximate inference
+        in Bayesian deep learning".
     """
     if draws.shape[1] != 1000:
         raise InputError(
@@ -68,7 +68,12 @@ def w2_kit(draws: Probabilities, reference: Probabilities) -> float:
 
 
 def w2_as_printed(draws: Probabilities, reference: Probabilities) -> float:
-    """Return equation (3) of the competition paper literally: √(Σ squared differences of sorted draws), no 1/S."""
+    """Return equation (3) of the competition paper literally: √(Σ squared differences of sorted draws), no 1/S.
+
+    References:
+        Wilson, Izmailov, Hoffman, Gal, Li, Pradier, Vikram, Foong, Lotfi & Farquhar 2021, "Evaluating approximate inference
+        in Bayesian deep learning".
+    """
     _same_shape(draws, reference)
     return float(np.sqrt(draws.shape[1]) * wasserstein(draws, reference, order=2).mean())
 

@@ -1,8 +1,4 @@
-"""Synthetic examinees whose performance is known: those of the publication and adversarial ones.
-
-References:
-    Fountoukidou and Sznitman, Concept-Centric Visual Turing Tests for Method Validation, MICCAI 2019, section 3.
-"""
+"""Synthetic examinees whose performance is known: those of the publication and adversarial ones."""
 
 from __future__ import annotations
 
@@ -31,6 +27,9 @@ def synthetic(
 
     Returns:
         The examinee.
+
+    References:
+        Fountoukidou and Sznitman, Concept-Centric Visual Turing Tests for Method Validation, MICCAI 2019, section 3.
     """
     column = {name: place for place, name in enumerate(bank.concepts)}
 

@@ -12,9 +12,6 @@ The intervals are valid for strategies that draw at random *within* a cell and w
 the answers (``random``, ``precision``). If it does (``uncertainty``), the posterior is the same, but the interval covers the
 rate slightly less often than stated. Accuracy over both truths weights the two cells by their sizes, since questions are not
 asked in that proportion.
-
-References:
-    Gelman et al., Bayesian Data Analysis, 3rd ed. (2013), sections 2.4 and 8.3.
 """
 
 from __future__ import annotations
@@ -88,6 +85,9 @@ def rate(right: int, asked: int, of: int, level: float = 0.95) -> Rate:
 
     Returns:
         The rate with its interval.
+
+    References:
+        Gelman et al., Bayesian Data Analysis, 3rd ed. (2013), sections 2.4 and 8.3.
     """
     if of == 0:
         return Rate(None, None, None, asked, of, "the bank has no such sample")

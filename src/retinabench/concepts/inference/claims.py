@@ -16,11 +16,6 @@ claim nor the choice of the sample in the cell may depend on the answers, and K 
 answer whenever a question is asked.
 
 The weights w are uniform over at most 1,000 values of K; any fixed choice is valid.
-
-References:
-    Ville, Étude critique de la notion de collectif (1939).
-    Robbins, Annals of Mathematical Statistics 41:1397 (1970), on mixtures.
-    Waudby-Smith and Ramdas, Confidence sequences for sampling without replacement, NeurIPS 2020.
 """
 
 from __future__ import annotations
@@ -42,7 +37,13 @@ FORM = re.compile(r"\s*(sensitivity|specificity) of (.+?)\s*(>=|<=|≥|≤)\s*([
 
 
 class Wealth:
-    """The wealth against "K = `null`" of a mixture of the values `others`, all above it or all below it."""
+    """The wealth against "K = `null`" of a mixture of the values `others`, all above it or all below it.
+
+    References:
+        Ville, Étude critique de la notion de collectif (1939).
+        Robbins, Annals of Mathematical Statistics 41:1397 (1970), on mixtures.
+        Waudby-Smith and Ramdas, Confidence sequences for sampling without replacement, NeurIPS 2020.
+    """
 
     def __init__(self, null: int, others: NDArray[np.int64], of: int) -> None:
         self.values = np.concatenate([[null], others]).astype(np.float64)

@@ -10,11 +10,6 @@ observations of a Gaussian process with mean 0 and kernel
 Empty bins are not observations of 0; otherwise no question would ever lower the variance. The variance depends on *which*
 bins are occupied, never on the counts. TN, FP, FN and TP are taken from the counts, not from the mean, which is smooth across
 the borders.
-
-References:
-    Fountoukidou and Sznitman, MICCAI 2019, section 2. The formula of a is missing from the published text; this one is
-    reconstructed from the order TN, FP, FN, TP.
-    Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), algorithm 2.1.
 """
 
 from __future__ import annotations
@@ -71,6 +66,11 @@ class Performance:
     Args:
         kernel: Hyper-parameters.
         places: Centres of the bins.
+
+    References:
+        Fountoukidou and Sznitman, MICCAI 2019, section 2. The formula of a is missing from the published text; this one is
+        reconstructed from the order TN, FP, FN, TP.
+        Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), algorithm 2.1.
     """
 
     def __init__(self, kernel: Kernel = PUBLISHED, places: Floats = CENTRES) -> None:

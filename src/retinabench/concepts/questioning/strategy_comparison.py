@@ -1,8 +1,4 @@
-"""Comparison of strategies: mean uncertainty against the number of questions, repeated.
-
-References:
-    Fountoukidou and Sznitman (2019), Figure 4.
-"""
+"""Comparison of strategies: mean uncertainty against the number of questions, repeated."""
 
 from __future__ import annotations
 
@@ -117,6 +113,9 @@ def compare_strategies(
 
     Raises:
         InputError: Fewer than two repetitions.
+
+    References:
+        Fountoukidou and Sznitman (2019), Figure 4.
     """
     if repetitions < 2:
         raise InputError(f"{repetitions} repetitions give no interval", hint="At least 2; published were 10.")

@@ -9,8 +9,6 @@ A space is a TOML file of dotted keys, each with a range or a list of choices:
 
 Scales: `linear` (default); `log`, uniform in the logarithm; `log_complement`, 1 - value uniform in the logarithm, for
 momenta and the like. The meaning of the keys is checked in `sweep.py`.
-
-Source: Owen, Scrambling Sobol' and Niederreiter-Xing points, 1998; Joe & Kuo 2008 (directions, as in SciPy).
 """
 
 from __future__ import annotations
@@ -183,6 +181,9 @@ def unit_points(dimensions: int, first: int, stop: int, seed: int) -> NDArray[np
         first: Number of the first point.
         stop: Number after that of the last point.
         seed: Of the scrambling.
+
+    References:
+        Owen 1998, "Scrambling Sobol' and Niederreiter-Xing points"; Joe & Kuo 2008 (directions, as in SciPy).
     """
     sequence = qmc.Sobol(dimensions, scramble=True, seed=numpy_generator(seed, "sobol"))
     if first == 0 and stop > 1:

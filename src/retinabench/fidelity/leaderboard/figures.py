@@ -82,7 +82,7 @@ def calibration_panel(
     reference: NDArray[np.floating],
     methods: Sequence[tuple[Mark, NDArray[np.floating]]],
 ) -> Figure:
-    """Draw accuracy over confidence in bins of equally many points; perfect calibration is the diagonal.
+    """Return a figure of accuracy over confidence in bins of equally many points; perfect calibration is the diagonal.
 
     Args:
         label: (n,) classes.
@@ -103,7 +103,7 @@ def coverage_panel(
     reference: NDArray[np.floating],
     methods: Sequence[tuple[Mark, NDArray[np.floating]]],
 ) -> Figure:
-    """Draw the share of y inside central intervals of the draws over the level of the intervals.
+    """Return a figure of the share of y inside central intervals of the draws over the level of the intervals.
 
     Args:
         truth: (n,) y.

@@ -2,10 +2,6 @@
 
 Draws are (K chains, T draws, P outputs), and every function returns (P,). An output that never changes has an R-hat of NaN
 and an effective sample size of all its draws.
-
-References:
-    Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021, "Rank-normalization, folding, and localization", for split R-hat,
-    rank normalisation, bulk and tail effective sample sizes.
 """
 
 from __future__ import annotations
@@ -33,7 +29,12 @@ def split_rhat(draws: Draws) -> Values:
 
 
 def rank_rhat(draws: Draws) -> Values:
-    """Return the larger split R-hat of the rank-normalised draws and of their folded version |x - median|."""
+    """Return the larger split R-hat of the rank-normalised draws and of their folded version |x - median|.
+
+    References:
+        Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021, "Rank-normalization, folding, and localization", for split R-hat,
+        rank normalisation, bulk and tail effective sample sizes.
+    """
 
     def rhat(x: Values) -> Values:
         halves = _halves(x)
@@ -49,7 +50,12 @@ def ess_mean(draws: Draws) -> Values:
 
 
 def ess_bulk(draws: Draws) -> Values:
-    """Return the effective sample size of the rank-normalised draws: for the centre of the distribution."""
+    """Return the effective sample size of the rank-normalised draws: for the centre of the distribution.
+
+    References:
+        Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021, "Rank-normalization, folding, and localization", for split R-hat,
+        rank normalisation, bulk and tail effective sample sizes.
+    """
     return _blocks(lambda x: _ess(_normal_scores(_halves(x))), draws)
 
 
