@@ -162,3 +162,21 @@ def test_data_frames_with_options_and_types():
             rb.Predictions.from_dataframe(wrong)
     with pytest.raises(InputError, match=r"row 1, column 'y \(label\)': is 3"):
         rb.Predictions.from_dataframe(pd.DataFrame({"id": ["a"], "y": [3.0], "p": [0.2]}))
+
+
+def test_an_index_with_a_name_and_lists_of_samples():
+    frame = pd.DataFrame({"label": [0, 1], "prob": [0.1, 0.8]}, index=pd.Index(["a", "b"], name="image_id"))
+    assert rb.Predictions.from_dataframe(frame).image_id.tolist() == ["a", "b"]
+    samples = {"image_id": ["a", "b"], "label": [0, 1], "probs": [[0.1, 0.2], [0.8, 0.7]]}
+    for made in (pd.DataFrame(samples), pl.DataFrame(samples)):
+        assert rb.Predictions.from_dataframe(made).probs.tolist() == samples["probs"]
+    with pytest.raises(InputError, match="class probabilities"):
+        rb.Predictions.from_dataframe(pl.DataFrame({**samples, "probs": [[0.1, 0.9], [0.8, 0.2]]}))
+
+
+def test_columns_of_pandas_are_arrays():
+    frame = pd.DataFrame({"id": ["a", "b"], "y": [0, 1], "p": [0.1, 0.8], "site": pd.Categorical(["x", "y"])})
+    patient = pd.Series([1, None], dtype="Int64")
+    found = rb.Predictions(frame.id, frame.y, frame.p, patient_id=patient, subgroups={"site": frame.site})
+    assert found.patient_id.tolist() == ["1", "image b"]
+    assert found.subgroups["site"].tolist() == ["x", "y"]

@@ -150,5 +150,22 @@ def test_labels_may_be_written_as_words(tmp_path):
 
 def test_the_labels_of_eyepacs_need_to_be_named(tmp_path):
     text = "image,level,prob\n10_left,0,.1\n10_right,3,.6\n"
-    assert "grades 0 to 4 with --column grade=NAME; the file has: level" in refused(tmp_path, text)
+    assert "grades 0 to 4 with --column grade=NAME; the file has: image, level" in refused(tmp_path, text)
     assert read(tmp_path, text, columns={"grade": "level"}).label.tolist() == [0, 1]
+
+
+def test_an_empty_label_follows_from_the_grade(tmp_path):
+    text = "image_id,label,grade,prob\na,,0,.1\nb,,3,.8\n"
+    assert read(tmp_path, text).label.tolist() == [0, 1]
+    assert "column 'label': is empty in every row" in refused(
+        tmp_path, text.replace(",0,", ",,").replace(",3,", ",,")
+    )
+
+
+def test_odd_tables(tmp_path):
+    twice = read(tmp_path, "image_id,label,prob,x,x\na,0,.1,1,2\nb,1,.8,3,4\n")
+    assert twice.notes == ("the column 'x' is left out: it stands twice",)
+    seeds = read(tmp_path, "image_id,label,prob,seed,method\na,0,.1,x,\nb,1,.8,x,\n")
+    assert seeds.subgroups["seed"].tolist() == ["x", "x"]
+    assert read(tmp_path, "image_id,label,grade,prob\na,0,NA,.1\nb,1,3,.8\n").grade.tolist() == [-1, 3]
+    assert "the file has: y_true" in refused(tmp_path, "y_true\n0\n")

@@ -190,6 +190,8 @@ class Constructors:
         """
         import narwhals  # only here: reading a file does without it
 
+        if getattr(getattr(frame, "index", None), "name", None) is not None:
+            frame = frame.reset_index()  # a named index of pandas is a column, such as image_id
         try:
             native = narwhals.from_native(frame)
             eager = native.collect() if isinstance(native, narwhals.LazyFrame) else native
@@ -200,7 +202,7 @@ class Constructors:
             ) from None
         reading = Reading(columns or {}, softmax, grades, referable_from, method, seed)
         layout = recognise(table.column_names, reading.columns)
-        check_columns(None, layout.names)
+        check_columns(None, layout.names, table.column_names)
         try:
             return cls(**arguments_of_arrow(None, table, layout, reading, {}))
         except InputError as error:

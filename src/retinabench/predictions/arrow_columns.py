@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.columns import MAX_TEXT, TEXT, check_size, is_known, sample_number
+from retinabench.predictions.identities import NOT_KNOWN
 from retinabench.predictions.layouts import Layout
 from retinabench.predictions.reading import Reading, Table, arguments_of
 
@@ -59,6 +61,10 @@ def arguments_of_arrow(
         columns["probs"] = np.stack([columns.pop(name) for _, name in samples], axis=1)
     elif "prob" in columns:
         columns["probs"] = columns.pop("prob")
+    twice = [
+        f"the column '{name[:60]}' is left out: it stands twice" for name in times if name and times[name] > 1
+    ]
+    layout = replace(layout, notes=(*layout.notes, *twice))
     found = Table(columns, further, layout, metadata, source, untyped)
     return arguments_of(found, reading)
 
@@ -69,7 +75,7 @@ def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -
     if reading.ungradable and (name in ("prob", "uncertainty") or sample_number(name) is not None):
         may_be_empty = (*may_be_empty, name)
     if column.null_count == len(column) and len(column):
-        if name in ("image_id", "prob", "probs") or (name == "label" and not reading.unlabelled):
+        if name in ("image_id", "prob", "probs"):  # an empty label may follow from the grade
             raise InputError("is empty in every row", file=source, column=name)
         return None
     if column.null_count and name not in may_be_empty:
@@ -111,6 +117,9 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
         return np.asarray(words.fill_null("").to_pylist(), dtype=np.str_)
     if name == "label" and (pa.types.is_boolean(column.type) or pa.types.is_string(column.type)):
         column = _without_words(column)
+    if name == "grade" and pa.types.is_string(column.type):
+        gone = pa.compute.is_in(pa.compute.utf8_lower(column), pa.array(NOT_KNOWN))
+        column = pa.compute.replace_with_mask(column, gone, pa.scalar(None, pa.string()))
     try:
         return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

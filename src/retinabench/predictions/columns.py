@@ -38,8 +38,17 @@ def is_number(name: str) -> bool:
     return is_known(name) and name not in TEXT
 
 
-def check_columns(path: str | Path | None, names: Sequence[str]) -> None:
-    """Check that the needed columns are there, once each, and name the likely misspelling where not."""
+def check_columns(path: str | Path | None, names: Sequence[str], own: Sequence[str]) -> None:
+    """Check that the needed columns are there, once each, and name the likely misspelling where not.
+
+    Args:
+        path: The file, for messages.
+        names: Its columns, by their names in `Predictions`.
+        own: Its columns, by their own names.
+
+    Raises:
+        InputError: One is missing, or stands twice.
+    """
     for name, times in Counter(names).items():
         if times > 1 and (name in KNOWN or sample_number(name) is not None):
             raise InputError("stands twice in the header", file=path, column=name)
@@ -57,7 +66,7 @@ def check_columns(path: str | Path | None, names: Sequence[str]) -> None:
         ("prob", kinds),
     ):
         if not there:
-            shown = [name[:40] for name in names if name not in KNOWN] or names
+            shown = [name[:40] for name in own if name not in KNOWN] or own
             close = nearest(needed, shown).partition("Valid: ")[0]
             more = ", …" if len(shown) > 12 else "."
             graded = ", or grades 0 to 4 with --column grade=NAME" if needed == "label" else ""

@@ -198,7 +198,7 @@ def _set_label(check: Check, known: dict[str, NDArray[Any]], reading: Reading) -
         if isinstance(reading.referable_from, int) and not reading.softmax:
             raise check.fail("grade", None, "is missing", "--referable-from needs the grades 0 to 4.")
         if "label" not in known:
-            raise check.fail("label", None, "is missing, and no row has a grade")
+            raise check.fail("label", None, "is empty in every row", "An image needs a label or a grade.")
         return []
     if "label" in known:
         return []
@@ -231,10 +231,11 @@ def _origin(
         cells = from_arrow(values, untyped=True) if isinstance(values, pa.Array) else np.asarray(values)
         if cells.ndim != 1 or len(levels := np.unique(cells)) != 1:
             continue
+        if name == "seed" and not (cells.dtype.kind in "iuf" and float(levels[0]).is_integer()):
+            continue
         del further[name]
         if stated[name] is None:
-            level = levels.tolist()[0]
-            stated[name] = int(level) if name == "seed" and level == level // 1 else str(level)
+            stated[name] = int(levels[0]) if name == "seed" else str(levels[0])
             notes.append(f"{name} {stated[name]}, as the column '{name}' says")
     found = dict(metadata)
     if stated["method"] is not None:

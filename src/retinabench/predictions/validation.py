@@ -298,7 +298,10 @@ class Check:
         text = self.text(column, self.length(column, values, n))
         bad = np.flatnonzero(~np.isin(text, allowed))
         if bad.size:
-            raise self.fail(column, bad[0], f"is '{text[bad[0]][:60]}'", f"Valid: {', '.join(allowed)}.")
+            hint = f"Valid: {', '.join(allowed)}."
+            if text[bad[0]].strip().lower() in ("train", "training"):
+                hint += " Leave the images out that the model was trained on."
+            raise self.fail(column, bad[0], f"is '{text[bad[0]][:60]}'", hint)
         return text
 
 

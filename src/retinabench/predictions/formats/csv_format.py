@@ -35,7 +35,7 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
     fields = csv.reader([header], delimiter=delimiter, skipinitialspace=True)
     header_names = [name.strip() for name in next(fields)]
     layout = recognise(header_names, reading.columns, str(path))
-    check_columns(path, layout.names)
+    check_columns(path, layout.names, header_names)
     _csv_size(path, sum(sample_number(name) is not None for name in layout.names))
     places, layout = _read_places(layout)
     every = [str(place) for place in range(len(header_names))]

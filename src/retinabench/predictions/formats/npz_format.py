@@ -61,7 +61,7 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> Table:
             "holds one array per sample", file=path, hint="Store them as one (N, S) array named 'probs'."
         )
     layout = recognise(names, reading.columns, str(path))
-    check_columns(path, layout.names)
+    check_columns(path, layout.names, names)
     entries = dict(zip(layout.names, arrays, strict=True))
     known = {
         name: read_member(path, archive, entries[name], name)

@@ -35,7 +35,7 @@ def read_parquet(path: Path, reading: Reading) -> Predictions:
     try:
         file = pa.parquet.ParquetFile(path)
         layout = recognise(file.schema_arrow.names, reading.columns, str(path))
-        check_columns(path, layout.names)
+        check_columns(path, layout.names, file.schema_arrow.names)
         check_size(path, file.metadata.num_rows, 1)
         table = file.read()
     except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
