@@ -70,7 +70,7 @@ def transfer(
 ) -> ExitCode:
     """Choose a referral threshold on the validation split, freeze it, and see what it does on the test sets.
 
-    Exit code 3: a certificate was asked for and refused; 4: the labels of a test set refute it.
+    Exit code 3: no threshold satisfies the goals, or none can be certified; 4: the labels of a test set refute the certificate.
     """
     from retinabench.core.atomic_files import write_json
     from retinabench.metrics.guarantees.transfer import transfer as transfer_threshold
@@ -89,6 +89,6 @@ def transfer(
         write_json(json, found.to_dict())
     print_table(transfer_summary(found))
     print_notes(found.notes)
-    if found.refused:
+    if found.threshold is None:
         return ExitCode.REFUSED
     return ExitCode.REFUTED if found.broken else ExitCode.DONE

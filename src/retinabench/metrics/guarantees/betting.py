@@ -33,7 +33,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 Floats = NDArray[np.float64]
-ORDERS = 32
+ORDERS = (8, 32)  # fewest and most orders; with many patients, one order hardly differs from another
+PATIENT_ORDERS = 64_000
 STEPS = 150  # bets are revised this many times, if there are as many patients
 TARGET = 1.25  # wealth aimed at, in units of 1 / delta
 PRIOR_SIZE = 20.0  # patients that the first guess of the size of an error counts as
@@ -42,9 +43,10 @@ ALMOST = 1e-9
 
 
 def orders(patients: int) -> NDArray[np.intp]:
-    """Return the (ORDERS, patients) fixed orders; a function of the number of patients alone."""
+    """Return the (R, patients) fixed orders, R between `ORDERS`; a function of the number of patients alone."""
     rng = np.random.default_rng([0xBE7, patients])
-    return np.stack([rng.permutation(patients) for _ in range(ORDERS)])
+    count = min(max(PATIENT_ORDERS // patients, ORDERS[0]), ORDERS[1])
+    return np.stack([rng.permutation(patients) for _ in range(count)])
 
 
 def evidence(

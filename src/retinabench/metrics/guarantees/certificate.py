@@ -6,7 +6,8 @@ uncertainty, or of how images of one patient depend on each other; only that pat
 (model, decision threshold, uncertainty, goals) was fixed without their labels, and that no patient has more images than
 `most_images` (the largest number among the validation patients, unless it is given).
 
-**One sequence, no planning part.** Candidates are all observed uncertainties, in ascending order. Each is tested with all images
+**One sequence, no planning part.** Candidates are all observed uncertainties, in ascending order (with more than 2,000 images, rounded up
+to three digits, which is a part of the rule). Each is tested with all images
 (`betting.py`); the last candidate before the first failure is certified. For one goal, let t* be the smallest threshold with a risk
 above the goal: a fixed number. The images retained at the largest observed uncertainty <= t* are those retained at t* itself.
 A sequence that ends beyond t* has thus passed the test *at t**, a fixed threshold whose null hypothesis is true: that happens with
@@ -47,6 +48,8 @@ from retinabench.metrics.guarantees.betting import TARGET, evidence, orders
 from retinabench.metrics.guarantees.risks import Cases, Goal
 
 Floats = NDArray[np.float64]
+MANY = 2000  # images from which on uncertainties are rounded
+LEAST_VALUES = 100  # unless that would leave fewer candidates
 BATCH = 64  # candidates that are tested together
 START = 1.5  # the sequence begins with this many times the patients that could pass without an error …
 SHARE = 0.25  # … and with at least this share of the patients
@@ -166,6 +169,7 @@ def certify(
     if most_images is not None and most_images < largest:
         raise InputError(f"a patient has {largest} images, more than {most_images}", column="patient_id")
     most = most_images or largest
+    cases = replace(cases, uncertainty=_rounded_up(cases.uncertainty))
     two_ways = len({goal.spec.of_referred for goal in goals}) == 2
     level = delta / 2 if two_ways else delta
     found = tuple(_certified(cases, goal, level, most) for goal in goals)
@@ -186,6 +190,17 @@ def certify(
         why = "no threshold satisfies both the bound on referral and the other goals with this confidence"
         return replace(certificate, why=why)
     return replace(certificate, threshold=min(up) if up else max(down))
+
+
+def _rounded_up(uncertainty: Floats) -> Floats:
+    """(N,) uncertainties, of many images rounded up to three digits: the images retained at such a value are the same."""
+    if len(uncertainty) <= MANY:
+        return uncertainty
+    with np.errstate(divide="ignore"):
+        place = np.where(uncertainty != 0, np.floor(np.log10(np.abs(uncertainty))), 0.0)
+    unit = 10.0 ** (place - 2)
+    rounded = np.maximum(np.ceil(uncertainty / unit - 1e-9) * unit, uncertainty)
+    return np.asarray(rounded if len(np.unique(rounded)) >= LEAST_VALUES else uncertainty)
 
 
 # ------------------------------------------------------------------------------------------- the sequence of a goal

@@ -121,6 +121,7 @@ class Realised:
     Args:
         images: Number of images.
         referred: Number of images referred.
+        called: Numbers of images that the model calls negative and positive on its own.
         targets: Name of a target -> its value with its exact-type interval, clustered by patient; see `risks`.
         missed: Number of referable images that are retained and called negative, and of referable images.
         missed_severe: The same of images of grade 3 and 4; None without grades.
@@ -131,6 +132,7 @@ class Realised:
 
     images: int
     referred: int
+    called: tuple[int, int]
     targets: Mapping[str, Interval]
     missed: tuple[int, int]
     missed_severe: tuple[int, int] | None
@@ -163,6 +165,7 @@ class Realised:
         content: dict[str, Any] = {
             "images": self.images,
             "referred": self.referred,
+            "called": {"negative": self.called[0], "positive": self.called[1]},
             "referral_rate": self.referral_rate.to_dict(),
             "selective_risk": self.selective_risk.to_dict(),
             "targets": {name: one.to_dict() for name, one in self.targets.items()},
@@ -221,6 +224,7 @@ def realised(
     return Realised(
         len(cases),
         int(referred.sum()),
+        (int((~referred & ~cases.positive).sum()), int((~referred & cases.positive).sum())),
         targets,
         (int(missed.sum()), int(cases.label.sum())),
         severe,

@@ -92,7 +92,9 @@ def _table(found: Transfer) -> Group:
     names = ["referral_rate", "selective_risk", *asked, *extra]
     rows = [
         Row("images", [Cell.number(one.images, form=COUNT) for one in sets.values()]),
-        Row("images referred", [Cell.number(one.referred, form=COUNT) for one in sets.values()]),
+        Row("called negative", [Cell.number(one.called[0], form=COUNT) for one in sets.values()]),
+        Row("called positive", [Cell.number(one.called[1], form=COUNT) for one in sets.values()]),
+        Row("referred", [Cell.number(one.referred, form=COUNT) for one in sets.values()]),
         *(
             Row(TARGETS[name].heading, [_interval(one.targets[name]) for one in sets.values()])
             for name in dict.fromkeys(names)
