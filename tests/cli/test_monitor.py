@@ -80,4 +80,6 @@ def test_labels_of_new_images_may_be_empty(folder, capsys):
         content["expected"]["covariate_shift"]["targets"]["selective_risk <= 0.08"]["risk"]["value"]
         is not None
     )
-    assert "covariate shift" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "covariate shift" in shown
+    assert "refer above" in shown

@@ -86,6 +86,7 @@ def test_a_model_that_knows_nothing_and_one_class_are_refused():
     images = Images(rng.random(200), rng.random(200), np.arange(200), np.ones(200))
     found = label_shift(images, rng.random(200) < 0.3, images)
     assert found.weights is None
+    assert np.isnan(found.positive_weight)
     assert "too little" in found.why
     with pytest.raises(InputError, match="both labels"):
         label_shift(images, np.zeros(200), images)

@@ -50,9 +50,12 @@ class LabelShift:
 
     @property
     def positive_weight(self) -> float:
-        """What `recalibration.correct_prior` takes to fit probabilities to the new prevalence: an odds ratio."""
+        """What `recalibration.correct_prior` takes to fit probabilities to the new prevalence: an odds ratio.
+
+        NaN where the prevalence is not estimated, or is 0 or 1.
+        """
         pi, q = self.validation_prevalence, self.prevalence.value
-        return (pi / (1 - pi)) * ((1 - q) / q)
+        return (pi / (1 - pi)) * ((1 - q) / q) if 0 < q < 1 else float("nan")
 
 
 def label_shift(validation: Images, label: ArrayLike, new: Images, level: float = 0.95) -> LabelShift:

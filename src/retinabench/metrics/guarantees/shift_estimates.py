@@ -21,7 +21,7 @@ from retinabench.metrics.guarantees.weighted import (
     Reweighting,
     covariate_weights,
 )
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.inference.interval import Interval, finite_or_none
 
 CANDIDATES = 40
 LEVEL = 0.95
@@ -65,6 +65,7 @@ class ShiftEstimates:
                 **shift.prevalence.to_dict(),
                 "maximum_likelihood": shift.likelihood,
                 "validation": shift.validation_prevalence,
+                "positive_weight": finite_or_none(shift.positive_weight),
                 "why": shift.why,
             },
         }

@@ -13,6 +13,7 @@ from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Tab
 
 EVIDENCE = NumberFormat(2)
 SIGNED = NumberFormat(3, signed=True)
+THRESHOLD = NumberFormat(4)
 LARGE = 1e4
 
 
@@ -91,11 +92,17 @@ def expected_table(found: Monitoring) -> Table | None:
         )
         for name in found.overall
     ]
+    thresholds = [_threshold(one.threshold) for one in found.expected.assumed]
+    rows.append(Row("refer above, for every goal", thresholds))
     prevalence = found.expected.prevalence
     rows.append(
         Row("share of referable images", [UNDEFINED, _estimate(prevalence.prevalence, prevalence.why)])
     )
     return Table.of("Images without labels", columns, rows, row_header="Assumed")
+
+
+def _threshold(value: float | None) -> Cell:
+    return Cell("none") if value is None else Cell.number(value, form=THRESHOLD)
 
 
 def _estimate(value: Interval, why: str | None) -> Cell:
