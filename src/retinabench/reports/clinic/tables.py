@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from retinabench.metrics.clinical.consequences import MissedImage
 from retinabench.metrics.clinical.screening_report import ScreeningReport
 from retinabench.metrics.clinical.set_screening import JudgedTable, SetScreening
-from retinabench.metrics.clinical.subgroups import Group, GroupRate
+from retinabench.metrics.clinical.subgroups import RATES, Group, GroupRate
 from retinabench.metrics.inference.interval import Interval
 from retinabench.reports.clinic.answer import SetAnswer
 from retinabench.reports.toolkit.number_format import PERCENT, TWO_DIGITS, NumberFormat
@@ -124,6 +124,8 @@ def subgroup_table(answer: SetAnswer, column: str) -> Table:
         "AUROC",
         "Referred",
         "Observed − predicted",
+        "Patients",
+        "Referable images",
     )
     rows = [Row(one.value, _group_cells(one)) for one in groups.of(column)]
     note = f"Cut {groups.bins[column]}." if column in groups.bins else ""
@@ -132,16 +134,15 @@ def subgroup_table(answer: SetAnswer, column: str) -> Table:
 
 
 def _group_cells(one: Group) -> list[Cell]:
-    rates = [group_cell(one.rates[name]) for name in ("sensitivity", "specificity", "auroc")]
-    residual = Cell.number(
-        one.calibration.value, one.calibration.low, one.calibration.high, form=SIGNED,
-    )  # fmt: skip
+    rates = [group_cell(one.rates[name]) for name in RATES]
+    gap = one.calibration
+    residual = Cell.number(gap.value, gap.low, gap.high, form=SIGNED)
     return [
-        Cell(f"{one.patients:,}"),
-        Cell(f"{one.positives:,}"),
         *rates,
         number(one.referral, PERCENT),
         residual,
+        Cell(f"{one.patients:,}"),
+        Cell(f"{one.positives:,}"),
     ]
 
 
