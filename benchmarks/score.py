@@ -1,26 +1,47 @@
 """How fast the scores are, beside the loop over scikit-learn that they replace.
 
     OMP_NUM_THREADS=1 python benchmarks/score.py [--images 42670] [--replicates 100]
+    python benchmarks/score.py --part engine [--images 45000] [--replicates 20]
+    python benchmarks/score.py --part large [--images 1000000] [--replicates 10] [--samples 5]
 
-scikit-learn's loop ranks the retained images anew at every count. Its time at every count is extrapolated from a
+`curves`: scikit-learn's loop ranks the retained images anew at every count. Its time at every count is extrapolated from a
 stratified sample of counts, and said to be; the values at the sampled counts are compared with ours.
+
+`engine`: the bootstrap replicates of every default score in the four sets, by the batched engine and by the plain loop over
+`ScoreSpec` functions that it replaces. Both compute the same replicates; the largest difference is printed. Times are
+processor seconds, medians over replicates computed in turn, so that a busy machine slows both. The loop is timed twice: with
+BLAS left to its threads, as version 0.1 left it, and with one. The threads spin while they wait, which is processor time.
+
+`large`: reading and scoring of a large table, and the largest memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import resource
+import tempfile
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
+from threadpoolctl import threadpool_limits
 
 from retinabench.metrics.classification import accuracy_of, auroc_of
-from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
+from retinabench.metrics.inference.bootstrap import (
+    cluster_bootstrap,
+    cluster_codes,
+    percentile_interval,
+    replicate_weight,
+)
+from retinabench.metrics.inference.replicates import BLOCK, keep_memory
 from retinabench.metrics.score import referral_curve, score
 from retinabench.metrics.selective.referral_curves import area_of
+from retinabench.metrics.sets import Evaluator, ImageSet, image_sets
 from retinabench.metrics.sorted_images import Cases
-from retinabench.metrics.uncertainty import decompose
+from retinabench.metrics.uncertainty import decompose, referral_uncertainty
+from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 
 
@@ -63,12 +84,103 @@ def sklearn_loop(metric, y, p, u, value, sample: int = 60) -> tuple[float, float
     return (time.perf_counter() - start) / len(counts) * n, worst
 
 
+def both_domains(images: int, samples: int = 5) -> Predictions:
+    """The same with the last twentieth of the images in the shifted domain: four sets."""
+    found = eyepacs_like(images, samples)
+    return replace(found, domain=np.where(np.arange(images) < 0.95 * images, "in_domain", "shifted"))
+
+
+def engine(images: int, replicates: int) -> None:
+    predictions = both_domains(images)
+    keep_memory()
+    for name in ("total", "epistemic"):
+        uncertainty, _ = referral_uncertainty(predictions, name)
+        with threadpool_limits(1, user_api="blas"):
+            found = [in_turn(one, replicates) for one in image_sets(predictions, uncertainty)]
+        # Last, because the threads go on spinning for a while after each call.
+        spinning = sum(spins(one, replicates) for one in image_sets(predictions, uncertainty))
+        batched, plain = (sum(times) for times in list(zip(*found, strict=True))[:2])
+        print(f"referral by {name}, {images} images in four sets, 1,000 replicates, processor seconds:")
+        print(f"  batched engine           {1000 * batched:7.1f}")
+        print(f"  plain loop, one thread   {1000 * plain:7.1f}   ratio {plain / batched:6.2f}")
+        print(f"  plain loop, BLAS threads {1000 * spinning:7.1f}   ratio {spinning / batched:6.2f}")
+        print(f"  largest difference of a replicate: {max(worst for *_, worst in found):.1e}")
+
+
+def in_turn(one: ImageSet, replicates: int) -> tuple[float, float, float]:
+    """Processor seconds of a replicate, batched and plain (medians), and the largest difference of a score."""
+    evaluator, weights = Evaluator(one, one.scores), weights_of(one, replicates)
+    length = max(1, BLOCK // len(one.part))
+    evaluator.rows(weights[:1])  # indexes are made once
+    batched, plain, worst = [], [], 0.0
+    for first in range(0, replicates, length):
+        block = weights[first : first + length]
+        seconds, rows = processor(evaluator.rows, block)
+        batched.append(seconds / len(block))
+        for weight, row in zip(block, rows, strict=True):
+            seconds, values = processor(evaluator, weight)
+            plain.append(seconds)
+            worst = max(worst, float(np.nanmax(np.abs(values - row))))
+    return float(np.median(batched)), float(np.median(plain)), worst
+
+
+def spins(one: ImageSet, replicates: int) -> float:
+    """Median of the processor seconds of a replicate of the plain loop, with as many BLAS threads as there are cores."""
+    evaluator, weights = Evaluator(one, one.scores), weights_of(one, replicates)
+    return float(np.median([processor(evaluator, weight)[0] for weight in weights]))
+
+
+def weights_of(one: ImageSet, replicates: int) -> np.ndarray:
+    codes, patients = cluster_codes(one.cluster)
+    return np.stack([replicate_weight(codes, patients, 0, number) for number in range(replicates)])
+
+
+def processor(f, *given, **options):
+    """(processor seconds of this process, result) of a call."""
+    start = time.process_time()
+    out = f(*given, **options)
+    return time.process_time() - start, out
+
+
+def large(images: int, replicates: int, samples: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, f"large.{ending}") for ending in ("csv", "parquet")]
+        for path in paths:
+            write_predictions(both_domains(images, samples), path)
+        for path in paths:
+            seconds, predictions = processor(read_predictions, path)
+            print(
+                f"read {path.suffix[1:]:7s} {images} images, S = {samples}: {seconds:6.1f} processor seconds"
+            )
+    for name in ("total", "epistemic"):
+        point, _ = processor(score, predictions, bootstrap=0, uncertainty=name)
+        start = time.perf_counter()
+        all_, _ = processor(score, predictions, bootstrap=replicates, uncertainty=name)
+        wall = time.perf_counter() - start
+        print(
+            f"referral by {name}: without intervals {point:.0f} processor seconds; 1,000 replicates "
+            f"{1000 * (all_ - point) / replicates:.0f} (from {replicates}); wall {wall:.0f} s for {replicates}"
+        )
+    print(f"largest memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=42_670)
-    parser.add_argument("--replicates", type=int, default=100)
+    parser.add_argument("--part", choices=("curves", "engine", "large"), default="curves")
+    parser.add_argument("--images", type=int)
+    parser.add_argument("--replicates", type=int)
+    parser.add_argument("--samples", type=int, default=5)
     options = parser.parse_args()
-    predictions = eyepacs_like(options.images)
+    if options.part == "engine":
+        engine(options.images or 45_000, options.replicates or 20)
+    elif options.part == "large":
+        large(options.images or 1_000_000, options.replicates or 10, options.samples)
+    else:
+        curves(options.images or 42_670, options.replicates or 100)
+
+
+def curves(images: int, replicates: int) -> None:
+    predictions = eyepacs_like(images)
     y, p, split = predictions.label.astype(int), predictions.prob, decompose(predictions.probs)
     n = len(y)
     orders = {
@@ -100,20 +212,20 @@ def main() -> None:
 
         four(np.ones(n))
         start = time.perf_counter()
-        draws = cluster_bootstrap(four, predictions.patient_id, replicates=options.replicates)
+        draws = cluster_bootstrap(four, predictions.patient_id, replicates=replicates)
         seconds = time.perf_counter() - start
         low, high = percentile_interval(draws)
         print(
-            f"\n{options.replicates} patient replicates of accuracy, AUROC and both referral areas, by {name}, "
-            f"one core: {seconds:.1f} s; 1,000 take {1000 * seconds / options.replicates:.0f} s"
+            f"\n{replicates} patient replicates of accuracy, AUROC and both referral areas, by {name}, "
+            f"one core: {seconds:.1f} s; 1,000 take {1000 * seconds / replicates:.0f} s"
         )
         print(f"  AUROC {auroc_of(cases.weighted()):.4f} ({low[1]:.4f} to {high[1]:.4f})")
 
     seconds, _ = timed(lambda: score(predictions, bootstrap=0), 1)
     print(f"\nscore() of all names without intervals: {seconds:.2f} s")
     start = time.perf_counter()
-    score(predictions, bootstrap=options.replicates)
-    print(f"score() with {options.replicates} replicates of all names: {time.perf_counter() - start:.1f} s")
+    score(predictions, bootstrap=replicates)
+    print(f"score() with {replicates} replicates of all names: {time.perf_counter() - start:.1f} s")
     print(f"largest memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
 
 

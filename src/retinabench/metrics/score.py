@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import NamedTuple, get_args
 
@@ -208,7 +208,7 @@ def _test_split(predictions: Predictions) -> Predictions:
 
 
 def _scored_sets(
-    sets: Sequence[ImageSet],
+    sets: list[ImageSet],
     validation: Predictions | None,
     bootstrap: int,
     seed: int,
@@ -216,12 +216,19 @@ def _scored_sets(
     workers: int | None,
     advance: Callable[[int], None] | None,
 ) -> dict[str, SetScores]:
-    """The scores of every set by the corrected rules; `advance` is told of the replicates of all of them together."""
+    """The scores of every set by the corrected rules; `advance` is told of the replicates of all of them together.
+
+    The list is emptied: the indexes of a million images take several hundred megabytes and are given up with their set.
+    """
     work = bootstrap * sum(len(images.part) for images in sets)
     done = Steps(advance or (lambda steps: None), bootstrap, max(work, 1))
     resampling = Resampling(bootstrap, seed, level, workers, done)
+    found = {}
     with threadpool_limits(1, user_api="blas"):
-        return {images.name: _scored(images, validation, resampling) for images in sets}
+        while sets:
+            name = sets[0].name
+            found[name] = _scored(sets.pop(0), validation, resampling)
+    return found
 
 
 class Resampling(NamedTuple):

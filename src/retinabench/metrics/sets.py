@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,13 @@ class ImageSet:
         patient = cluster_codes(self.cluster)[0]
         self.cases = Cases(part.label, part.prob, uncertainty, shifted, threshold, patient)
         self.scores = [s for s in SCORES.values() if s.given_for(name)]
+
+    def balanced(self) -> ImageSet:
+        """Return the balanced set of the images of this joint set; both share the sorted images and their indexes."""
+        other = copy(self)
+        other.name = "balanced"
+        other.scores = [s for s in SCORES.values() if s.given_for("balanced")]
+        return other
 
     @property
     def patients(self) -> int | None:
@@ -166,5 +174,6 @@ def image_sets(test: Predictions, uncertainty: Floats, threshold: float = 0.5) -
         if len(rows):
             found.append(ImageSet(domain, test.take(rows), uncertainty[rows], threshold))
     if len(found) == 2:
-        found += [ImageSet(name, test, uncertainty, threshold) for name in ("joint", "balanced")]
+        joint = ImageSet("joint", test, uncertainty, threshold)
+        found += [joint, joint.balanced()]
     return found

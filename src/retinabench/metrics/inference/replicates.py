@@ -80,7 +80,7 @@ def stacked(
     if workers is None:
         workers = 1 if count * size < SMALL else cores()
     if length * size > 2**15:
-        _keep_memory()
+        keep_memory()
     found = []
     with threadpool_limits(1, user_api="blas"), _mapped(rows, blocks, workers) as results:
         for block, result in zip(blocks, results, strict=True):
@@ -90,7 +90,7 @@ def stacked(
     return np.concatenate(found)
 
 
-def _keep_memory() -> None:
+def keep_memory() -> None:
     """Let glibc keep freed memory for the next block.
 
     By default it returns the end of the heap to the system where more is free than twice the largest array that was ever freed;
