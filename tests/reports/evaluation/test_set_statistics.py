@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from retinabench.metrics.score import referral_curve
+from retinabench.metrics.selective.referral_curves import METRICS as REFERRAL
+from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.set_statistics import (
     METRICS,
     SetPredictions,
@@ -43,3 +45,15 @@ def test_quantities_average_over_seeds():
     [found] = quantities(values, replicates)
     assert (found.value, found.error) == (2.0, 1.0)
     assert (found.low, found.high) == (pytest.approx(1.025, abs=0.01), pytest.approx(1.975, abs=0.01))
+
+
+def test_oracle_referral_refers_every_error_first_at_any_threshold():
+    rng = np.random.default_rng(0)
+    prob, label = rng.random(200), rng.integers(0, 2, 200)
+    found = Predictions([f"i{k}" for k in range(200)], label, prob)
+    for threshold in (0.5, 0.2, 0.8):
+        case = SetPredictions.of(found, "in_domain", threshold=threshold)
+        errors = int((~case.correct).sum())
+        accuracy = REFERRAL["accuracy"](case.oracle.weighted())[0]
+        assert accuracy[200 - errors - 1] == 1
+        assert accuracy[-1] == np.mean((prob >= threshold) == label)

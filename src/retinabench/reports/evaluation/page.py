@@ -115,6 +115,8 @@ def _notes(evaluation: Evaluation) -> list[str]:
                 if one.why:
                     found = undefined.setdefault(f"{SET_LABELS[name].lower()}: {one.why}", [])
                     found += [SCORES[score].label] if SCORES[score].label not in found else []
+    for note in {one.threshold.note for files in evaluation.files for one in files if one.threshold.note}:
+        where.pop(note, None)  # stands under "Threshold"
     everyone = len(evaluation.methods)
     notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in where.items()]
     return notes + [f"{'; '.join(scores)}, {label}" for label, scores in undefined.items()]

@@ -91,9 +91,13 @@ class SetPredictions:
 
     @cached_property
     def oracle(self) -> Cases:
-        """The same images, referred in the order of their true loss: the best possible uncertainty (oracle referral)."""
+        """The same images, referred in the order of their true loss: the best possible uncertainty (oracle referral).
+
+        At a threshold other than one half a right answer may have a larger loss than a wrong one: the wrong ones come first.
+        """
         loss = np.empty(len(self))
-        loss[self.cases.order] = self.cases.log_loss
+        first = 100.0 * self.cases.error if self.threshold != 0.5 else 0.0
+        loss[self.cases.order] = self.cases.log_loss + first
         return Cases(self.label, self.prob, loss, threshold=self.threshold)
 
     @cached_property
