@@ -154,7 +154,7 @@ def certify(
     Raises:
         InputError: A goal or delta is not in (0, 1), or a patient has more images than `most_images`.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from retinabench.metrics.guarantees.risks import Cases, Goal
         >>> right, n = np.arange(200) % 2 == 0, 200

@@ -46,7 +46,7 @@ class Transfer(Tabular):
         sets: `validation`, `in_domain` and `shifted`, as far as they exist -> what the threshold does there.
         notes: What a reader of the numbers must know.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> predictions = rb.Predictions(
         ...     ["a", "b", "c", "d"], [0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], split=["validation"] * 2 + ["test"] * 2
@@ -160,7 +160,7 @@ def transfer(
     Raises:
         InputError: Validation or test images are missing, a patient is in both, or validation images chose the decision threshold.
 
-    Example:
+    Examples:
         >>> import retinabench as rb
         >>> split = ["validation"] * 2 + ["test"] * 2
         >>> predictions = rb.Predictions(list("abcd"), [0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], split=split)
