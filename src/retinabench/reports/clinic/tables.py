@@ -117,8 +117,6 @@ def subgroup_table(answer: SetAnswer, column: str) -> Table:
     groups = answer.one.subgroups
     assert groups is not None
     heads = (
-        "Patients",
-        "Referable images",
         "Sensitivity",
         "Specificity",
         "AUROC",
