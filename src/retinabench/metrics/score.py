@@ -8,7 +8,6 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import calibration
@@ -17,7 +16,7 @@ from retinabench.metrics.clinical.baseline import baseline_of
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.inference.bootstrap import check_seed, cluster_bootstrap
 from retinabench.metrics.inference.interval_methods import Ends
-from retinabench.metrics.inference.replicates import Steps
+from retinabench.metrics.inference.replicates import Steps, one_blas_thread
 from retinabench.metrics.published import scores as published
 from retinabench.metrics.published import sets as published_sets
 from retinabench.metrics.recalibration import calibration_line_of, line_intervals_of
@@ -224,7 +223,7 @@ def _scored_sets(
     done = Steps(advance or (lambda steps: None), bootstrap, max(work, 1))
     resampling = Resampling(bootstrap, seed, level, workers, done)
     found = {}
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         while sets:
             name = sets[0].name
             found[name] = _scored(sets.pop(0), validation, resampling)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 Floats = NDArray[np.float64]
 BLOCK = 2**16
@@ -32,6 +33,17 @@ def cores() -> int:
         free = os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return min(free, int(asked)) if asked.isdigit() and int(asked) > 0 else free
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return the context in which BLAS computes with one thread."""
+    limit: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
+    return limit
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # looks through all loaded libraries, which takes milliseconds
 
 
 class Steps:
@@ -82,7 +94,7 @@ def stacked(
     if length * size > 2**15:
         keep_memory()
     found = []
-    with threadpool_limits(1, user_api="blas"), _mapped(rows, blocks, workers) as results:
+    with one_blas_thread(), _mapped(rows, blocks, workers) as results:
         for block, result in zip(blocks, results, strict=True):
             found.append(result)
             if advance is not None:
