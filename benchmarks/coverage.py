@@ -172,7 +172,7 @@ def coverage(found: list[dict[str, Any]]) -> Iterator[tuple[str, int, str, str, 
         for name, scores in one["ends"].items():
             for key, ends in scores.items():
                 groups[one["setting"], one["patients"], name, key].append(ends)
-        for key, ends in one["difference"].items():
+        for key, ends in one["difference"].items() if one["setting"] != "calibrated" else ():
             groups[one["setting"], one["patients"], "a - b", key].append(ends)
     for (setting, patients, name, key), ends in groups.items():
         known = np.array([pair for pair in ends if pair[0] is not None], np.float64).reshape(-1, 2)

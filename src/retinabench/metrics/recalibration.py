@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.inference.interval_methods import patients_of
 from retinabench.metrics.inference.scaled import scaled_interval
 from retinabench.metrics.sorted_images import EPS, Cases, Weighted
 
@@ -63,7 +64,7 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, tuple[float
     """Return intervals of the calibration line, clustered by patient.
 
     The standard errors of the fits are sandwiches A^-1 G/(G-1) sum_g s_g s_g' A^-1 with the scores s_g of the G patients and
-    the curvature A of the likelihood; with t of G - 1 degrees of freedom. The ratio of observed to expected has the linearised
+    the curvature A of the likelihood; with t of one degree of freedom less than the rarer class has patients. The ratio of observed to expected has the linearised
     error of a ratio, on the logarithmic scale.
 
     Args:
@@ -88,8 +89,9 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, tuple[float
         float(w.weight @ w.cases.prob), 1e-300
     )
     positive = (0.0, np.inf)
+    degrees = patients_of(w, "classes") - 1
     return {
-        name: scaled_interval(value, float(error), bounds, patients - 1, level)
+        name: scaled_interval(value, float(error), bounds, degrees, level)
         for (name, value), error, bounds in zip(
             vars(line).items(), [*errors, ratio], [*[(-np.inf, np.inf)] * 3, positive], strict=True
         )

@@ -112,8 +112,7 @@ class ScoreSpec:
 
 
 _SHARE = Scaled(0.0, 1.0)
-_SHARE_OF_CLASSES = Scaled(0.0, 1.0, of_classes=True)
-_POSITIVE = Scaled(0.0)
+_SHARE_OF_CLASSES = Scaled(0.0, 1.0, "classes")
 _BIASED = NoInterval(
     "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
 )
@@ -126,7 +125,9 @@ def _retained(**counted: Any) -> Proportion:
 def _area(metric: str, direction: Direction, unit: str = "", needs: Needs = "") -> ScoreSpec:
     function = partial(referral_curves.area_of, metric=metric)
     label = f"Referral {_METRIC_LABELS[metric]} area"
-    interval = _POSITIVE if metric == "nll" else _SHARE if metric == "accuracy" else _SHARE_OF_CLASSES
+    interval = (
+        _SHARE if metric == "accuracy" else Scaled(0.0, math.inf if metric == "nll" else 1.0, "retained")
+    )
     return ScoreSpec(f"referral_{metric}_area", label, direction, unit, 2, function, needs, None, interval)
 
 
@@ -202,8 +203,8 @@ _BUILTIN = (
     ScoreSpec(
         "auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives", interval=_SHARE_OF_CLASSES
     ),
-    ScoreSpec("nll", "NLL", "lower", "nats", 2, classification.nll_of, interval=_POSITIVE),
-    ScoreSpec("brier", "Brier score", "lower", "", 2, classification.brier_of, interval=_SHARE),
+    ScoreSpec("nll", "NLL", "lower", "nats", 2, classification.nll_of, interval=Scaled(0.0, of="classes")),
+    ScoreSpec("brier", "Brier score", "lower", "", 2, classification.brier_of, interval=_SHARE_OF_CLASSES),
     ScoreSpec(
         "ece_top_label", "ECE, top label", "lower", "", 2, calibration.ece_top_label_of, interval=_BIASED
     ),
@@ -232,11 +233,9 @@ _BUILTIN = (
     _area("auroc", "higher", needs="ten"),
     _area("auprc", "higher", needs="ten"),
     ScoreSpec(
-        "rc_index", "RC-Index@0.9", "higher", "", 2, summaries.rc_index_of,
-        interval=Scaled(-1 / math.e, 1 / math.e),
-    ),
+        "rc_index", "RC-Index@0.9", "higher", "", 2, summaries.rc_index_of),
     ScoreSpec("aurc", "AURC", "lower", "", 2, summaries.aurc_of, interval=_SHARE),
-    ScoreSpec("e_aurc", "E-AURC", "lower", "", 2, summaries.e_aurc_of, interval=_POSITIVE),
+    ScoreSpec("e_aurc", "E-AURC", "lower", "", 2, summaries.e_aurc_of, interval=Scaled(0.0, of="errors")),
     ScoreSpec("augrc", "AUGRC", "lower", "", 2, summaries.augrc_of, interval=_SHARE),
     ScoreSpec(
         "failure_auroc", "Failure AUROC", "higher", "", 2, summaries.failure_auroc_of, "errors",
@@ -248,7 +247,7 @@ _BUILTIN = (
         Ranked(shift.ranked_domains),
     ),
     ScoreSpec(
-        "ood_auprc", "OOD detection AUPRC", "higher", "", 2, shift.ood_auprc_of, "domains", _JOINT, _SHARE
+        "ood_auprc", "OOD detection AUPRC", "higher", "", 2, shift.ood_auprc_of, "domains", _JOINT, Scaled(0.0, 1.0)
     ),
     *(_at(metric, percent) for metric in ("accuracy", "auroc") for percent in REFERRED_PERCENT),
     ScoreSpec(

@@ -23,10 +23,11 @@ from retinabench.metrics.inference.interval_methods import (
     UNDEFINED,
     Proportion,
     Ranked,
+    Scaled,
+    patients_of,
 )
 from retinabench.metrics.inference.p_values import sign_flip_p_value
 from retinabench.metrics.inference.scaled import replicate_error, scaled_interval, t_test
-from retinabench.metrics.registry import ScoreSpec
 from retinabench.metrics.sorted_images import Weighted
 
 Floats = NDArray[np.float64]
@@ -78,7 +79,8 @@ def paired_difference(one: PairedSet, k: int, i: int, j: int, level: float = 0.9
             span = 1 - method.low
             low, high = (span * end for end in found.interval(level))
             return _known(PairedDifference(difference, low, high, found.p_value), draws)
-    degrees = min(_fewest_patients(spec, a), len(draws)) - 1
+    of = method.of if isinstance(method, Scaled) else "patients"
+    degrees = min(patients_of(a, of), patients_of(b, of), len(draws)) - 1
     error = replicate_error(draws)
     ends = scaled_interval(difference, error, (-math.inf, math.inf), degrees, level)
     return _known(PairedDifference(difference, *ends, t_test(difference, error, degrees)), draws)
@@ -115,13 +117,6 @@ def _of_proportions(
     return PairedDifference(
         difference, float(min(low, difference)), float(max(high, difference)), sign_flip_p_value(gained)
     )
-
-
-def _fewest_patients(spec: ScoreSpec, w: Weighted) -> int:
-    """Number of patients that the replicates of a score draw on: of the rarer class, where it compares the classes."""
-    if spec.needs not in ("classes", "ten", "positives", "negatives"):
-        return len(np.unique(w.cases.patient))
-    return min(len(np.unique(w.cases.patient[mass > 0])) for mass in (w.positive, w.negative))
 
 
 def _in_rows(w: Weighted, *columns: NDArray[np.generic]) -> list[Floats]:

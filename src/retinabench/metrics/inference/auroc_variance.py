@@ -62,8 +62,8 @@ def area_interval(
 ) -> tuple[float, float]:
     """Return Student's t interval of an AUROC on the logit scale, with an exact bound for a perfect record.
 
-    At 0 and 1 there is no standard error. The AUROC is the mean over one class of a share in [0, 1]: were it 1 in every
-    patient, the exact bound would be that of as many successes as the rarer class has patients. No other record has a better one.
+    At 0 and 1 there is no standard error. The AUROC is the mean over one class of a share in [0, 1]: where it is 1 in every
+    patient, the bound is the exact one of as many successes as the rarer class has patients.
 
     Args:
         auroc: The AUROC.
@@ -77,11 +77,12 @@ def area_interval(
     """
     if not np.isfinite(standard_error):
         return float("nan"), float("nan")
+    if standard_error > 0 and 0 < auroc < 1:
+        return scaled_interval(auroc, standard_error, (0.0, 1.0), degrees, level)
     perfect = float(clopper_pearson(patients, patients, level)[0])
-    low, high = scaled_interval(auroc, standard_error, (0.0, 1.0), degrees, level)
-    if not low < high:  # a standard error of 0
-        low, high = (perfect, 1.0) if auroc == 1 else (0.0, 1 - perfect if auroc == 0 else 1.0)
-    return min(perfect, auroc, low), max(1 - perfect, auroc, high)
+    if auroc in (0, 1):
+        return (perfect, 1.0) if auroc == 1 else (0.0, 1 - perfect)
+    return 0.0, 1.0  # every patient is ranked alike, in part rightly: nothing is known of others
 
 
 def auroc_error(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,18 @@ from retinabench.metrics.sorted_images import Weighted
 
 Floats = NDArray[np.float64]
 Counts = Callable[[Weighted], tuple[NDArray[np.generic], Floats]]
+Of = Literal["patients", "classes", "retained", "errors"]
 Ranks = Callable[[Weighted], tuple[Floats, Floats, Floats]]
 
 ONE_PATIENT = "no interval: there is a single patient"
 ONE_PATIENT_OF_CLASS = "no interval: a single patient has images of one of the classes"
+FEWEST_ERRORS = 5
+FEW = {
+    "patients": ONE_PATIENT,
+    "classes": ONE_PATIENT_OF_CLASS,
+    "retained": "no interval: fewer than four patients have images of one of the classes",
+    "errors": f"no interval: fewer than {FEWEST_ERRORS} patients have a wrong (or a right) answer, which decides the score",
+}
 UNDEFINED = "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
 ALL_ALIKE = "no interval: every bootstrap replicate has the same value, so that none would have a width"
 
@@ -70,7 +78,7 @@ class Percentile:
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
         """Return the interval, see `IntervalMethod`."""
-        if _patients(sets[0]) < 2:
+        if patients_of(sets[0]) < 2:
             return Ends(why=ONE_PATIENT)
         low, high = (float(end) for end in percentile_interval(draws, level))
         return _checked(low, high, draws)
@@ -83,22 +91,21 @@ class Scaled:
     Args:
         low: The least value of the score.
         high: Its largest value.
-        of_classes: Whether the score compares the classes, so that the patients of the rarer one are its degrees of freedom.
+        of: Whose number, less one, are the degrees of freedom: `patients`; patients of the rarer of the `classes`, where the
+            score compares them; half of these for an area over `retained` images, which are half on average; or `errors`:
+            all patients, where 5 have a wrong and 5 a right answer, and no interval else, since few errors decide the score.
     """
 
     low: float = -math.inf
     high: float = math.inf
-    of_classes: bool = False
+    of: Of = "patients"
     resampled: bool = True
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
         """Return the interval, see `IntervalMethod`."""
-        w = sets[0]
-        patients = (
-            min(_patients(w, w.positive), _patients(w, w.negative)) if self.of_classes else _patients(w)
-        )
+        patients = min(patients_of(w, self.of) for w in sets)
         if patients < 2:
-            return Ends(why=ONE_PATIENT_OF_CLASS if self.of_classes else ONE_PATIENT)
+            return Ends(why=FEW[self.of])
         degrees = min(patients, len(draws)) - 1
         ends = scaled_interval(value, replicate_error(draws), (self.low, self.high), degrees, level)
         return _checked(*ends, draws)
@@ -147,7 +154,7 @@ class Ranked:
         """Return the interval, see `IntervalMethod`."""
         w = sets[0]
         score, positive, negative = self.parts(w)
-        patients = _patients(w, positive), _patients(w, negative)
+        patients = _patients(positive, w), _patients(negative, w)
         if min(patients) < 2:
             return Ends(why=ONE_PATIENT_OF_CLASS)
         span = 1 - self.low
@@ -179,7 +186,7 @@ class Closed:
         """Return the interval, see `IntervalMethod`."""
         if len(sets) > 1:
             return Ends(why="no interval of a mean over seeds; that of each seed is in its own scores")
-        if _patients(sets[0]) < 2:
+        if patients_of(sets[0]) < 2:
             return Ends(why=ONE_PATIENT)
         return Ends(*self.function(sets[0], level))
 
@@ -201,9 +208,22 @@ class NoInterval:
         return Ends(why=self.why)
 
 
-def _patients(w: Weighted, mass: Floats | None = None) -> int:
-    """Number of patients with images of this mass; of all images where None."""
-    held = (w.weight if mass is None else mass) > 0
+def patients_of(w: Weighted, of: Of = "patients") -> int:
+    """Return the number of patients on which a standard error rests, 0 where it rests on too few; see `Scaled`."""
+    if of == "classes":  # of those that are there
+        return min(filter(None, (_patients(w.positive, w), _patients(w.negative, w))), default=0)
+    if of == "errors":
+        wrong = w.weight * w.cases.error
+        rarer = min(_patients(wrong, w), _patients(w.weight - wrong, w))
+        return _patients(w.weight, w) if rarer >= FEWEST_ERRORS else 0
+    if of == "retained":
+        return patients_of(w, "classes") // 2
+    return _patients(w.weight, w)
+
+
+def _patients(mass: Floats, w: Weighted) -> int:
+    """Number of patients with images of this mass."""
+    held = mass > 0
     return int(np.count_nonzero(np.bincount(w.cases.patient[held]))) if held.any() else 0
 
 
