@@ -106,11 +106,12 @@ def clinic(
     from retinabench.metrics.clinical.screening_report import clinic as screen
     from retinabench.reports.clinic.terminal import clinic_summary
 
+    rates = _reader(human)
     (predictions,) = replace(reader, ungradable=True).read([file])
     with progress_of(quiet).track("Screening", 1, unit="file") as advance:
         found = screen(
             predictions, threshold, referral_rate=referral, uncertainty=uncertainty,
-            prevalences=prevalence or (0.05, 0.1, 0.2, 0.3), reader=_reader(human), referral_cost=cost,
+            prevalences=prevalence or (0.05, 0.1, 0.2, 0.3), reader=rates, referral_cost=cost,
             images_per_hour=images_per_hour, subgroups=subgroup or None,
         )  # fmt: skip
         advance(1)

@@ -31,6 +31,12 @@ class Item:
     topic: str
     answer: str
 
+    @property
+    def numbers(self) -> str:
+        """The numbers of the item in the guidelines that have it."""
+        known = {"STARD": self.stard, "TRIPOD+AI": self.tripod, "CLAIM": self.claim}
+        return "; ".join(f"{name} {number}" for name, number in known.items() if number)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the item for JSON."""
         return asdict(self)
@@ -85,13 +91,9 @@ def checklist(report: ScreeningReport) -> list[Item]:
 
 def checklist_table(items: list[Item]) -> Table:
     """Return the checklist as a table."""
-    columns = [Column("STARD"), Column("TRIPOD+AI"), Column("CLAIM"), Column("Answer", text=True)]
+    columns = [Column("Answer", text=True), Column("Numbers of the item", text=True)]
     rows = [
-        Row(
-            item.topic,
-            [Cell(item.stard), Cell(item.tripod), Cell(item.claim), Cell(item.answer)],
-            control=item.answer == AUTHORS,
-        )
+        Row(item.topic, [Cell(item.answer), Cell(item.numbers)], control=item.answer == AUTHORS)
         for item in items
     ]
     return Table.of("Reporting checklist", columns, rows, row_header="Item", note=SOURCES)
