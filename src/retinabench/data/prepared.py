@@ -7,7 +7,8 @@ A prepared folder holds
 - `records.parquet`: the records, in the order of the images;
 - `files.parquet`: the status of every source file (`ingest.shards`); files that could not be read have no image and no
   record, and are listed in `bad.csv` as well;
-- `dataset.json`: name, size, fingerprint, hash of the source; written last, so that it marks a complete folder.
+- `dataset.json`: name, size, fingerprint, hash of the source; written last, so that it marks a complete folder. It takes the
+  place of the file `done` of other folders: folders that version 0.1 prepared have none, and must still be found complete.
 
 Shards differ in length where files were left out; `Prepared.starts` says with which row each begins.
 """
