@@ -60,7 +60,9 @@ def checklist(report: ScreeningReport) -> list[Item]:
     subgroups = (
         f"by {', '.join(groups)}, with simultaneous intervals" if groups else "no further columns in the file"
     )
-    severity = "missed images listed by grade" if one.missed.severe is not None else "no grades in the file"
+    severity = "no grades in the file"
+    if one.missed.severe is not None:
+        severity = f"{one.missed.severe_total} of {table.tp + table.fn} referable images have grade 3 or 4"
     gradable = "counted as referred and left out" if one.ungradable else "no ungradable images in the file"
     external = "a shifted set is reported beside the in-domain one" if "shifted" in report.sets else AUTHORS
     rate = report.referral
