@@ -256,7 +256,7 @@ def test_ctrl_c_is_one_line_and_exit_1(prepared, tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert errors.strip().splitlines() == [
-        "retinabench: error: interrupted; the same command continues where it stopped"
+        "retinabench: error: interrupted; the same command continues, where its work is kept in a folder"
     ]
     assert not list(tmp_path.glob("*/.*.part"))
 
