@@ -98,7 +98,9 @@ def run(arguments: list[str]) -> int:
     except WorkError as error:
         return _fail(str(error), ExitCode.FAILED)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; the same command continues, where its work is kept in a folder", ExitCode.FAILED)
+        return _fail(
+            "interrupted; the same command continues, where its work is kept in a folder", ExitCode.FAILED
+        )
     except MemoryError:
         return _fail("not enough memory; choose a smaller --size, batch or network", ExitCode.FAILED)
     except ImportError as error:

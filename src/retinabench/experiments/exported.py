@@ -176,6 +176,9 @@ def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
         path: The file.
         names: Tensors that it must hold.
 
+    Returns:
+        Name -> tensor.
+
     Raises:
         InputError: It is missing or damaged, or lacks one of the names.
     """
