@@ -8,7 +8,8 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.recalibration import calibration_line, correct_prior
+from retinabench.metrics.recalibration import calibration_line, correct_prior, line_intervals_of
+from retinabench.metrics.sorted_images import Cases
 from support.shared_inputs import answers, cases_of
 
 
@@ -38,6 +39,18 @@ def test_line_against_sklearn_with_weights():
 def test_line_without_a_maximum_is_undefined():
     assert np.isnan(calibration_line([1, 1], [0.3, 0.6]).slope)
     assert np.isnan(calibration_line([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9]).slope)
+
+
+def test_fits_have_no_interval_where_the_classes_are_nearly_parted():
+    rng = np.random.default_rng(5)
+    y = rng.random(400) < 0.3
+    p = np.where(y, 0.95, 0.05) + rng.uniform(-0.04, 0.04, 400)
+    p[:4] = 1 - p[:4]
+    few = line_intervals_of(Cases(y, p).weighted())
+    assert np.isnan([few["intercept"], few["slope"], few["in_the_large"]]).all()
+    assert np.isfinite(few["observed_over_expected"]).all()
+    p[4:12] = 1 - p[4:12]
+    assert np.isfinite(list(line_intervals_of(Cases(y, p).weighted()).values())).all()
 
 
 def test_prior_correction_undoes_class_weights():

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.inference.interval_methods import patients_of
+from retinabench.metrics.inference.interval_methods import FEWEST_ERRORS, patients_of
 from retinabench.metrics.inference.scaled import scaled_interval
 from retinabench.metrics.sorted_images import EPS, Cases, Weighted
 
@@ -64,8 +64,10 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, tuple[float
     """Return intervals of the calibration line, clustered by patient.
 
     The standard errors of the fits are sandwiches A^-1 G/(G-1) sum_g s_g s_g' A^-1 with the scores s_g of the G patients and
-    the curvature A of the likelihood; with t of one degree of freedom less than the rarer class has patients. The ratio of observed to expected has the linearised
-    error of a ratio, on the logarithmic scale.
+    the curvature A of the likelihood, with Student's t of one degree of freedom less than the rarer class has patients, or than
+    patients have an image on the wrong side of one half, if these are fewer: where the classes are nearly parted, few images decide
+    the fits, and below 5 such patients they have no interval. The ratio of observed to expected has the linearised error of a
+    ratio, on the logarithmic scale.
 
     Args:
         w: The weighted images.
@@ -89,11 +91,14 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, tuple[float
         float(w.weight @ w.cases.prob), 1e-300
     )
     positive = (0.0, np.inf)
-    degrees = patients_of(w, "classes") - 1
+    classes = patients_of(w, "classes") - 1
+    wrong = len(np.unique(w.cases.patient[(w.weight > 0) & ((w.cases.prob > 0.5) != w.cases.label)]))
+    of_fits = min(classes, wrong - 1) if wrong >= FEWEST_ERRORS else 0
+    fits = [((-np.inf, np.inf), of_fits)] * 3
     return {
         name: scaled_interval(value, float(error), bounds, degrees, level)
-        for (name, value), error, bounds in zip(
-            vars(line).items(), [*errors, ratio], [*[(-np.inf, np.inf)] * 3, positive], strict=True
+        for (name, value), error, (bounds, degrees) in zip(
+            vars(line).items(), [*errors, ratio], [*fits, (positive, classes)], strict=True
         )
     }
 

@@ -233,7 +233,8 @@ _BUILTIN = (
     _area("auroc", "higher", needs="ten"),
     _area("auprc", "higher", needs="ten"),
     ScoreSpec(
-        "rc_index", "RC-Index@0.9", "higher", "", 2, summaries.rc_index_of),
+        "rc_index", "RC-Index@0.9", "higher", "", 2, summaries.rc_index_of, interval=Scaled(of="errors")
+    ),
     ScoreSpec("aurc", "AURC", "lower", "", 2, summaries.aurc_of, interval=_SHARE),
     ScoreSpec("e_aurc", "E-AURC", "lower", "", 2, summaries.e_aurc_of, interval=Scaled(0.0, of="errors")),
     ScoreSpec("augrc", "AUGRC", "lower", "", 2, summaries.augrc_of, interval=_SHARE),

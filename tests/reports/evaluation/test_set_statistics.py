@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score import referral_curve
 from retinabench.metrics.selective.referral_curves import METRICS as REFERRAL
+from retinabench.metrics.sorted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.set_statistics import (
     METRICS,
     SetPredictions,
+    differences,
     observed,
-    quantities,
     referral,
 )
 from support.fake_predictions import population, predictions
@@ -39,12 +42,22 @@ def test_observed_shares_by_bin_by_hand():
     assert np.bincount(case.bins).tolist() == [20] * 10
 
 
-def test_quantities_average_over_seeds():
+def test_differences_average_over_seeds_and_have_a_t_interval():
     values = np.array([[1.0], [3.0]])
     replicates = np.stack([np.linspace(0, 1, 101), np.linspace(2, 3, 101)])[..., None]
-    [found] = quantities(values, replicates)
+    whole = Cases([0, 1] * 20, np.linspace(0, 1, 40)).weighted()
+    [found] = differences([SCORES["accuracy"]], [whole], values, replicates)
     assert (found.value, found.error) == (2.0, 1.0)
-    assert (found.low, found.high) == (pytest.approx(1.025, abs=0.01), pytest.approx(1.975, abs=0.01))
+    half = stats.t.ppf(0.975, 39) * np.linspace(1, 2, 101).std(ddof=1)
+    assert (found.low, found.high) == (pytest.approx(2 - half), pytest.approx(2 + half))
+
+
+def test_replicates_that_are_alike_give_no_interval_instead_of_one_without_width():
+    whole = Cases([0, 1] * 20, np.linspace(0, 1, 40)).weighted()
+    alike = 0.3 + 1e-16 * np.arange(101).reshape(1, 101, 1)
+    [found] = differences([SCORES["accuracy"]], [whole], np.array([[0.3]]), alike)
+    assert found.value == 0.3
+    assert not found.bounded
 
 
 def test_oracle_referral_refers_every_error_first_at_any_threshold():

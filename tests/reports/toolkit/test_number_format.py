@@ -9,6 +9,7 @@ from retinabench.reports.toolkit.number_format import (
     Place,
     Quantity,
     join_names,
+    p_value,
     percent,
     plain,
 )
@@ -81,3 +82,11 @@ def test_quantity_carries_its_exact_value() -> None:
     assert f'data-value="{1 / 3!r}">0.33</span>' in quantity.html()
     assert 'data-part="low" data-value="0.25">0.25</span>' in quantity.whole_html()
     assert Quantity(math.nan).html() == "<span>undefined</span>"
+
+
+@pytest.mark.parametrize(
+    ("p", "text"), [(0.0, "<0.001"), (9e-4, "<0.001"), (0.001, "0.001"), (0.0496, "0.050"), (1.0, "1.000")]
+)
+def test_no_p_value_is_zero(p: float, text: str) -> None:
+    assert p_value(p) == text
+    assert p_value(math.nan) == "–"

@@ -23,7 +23,7 @@ from retinabench.metrics.inference.interval_methods import (
     UNDEFINED,
     Proportion,
     Ranked,
-    Scaled,
+    difference_method,
     patients_of,
 )
 from retinabench.metrics.inference.p_values import sign_flip_p_value
@@ -79,7 +79,7 @@ def paired_difference(one: PairedSet, k: int, i: int, j: int, level: float = 0.9
             span = 1 - method.low
             low, high = (span * end for end in found.interval(level))
             return _known(PairedDifference(difference, low, high, found.p_value), draws)
-    of = method.of if isinstance(method, Scaled) else "patients"
+    of = difference_method(method).of
     degrees = min(patients_of(a, of), patients_of(b, of), len(draws)) - 1
     error = replicate_error(draws)
     ends = scaled_interval(difference, error, (-math.inf, math.inf), degrees, level)

@@ -28,6 +28,7 @@ Ranks = Callable[[Weighted], tuple[Floats, Floats, Floats]]
 ONE_PATIENT = "no interval: there is a single patient"
 ONE_PATIENT_OF_CLASS = "no interval: a single patient has images of one of the classes"
 FEWEST_ERRORS = 5
+MORE_DEGREES = 5  # chosen by simulation, see `docs/intervals.md`
 FEW = {
     "patients": ONE_PATIENT,
     "classes": ONE_PATIENT_OF_CLASS,
@@ -92,8 +93,9 @@ class Scaled:
         low: The least value of the score.
         high: Its largest value.
         of: Whose number, less one, are the degrees of freedom: `patients`; patients of the rarer of the `classes`, where the
-            score compares them; half of these for an area over `retained` images, which are half on average; or `errors`:
-            all patients, where 5 have a wrong and 5 a right answer, and no interval else, since few errors decide the score.
+            score compares them; `retained`, for an area over referral: 5 more than the patients with a wrong answer in the surer
+            half of the images, because these decide it, at most half of those of the rarer class; or `errors`: patients with the
+            rarer of wrong and right answers, and no interval below 5 of them.
     """
 
     low: float = -math.inf
@@ -208,6 +210,18 @@ class NoInterval:
         return Ends(why=self.why)
 
 
+def difference_method(method: IntervalMethod) -> Scaled:
+    """Return how a difference of two scores gets its interval from replicates that hold the same patients for both.
+
+    Args:
+        method: The interval of the score itself.
+
+    Returns:
+        Student's t with the standard deviation of the differences, and the degrees of freedom that the score asks for.
+    """
+    return Scaled(of=method.of if isinstance(method, Scaled) else "patients")
+
+
 def patients_of(w: Weighted, of: Of = "patients") -> int:
     """Return the number of patients on which a standard error rests, 0 where it rests on too few; see `Scaled`."""
     if of == "classes":  # of those that are there
@@ -215,10 +229,19 @@ def patients_of(w: Weighted, of: Of = "patients") -> int:
     if of == "errors":
         wrong = w.weight * w.cases.error
         rarer = min(_patients(wrong, w), _patients(w.weight - wrong, w))
-        return _patients(w.weight, w) if rarer >= FEWEST_ERRORS else 0
+        return rarer if rarer >= FEWEST_ERRORS else 0
     if of == "retained":
-        return patients_of(w, "classes") // 2
+        return min(patients_of(w, "classes") // 2, _surely_mistaken(w) + MORE_DEGREES + 1)
     return _patients(w.weight, w)
+
+
+def _surely_mistaken(w: Weighted) -> int:
+    """Number of patients with a wrong answer in the surer half of the images; a block of ties counts where it lies in it wholly."""
+    blocks = int(np.searchsorted(w.mass, w.total / 2, side="right")) - 1
+    sure = int(w.cases.ends[blocks - 1]) + 1 if blocks else 0
+    wrong = w.weight * w.cases.error
+    wrong[sure:] = 0
+    return _patients(wrong, w)
 
 
 def _patients(mass: Floats, w: Weighted) -> int:

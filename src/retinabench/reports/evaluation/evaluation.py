@@ -183,7 +183,8 @@ class Evaluation:
         (values_a, found_a), (values_b, found_b) = self.replicates[a, name], self.replicates[b, name]
         gap = np.atleast_2d(values_a[:, k].mean() - values_b[:, k].mean())
         found = found_a[..., k].mean(axis=0) - found_b[..., k].mean(axis=0)
-        return stats.quantities(gap, found[None, :, None])[0]
+        wholes = [case.cases.weighted() for i in (a, b) for case in self.cases[i, name]]
+        return stats.differences([self.spec(score)], wholes, gap, found[None, :, None])[0]
 
     def best(self, name: str, score: str) -> int | None:
         """Return the method whose paired interval against every other one excludes 0 in its favour, if any."""
@@ -397,5 +398,7 @@ def _add_changes(found: Evaluation, i: int) -> None:
         return statistic
 
     values, replicates = stats.replicated(found.cases[i, "joint"], prepare, found.bootstrap, found.seed)
-    for key, quantity in zip(CHANGED, stats.quantities(values, replicates), strict=True):
+    specs = [SCORES[key] for key in CHANGED]
+    wholes = [case.cases.weighted() for name in stats.SETS[:2] for case in found.cases[i, name]]
+    for key, quantity in zip(CHANGED, stats.differences(specs, wholes, values, replicates), strict=True):
         found.changes[i, key] = quantity

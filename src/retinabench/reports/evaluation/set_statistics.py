@@ -7,15 +7,15 @@ method, so that differences between methods are paired.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics.classification import sensitivity_within
-from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes, percentile_interval
-from retinabench.metrics.inference.interval_methods import Ends
+from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes
+from retinabench.metrics.inference.interval_methods import Ends, IntervalMethod, difference_method
 from retinabench.metrics.registry import ScoreSpec
 from retinabench.metrics.selective.referral_curves import METRICS as REFERRAL
 from retinabench.metrics.selective.referral_curves import MIN_CLASS
@@ -187,22 +187,37 @@ def scored(
     Returns:
         The scores; without intervals where there are no replicates.
     """
-    found = []
-    for spec, plain, draws in zip(
-        specs, quantities(values, replicates), replicates.mean(axis=0).T, strict=True
-    ):
-        known = np.isfinite(plain.value) and np.isfinite(draws).any()
-        ends = spec.interval.ends(wholes, plain.value, draws, 0.95) if known else Ends()
-        found.append(replace(plain, low=ends.low, high=ends.high))
-    return found
+    return _with_intervals([spec.interval for spec in specs], wholes, values, replicates)
 
 
-def quantities(values: Floats, replicates: Floats) -> list[Quantity]:
-    """Turn values (F, K) of F seeds and their replicates (F, R, K) into K quantities of the mean over seeds."""
-    low, high = percentile_interval(replicates.mean(axis=0))
+def differences(
+    specs: Sequence[ScoreSpec], wholes: Sequence[Weighted], values: Floats, replicates: Floats
+) -> list[Quantity]:
+    """Return the mean of K differences of scores over F seeds, as `scored`; the interval is that of `difference_method`.
+
+    Args:
+        specs: The K scores.
+        wholes: All images that the differences rest on.
+        values: (F, K) the differences.
+        replicates: (F, R, K) their bootstrap replicates, NaN without any.
+
+    Returns:
+        The differences.
+    """
+    methods = [difference_method(spec.interval) for spec in specs]
+    return _with_intervals(methods, wholes, values, replicates)
+
+
+def _with_intervals(
+    methods: Sequence[IntervalMethod], wholes: Sequence[Weighted], values: Floats, replicates: Floats
+) -> list[Quantity]:
     files, mean = len(values), values.mean(axis=0)
     error = values.std(axis=0, ddof=1) / np.sqrt(files) if files > 1 else np.full(len(mean), np.nan)
-    return [
-        Quantity(float(m), float(a), float(b), float(e))
-        for m, a, b, e in zip(mean, low, high, error, strict=True)
-    ]
+    found = []
+    for method, value, draws, scatter in zip(
+        methods, mean.tolist(), replicates.mean(axis=0).T, error.tolist(), strict=True
+    ):
+        known = np.isfinite(value) and np.isfinite(draws).any()
+        ends = method.ends(wholes, value, draws, 0.95) if known else Ends()
+        found.append(Quantity(value, ends.low, ends.high, scatter))
+    return found

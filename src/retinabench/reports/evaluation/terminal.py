@@ -14,7 +14,7 @@ from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import Scores, SetScores
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.evaluation.worth import pooled, sentences, worth_of_scores
-from retinabench.reports.toolkit.number_format import NumberFormat, Quantity
+from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, p_value
 from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table
 from retinabench.reports.toolkit.terminal import to_terminal
 
@@ -62,8 +62,9 @@ def scores_table(
             cells = [Cell.number(values[score]) if score in values else Cell() for score in COLUMNS]
             rows.append(Row(control, cells, control=True))
         blocks.append(Block(columns, rows, SET_LABELS[key]))
+    seeds = len(groups) < len(scores)
     note = "Per image. Below each value: its 95 % interval over patients"
-    note += "; ± its standard error over seeds." if len(groups) < len(scores) else "."
+    note += " (of several seeds the mean of theirs); ± its standard error over seeds." if seeds else "."
     lines = [Text(line + "\n") for line in said]
     return Group(*lines, to_terminal(Table("", blocks, note=note)))
 
@@ -88,7 +89,7 @@ def comparison_table(found: Comparison) -> Group:
             difference = Cell.number(score.difference, score.low, score.high, form=SIGNED)
             form = replace(Quantity(score.difference, score.low, score.high).form(), signed=False)
             numbers = [Cell.number(one, form=form) for one in (score.a, score.b)]
-            numbers += [difference, Cell.number(score.p_holm)]
+            numbers += [difference, Cell(p_value(score.p_holm))]
             rows.append(Row(name, [*numbers, Cell(score.better or "")]))
         blocks.append(Block(columns, rows, SET_LABELS[key]))
     note = f"a = {found.a}\nb = {found.b}\nbetter: after Holm's correction over the scores of a set"

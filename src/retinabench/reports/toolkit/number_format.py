@@ -84,6 +84,13 @@ def percent(value: float, digits: int = 0) -> str:
     return NumberFormat(digits, scale=100, suffix=" %")(value)
 
 
+def p_value(p: float) -> str:
+    """Return a p-value as text: three decimals, "<0.001" below one thousandth (none is zero), a dash where it is unknown."""
+    if not math.isfinite(p):
+        return DASH
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
 def join_names(names: Sequence[str]) -> Markup:
     """Join escaped names as prose does: "A", "A and B", "A, B and C"."""
     parts = [escape(name) for name in names]
