@@ -39,7 +39,7 @@ def finished(raw, folder, *words):
 
 @pytest.mark.parametrize("words", [
     ["method=map"], ["method=mfvi"], ["method=swag"], ["method=laplace"], ["model.inputs=unit"],
-    ["method=ensemble", "method.members=2"],
+    ["method=ensemble", "method.members=2"], ["method=ddu"],
 ])  # fmt: skip
 def test_an_exported_model_predicts_as_its_run_did_without_the_data(raw, tmp_path, words):
     run = finished(raw, tmp_path, *words)
@@ -55,6 +55,9 @@ def test_an_exported_model_predicts_as_its_run_did_without_the_data(raw, tmp_pat
     # Batches of other sizes round convolutions in another order.
     assert np.allclose(predictions.probs[rows], own.probs, atol=1e-5)
     assert np.array_equal(predictions.label[rows], own.label)
+    assert (predictions.uncertainty is None) == (own.uncertainty is None)
+    if own.uncertainty is not None:  # squared distances by small variances: the rounding grows
+        assert np.allclose(predictions.uncertainty[rows], own.uncertainty, rtol=1e-2)
 
 
 def test_a_head_travels_with_its_trunk(raw, tmp_path):

@@ -8,7 +8,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.features import feature_source
+from retinabench.experiments.features import feature_scale, feature_source
 from retinabench.experiments.predict import predict_on
 from retinabench.experiments.run import execute
 from retinabench.models.build import build_model
@@ -43,13 +43,27 @@ def test_features_are_the_trunks_standardised_over_the_training_images(tmp_path,
     images = torch.from_numpy(task.data.images(np.arange(len(task)))).permute(0, 3, 1, 2).float() / 255
     with torch.no_grad():
         features = network.features(images).numpy()
-    expected = (features - features[train].mean(0)) / np.maximum(features[train].std(0), 1e-6)
+    expected = (features - features[train].mean(0)) / feature_scale(features[train])[1]
     # A standardised feature divides the rounding of the batches by its spread over the images, which may be small.
     assert np.allclose(source.inputs.numpy(), expected, atol=1e-2)
     assert np.array_equal(source.labels.numpy(), task.targets)
 
 
-@pytest.mark.parametrize("method", ["map", "dropout", "mfvi", "laplace", "fsvi", "swag"])
+def test_a_feature_that_is_constant_over_the_training_images_explodes_in_no_other():
+    """The last two features are those of rectifiers that are (nearly) always off."""
+    features = np.zeros((100, 4), np.float32)
+    features[::2, 0], features[::2, 1], features[0, 2] = 1, -1, 1e-3
+    mean, std = feature_scale(features)
+    assert mean.dtype == std.dtype == np.float32
+    assert np.allclose(mean, features.mean(axis=0))
+    assert np.allclose(std[:2], 0.5)
+    assert np.allclose(std[2:], 0.1 * features.std(axis=0).mean())
+    assert np.array_equal(feature_scale(np.zeros((5, 2), np.float32))[1], np.full(2, 1e-6, np.float32))
+
+
+@pytest.mark.parametrize(
+    "method", ["map", "dropout", "mfvi", "laplace", "fsvi", "swag", "vbll", "sngp", "ddu"]
+)
 def test_every_kind_of_method_trains_a_head(tmp_path, weights, method):
     data = make_prepared(tmp_path / "data")
     run = frozen(weights, data, f"method={method}")

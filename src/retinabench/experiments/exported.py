@@ -32,7 +32,7 @@ from retinabench.experiments.config import Run, build_run
 from retinabench.experiments.features import Extractor
 from retinabench.experiments.run import LIKELIHOOD, PREDICT_BATCH
 from retinabench.methods.registry import METHODS
-from retinabench.methods.training.posterior import Posterior, precision
+from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, precision
 from retinabench.models.build import build_model, build_trunk
 
 FORMAT = "retinabench.model/1"
@@ -82,14 +82,38 @@ class ExportedModel:
         Raises:
             InputError: The images have another shape.
         """
+        inputs = self._batches(images)
+        return np.concatenate([self._samples(*member, inputs) for member in self.members], axis=1)
+
+    def uncertainty(self, images: NDArray[np.uint8]) -> NDArray[np.float64] | None:
+        """Return the model's own uncertainty (N,), the mean over its members; None where a member has none.
+
+        Args:
+            images: (N, size, size, 3) uint8, made by `recipe`.
+
+        Raises:
+            InputError: The images have another shape.
+        """
+        posteriors = [posterior for _, posterior in self.members]
+        scoring = [posterior for posterior in posteriors if isinstance(posterior, UncertaintyPosterior)]
+        if len(scoring) < len(posteriors):
+            return None
+        inputs, found = self._batches(images), []
+        for posterior in scoring:
+            with precision(self.run, self.device), torch.no_grad():
+                found.append(
+                    torch.cat([posterior.uncertainty(some) for some in inputs]).cpu().double().numpy()
+                )
+        return np.asarray(np.mean(found, axis=0))
+
+    def _batches(self, images: NDArray[np.uint8]) -> list[Tensor]:
         size = self.recipe.size
         if images.ndim != 4 or images.shape[1:] != (size, size, 3) or images.dtype != np.uint8:
             raise InputError(
                 f"images have shape {images.shape} and type {images.dtype}",
                 hint=f"Needed are (N, {size}, {size}, 3) uint8: preprocess_bytes(data, model.recipe, name) makes one.",
             )
-        inputs = [self._inputs(images[k : k + PREDICT_BATCH]) for k in range(0, len(images), PREDICT_BATCH)]
-        return np.concatenate([self._samples(*member, inputs) for member in self.members], axis=1)
+        return [self._inputs(images[k : k + PREDICT_BATCH]) for k in range(0, len(images), PREDICT_BATCH)]
 
     def _samples(self, run: Run, posterior: Posterior, inputs: Sequence[Tensor]) -> NDArray[np.float64]:
         generator, probs = torch_generator(self.device, run.seed, "predict"), []

@@ -16,6 +16,7 @@ from retinabench.models.last_layer import SplitNetwork
 from retinabench.models.settings import SCALES, ModelConfig
 
 TRUNK_SETTINGS = ("name", "width", "stem", "inputs", "pool", "weights", "weights_sha256")
+LEAST_STD = 0.1  # of a feature, in units of the mean std of all features
 
 
 def feature_source(
@@ -64,8 +65,14 @@ def trunk_features(
 
 
 def feature_scale(features: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return mean and std (D,) of the features (N, D) of the training images."""
-    return features.mean(axis=0), np.maximum(features.std(axis=0), 1e-6)  # one may be 0 in all images
+    """Return mean and std (D,) of the features (N, D) of the training images.
+
+    No std is below a tenth of the mean std of all features. A feature that is 0 in (nearly) all training images, as one of a
+    rectifier may be, would otherwise be a million standard deviations out in the first image where it is not, and every
+    posterior that has drawn a weight for it would predict noise.
+    """
+    std = features.std(axis=0)
+    return features.mean(axis=0), np.maximum(std, max(LEAST_STD * float(std.mean()), 1e-6)).astype(std.dtype)
 
 
 class Extractor:

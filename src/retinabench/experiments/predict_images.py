@@ -24,7 +24,7 @@ from retinabench.data.preprocessing.preprocess import preprocess_bytes
 from retinabench.data.records import referable
 from retinabench.experiments.exported import ExportedModel
 from retinabench.experiments.run import PREDICT_BATCH
-from retinabench.metrics.uncertainty import decompose
+from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.formats.parquet_format import to_table
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
@@ -90,7 +90,7 @@ def predict_images(
         names = records.source.tolist()
     if not names:
         raise InputError("holds no images", file=source, hint=f"Images end in {', '.join(ENDINGS)}.")
-    kept, probs, refused = _predicted(model, files, names, progress)
+    kept, probs, own, refused = _predicted(model, files, names, progress)
     if not kept:
         raise InputError(f"none of {len(names)} files is an image; the first: {refused[0]}", file=source)
     grade = None if records is None else records.grade[kept]
@@ -100,6 +100,7 @@ def predict_images(
         probs=probs,
         grade=grade if records is not None and not (columns and "label" in columns) else None,
         patient_id=None if records is None else records.patient_id[kept],
+        uncertainty=own,
         metadata=_about(model),
     )
     _write_predictions(predictions, out, labelled=records is not None)
@@ -110,12 +111,21 @@ def predict_images(
 
 def _predicted(
     model: ExportedModel, files: Files, names: Sequence[str], progress: Progress
-) -> tuple[list[int], NDArray[np.float64], list[str]]:
-    """Numbers of the files that are images, their probabilities (N, S), and a line for each other file."""
+) -> tuple[list[int], NDArray[np.float64], NDArray[np.float64] | None, list[str]]:
+    """Numbers of the files that are images, their probabilities (N, S) and own uncertainty, a line for each other file."""
     kept: list[int] = []
     refused: list[str] = []
     images: list[NDArray[np.uint8]] = []
     probs: list[NDArray[np.float64]] = []
+    own: list[NDArray[np.float64]] = []
+
+    def predict() -> None:
+        stacked = np.stack(images)
+        probs.append(model.predict(stacked))
+        if (uncertainty := model.uncertainty(stacked)) is not None:
+            own.append(uncertainty)
+        images.clear()
+
     with progress.track("Predicting", len(names), unit="images") as advance:
         for number, name in enumerate(names):
             try:
@@ -124,12 +134,12 @@ def _predicted(
             except InputError as error:
                 refused.append(str(error))
             if images and (len(images) == PREDICT_BATCH or number + 1 == len(names)):
-                probs.append(model.predict(np.stack(images)))
-                images = []
+                predict()
             advance(1)
     if images:
-        probs.append(model.predict(np.stack(images)))
-    return kept, np.concatenate(probs) if probs else np.empty((0, 1)), refused
+        predict()
+    samples = np.concatenate(probs) if probs else np.empty((0, 1))
+    return kept, samples, np.concatenate(own) if own else None, refused
 
 
 def _about(model: ExportedModel) -> dict[str, Any]:
@@ -156,7 +166,7 @@ def _write_predictions(predictions: Predictions, out: Path, labelled: bool) -> N
 
 
 def _write_referral_list(predictions: Predictions, out: Path) -> None:
-    uncertainty = decompose(predictions.probs).total
+    uncertainty, _ = referral_uncertainty(predictions, exact=True)
     order = np.argsort(-uncertainty, kind="stable")
     ranked = {
         "rank": np.arange(1, len(order) + 1),

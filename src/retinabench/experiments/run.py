@@ -25,7 +25,7 @@ from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.likelihood import Bernoulli, Likelihood
-from retinabench.methods.training.posterior import Posterior, precision
+from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, precision
 from retinabench.models.build import build_model
 from retinabench.models.settings import SCALES
 from retinabench.predictions.io import read_predictions, write_predictions
@@ -213,16 +213,18 @@ def predict(
     """
     part = task[tuple(split for split in PREDICTED if split in task.splits)]
     generator = torch_generator(batches.device, run.seed, "predict")
-    probs = []
+    probs, own = [], []
     with progress.track(
         f"Predicting {run.method.describe()}, seed {run.seed}", len(part), unit="images"
     ) as advance:
         for images, _ in batches.rows(part.rows, PREDICT_BATCH):
             with precision(run, batches.device):
                 drawn = posterior.predict(images, run.method.samples, generator)
+                if isinstance(posterior, UncertaintyPosterior):
+                    own.append(posterior.uncertainty(images).cpu().double().numpy())
             probs.append(drawn[..., 1].T.cpu().numpy())
             advance(len(images))
-    if not all(np.isfinite(drawn).all() for drawn in probs):
+    if not all(np.isfinite(drawn).all() for drawn in (*probs, *own)):
         raise DivergedError(
             f"{run.method.describe()} predicts values that are not finite. Lower optimizer.lr, or change method.*."
         )
@@ -234,6 +236,7 @@ def predict(
         patient_id=part.patient_id,
         domain=part.domain,
         split=part.split,
+        uncertainty=np.concatenate(own) if own else None,
         metadata=metadata(run, task, members=1),
     )
 

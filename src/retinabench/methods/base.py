@@ -13,7 +13,8 @@ and one line in `METHODS` or an entry point `retinabench.methods`. A finished po
     member_runs(run) -> list[TrainingRun]                            the runs to compute, or to find done
     combine(predictions) -> Predictions                              one file of theirs, which come in the same order
 
-A method may have, for the fidelity benchmark,
+A posterior may have a method `uncertainty(inputs) -> (B,)` of its own (`UncertaintyPosterior`), which becomes the column
+`uncertainty` of the predictions file. A method may have, for the fidelity benchmark,
 
     FIDELITY: tuple[FidelitySettings, ...]                           the entries under which it takes part
 

@@ -129,3 +129,9 @@ def test_it_works_on_a_network_without_bias_in_its_last_layer():
     network = split_last_layer(nn.Sequential(nn.Flatten(), nn.Linear(12, 2, bias=False)))
     posterior = LastLayerPosterior(network, Categorical(2), torch.eye(26))
     assert posterior.predict(torch.rand(4, 3, 2, 2), 3, generator()).shape == (3, 4, 2)
+
+
+def test_samples_of_the_last_layer_are_many_where_nobody_says_how_many():
+    assert laplace.Config().samples == 100
+    assert laplace.Config(weights="diagonal").samples == 5
+    assert laplace.Config(samples=7).samples == 7

@@ -87,7 +87,7 @@ def combine(members: Sequence[Predictions]) -> Predictions:
         members: Of the same images, (N, S) each.
 
     Returns:
-        Probabilities (N, K S), member by member.
+        Probabilities (N, K S), member by member; where the members have an uncertainty of their own, its mean.
 
     Raises:
         InputError: The members hold other images or unequally many samples.
@@ -102,8 +102,13 @@ def combine(members: Sequence[Predictions]) -> Predictions:
                 "holds other images, labels or numbers of samples than the first member", file=other.source
             )
     metadata = {**first.metadata, "members": sum(m.metadata["members"] for m in members)}
+    own = [m.uncertainty for m in members if m.uncertainty is not None]
     return replace(
-        first, probs=np.concatenate([m.probs for m in members], axis=1), metadata=metadata, source=None
+        first,
+        probs=np.concatenate([m.probs for m in members], axis=1),
+        uncertainty=np.mean(own, axis=0) if len(own) == len(members) else None,
+        metadata=metadata,
+        source=None,
     )
 
 

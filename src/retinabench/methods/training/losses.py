@@ -61,5 +61,18 @@ def cross_entropy(
     """
     if reweight != "minibatch":
         return likelihood.mean_loss(outputs.float(), labels)
-    losses = likelihood.negative_log_likelihood(outputs.float(), labels)
+    return mean_loss(likelihood.negative_log_likelihood(outputs.float(), labels), labels, reweight, batch)
+
+
+def mean_loss(losses: Tensor, labels: Tensor, reweight: str, batch: BatchInfo) -> Tensor:
+    """Return the mean of losses (B,), weighted as in `cross_entropy`.
+
+    Args:
+        losses: Of the images, (B,).
+        labels: As the likelihood takes them, (B,).
+        reweight: `minibatch` or `none`.
+        batch: The whole batch, of which the B images may be a part.
+    """
+    if reweight != "minibatch":
+        return losses.mean()
     return (losses * class_weights(labels, batch.positive_share)).mean()

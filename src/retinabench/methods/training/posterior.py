@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,17 @@ class Posterior(Protocol):
 
     def restore(self, state: State) -> None:
         """Take over what `state` of a posterior of the same build returned."""
+
+
+@runtime_checkable
+class UncertaintyPosterior(Posterior, Protocol):
+    """A posterior with an uncertainty of its own beside its probabilities.
+
+    It becomes the column `uncertainty` of the predictions, which orders the referral unless another is asked for.
+    """
+
+    def uncertainty(self, images: Tensor) -> Tensor:
+        """Return the uncertainty (B,) of images (B, 3, H, W), finite, the largest for what is referred first."""
 
 
 class NetworkPosterior(Posterior, Protocol):
