@@ -2,6 +2,8 @@
 
     python benchmarks/guarantees.py --studies 300
 
+    python benchmarks/guarantees.py --zones --studies 300        # three zones by two thresholds of the probability
+
 Each study draws validation patients whose diseased members have four images and the others one (or two eyes each), certifies each goal with
 confidence 90 %, and looks up the true risk of the certified threshold in 100,000 patients of the same population.
 """
@@ -13,10 +15,19 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retinabench.metrics.guarantees.certificate import certify
 from retinabench.metrics.guarantees.risks import Cases, Goal, Per, weights
 from retinabench.metrics.guarantees.threshold import choose_threshold
+from retinabench.metrics.guarantees.triage import (
+    Side,
+    certified_ends,
+    plain_ends,
+    zone_cases,
+    zone_certificates,
+    zone_goals,
+)
 
 DELTA = 0.1
 POPULATION = 100_000
@@ -39,9 +50,25 @@ CELLS: list[tuple[str, Per, str]] = [
 ]
 
 
-def draw(rng: np.random.Generator, patients: int, kind: str, per: Per) -> Cases:
+ZONE_GOALS = {-0.8: ["npv=.9", "sensitivity=.8", "ppv=.8"], -2.0: ["npv=.95", "sensitivity=.5", "ppv=.7"]}
+ZONE_CELLS: list[tuple[str, Per, float]] = [
+    ("two eyes", "image", -0.8),
+    ("1 or 4", "image", -0.8),
+    ("1 or 4", "patient-image", -0.8),
+    ("two eyes", "image", -2.0),
+]
+
+
+def draw(rng: np.random.Generator, patients: int, kind: str, per: Per, mean: float = -0.8) -> Cases:
     """Return the images of some patients; uncertainties have two decimals."""
-    disease = rng.normal(-0.8, 1.2, patients)
+    return draw_with_prob(rng, patients, kind, per, mean)[0]
+
+
+def draw_with_prob(
+    rng: np.random.Generator, patients: int, kind: str, per: Per, mean: float
+) -> tuple[Cases, NDArray[np.float64]]:
+    """Return the images of some patients, and their probabilities with three decimals."""
+    disease = rng.normal(mean, 1.2, patients)
     many = np.where(disease > 0, 4, 1) if kind == "1 or 4" else np.full(patients, 2)
     patient = np.repeat(np.arange(patients), many)
     severity = disease[patient] + rng.normal(0, 0.6, len(patient))
@@ -49,7 +76,8 @@ def draw(rng: np.random.Generator, patients: int, kind: str, per: Per) -> Cases:
     prob = 1 / (1 + np.exp(-1.5 * severity - rng.normal(0, 0.6, len(patient))))
     uncertainty = np.round(0.5 - np.abs(prob - 0.5), 2)
     severe = label & (severity > 0)
-    return Cases(label, prob > 0.5, uncertainty, patient, weights(patient, per), severe)
+    cases = Cases(label, prob > 0.5, uncertainty, patient, weights(patient, per), severe)
+    return cases, prob.round(3)
 
 
 def truth(kind: str, per: Per) -> Callable[[Goal, float], bool]:
@@ -66,6 +94,59 @@ def truth(kind: str, per: Per) -> Callable[[Goal, float], bool]:
     return broken
 
 
+def zones_broken(
+    views: dict[Side, Cases],
+    goals: dict[Side, tuple[Goal, ...]],
+    ends: tuple[float | None, float | None],
+) -> bool:
+    """Return whether a zone breaks one of its goals in the population."""
+    sums = [
+        (goal, *goal.spec.sums(views[side], end if side == "negative" else -end))
+        for (side, of), end in zip(goals.items(), ends, strict=True)
+        if end is not None
+        for goal in of
+    ]
+    return any(num.sum() > goal.max_risk * den.sum() for goal, num, den in sums)
+
+
+def zones(studies: int, sizes: list[int]) -> None:
+    """Print one line per population, estimand and number of patients: how often a zone breaks a goal."""
+    print(
+        "| images | per | prevalence | patients | broken | zones certified | negative, positive, read | plain broken | s |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    for kind, per, mean in ZONE_CELLS:
+        goals = zone_goals(ZONE_GOALS[mean])
+        people, prob = draw_with_prob(np.random.default_rng(99), POPULATION, kind, per, mean)
+        views = {side: zone_cases(people, prob, side) for side in goals}
+        prevalence = np.average(people.label, weights=people.weight)
+
+        for patients in sizes:
+            begun, rows = time.perf_counter(), []
+            for study in range(studies):
+                cases, p = draw_with_prob(np.random.default_rng([2, study]), patients, kind, per, mean)
+                ends = certified_ends(cases, p, zone_certificates(cases, p, goals, DELTA))
+                a, b = (-1.0 if ends[0] is None else ends[0]), (2.0 if ends[1] is None else ends[1])
+                shares = [np.average(x, weights=cases.weight) for x in (p <= a, p >= b)]
+                rows.append(
+                    (
+                        zones_broken(views, goals, ends),
+                        ends[0] is not None,
+                        ends[1] is not None,
+                        *shares,
+                        zones_broken(views, goals, plain_ends(cases, p, goals)),
+                    )
+                )
+            wrong, below, above, negative, positive, plain = np.mean(rows, axis=0)
+            error = np.sqrt(max(wrong * (1 - wrong), 1 / studies) / studies)
+            print(
+                f"| {kind} | {per} | {prevalence:.0%} | {patients} | {100 * wrong:.1f} ± {100 * error:.1f} % | {below:.0%}, {above:.0%} "
+                f"| {negative:.0%}, {positive:.0%}, {1 - negative - positive:.0%} | {plain:.0%} "
+                f"| {time.perf_counter() - begun:.0f} |",
+                flush=True,
+            )  # fmt: skip
+
+
 def main() -> None:
     """Print one line per population, estimand, goal and number of patients."""
     parser = argparse.ArgumentParser(
@@ -76,7 +157,13 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", default=list(GOALS), help="Goals, such as npv or 'sensitivity, npv'."
     )
+    parser.add_argument(
+        "--zones", action="store_true", help="Three zones by two thresholds of the probability."
+    )
     options = parser.parse_args()
+    if options.zones:
+        zones(options.studies, options.patients)
+        return
     print(
         "| images | per | goals | patients | broken | certified | answered | plain broken | plain answered |"
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from retinabench.metrics.comparison.ranking import Ranking, rank
     from retinabench.metrics.estimator import evaluate
     from retinabench.metrics.guarantees.transfer import Transfer, transfer
+    from retinabench.metrics.guarantees.triage import Triage, triage
     from retinabench.metrics.results import Scores, ScoreValue, SetScores
     from retinabench.metrics.score import referral_curve, score
     from retinabench.metrics.selective.referral_curves import Curve
@@ -40,6 +41,7 @@ __all__ = [
     "ScreeningReport",
     "SetScores",
     "Transfer",
+    "Triage",
     "__version__",
     "clinic",
     "compare",
@@ -51,6 +53,7 @@ __all__ = [
     "referral_curve",
     "score",
     "transfer",
+    "triage",
     "write_predictions",
 ]
 
@@ -66,6 +69,7 @@ _MODULES = {
     "ScreeningReport": "metrics.clinical.screening_report",
     "SetScores": "metrics.results",
     "Transfer": "metrics.guarantees.transfer",
+    "Triage": "metrics.guarantees.triage",
     "clinic": "metrics.clinical.screening_report",
     "compare": "metrics.comparison.compare",
     "evaluate": "metrics.estimator",
@@ -75,6 +79,7 @@ _MODULES = {
     "referral_curve": "metrics.score",
     "score": "metrics.score",
     "transfer": "metrics.guarantees.transfer",
+    "triage": "metrics.guarantees.triage",
     "write_predictions": "predictions.io",
 }
 

@@ -332,6 +332,31 @@ def test_compare_and_transfer_as_a_screening_team_meets_them(tmp_path, capsys):
     assert "0.95" in one_line(capsys)
 
 
+def test_three_zones_as_a_screening_team_meets_them(tmp_path, capsys):
+    file = write_study(tmp_path / "ours.csv", 0)
+    goals = ["--goal", "npv=.9", "--goal", "ppv=.85", "--bootstrap", "10", "-q"]
+    out = str(tmp_path / "z.json")
+    certified = ["transfer", file, "--zones", *goals, "--confidence", "0.9", "--json", out]
+    assert run(certified) == 4
+    printed = capsys.readouterr().out
+    assert printed.startswith("Broken: the labels of Shifted refute the certificate.")
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "…" not in printed
+    assert "read by the expert" in printed
+    assert json.loads((tmp_path / "z.json").read_text())["zones"]["positive"]["certificate"]["delta"] == 0.05
+    assert run(["monitor", file, "--certificate", out, "-q"]) == 2
+    assert "three zones, which the monitor does not follow" in one_line(capsys)
+    strict = ["--goal", "npv=.9", "--goal", "ppv=.9999", "--confidence", "0.9", "--bootstrap", "10", "-q"]
+    assert run(["transfer", file, "--zones", *strict]) in (3, 4)
+    assert "Refused, no positive zone is certified" in capsys.readouterr().out
+    assert run(["transfer", file, "--zones", *goals]) == 0
+    assert capsys.readouterr().out.startswith("Frozen on validation, not certified: negative where")
+    assert run(["transfer", file, "--zones", "--threshold", "0.3", *goals]) == 2
+    assert "--zones takes no" in one_line(capsys)
+    assert run(["transfer", file, "--zones", "-q"]) == 2
+    assert "the zones have no goal" in one_line(capsys)
+
+
 def test_a_configuration_that_is_a_folder_is_one_line(tmp_path, capsys):
     (tmp_path / "folder.toml").mkdir()
     assert run(["train", "--data", str(tmp_path), "--config", str(tmp_path / "folder.toml")]) == 2

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,6 +20,9 @@ from retinabench.cli.options import (
 )  # fmt: skip
 from retinabench.cli.output import ExitCode, print_notes, print_table, progress_of
 from retinabench.core.errors import InputError
+
+if TYPE_CHECKING:
+    from retinabench.predictions.table import Predictions
 
 Target = Annotated[
     str,
@@ -47,6 +51,14 @@ MostImages = Annotated[
     int | None,
     typer.Option("--most-images", min=1, help="Images a new patient may have; default: as on validation."),
 ]
+Zones = Annotated[
+    bool,
+    typer.Option(
+        "--zones",
+        help="Three zones by two thresholds of P(referable): negative, read by the expert, positive. "
+        "Goals: npv, sensitivity, missed_referable, missed_severe, severe_sensitivity; ppv, specificity.",
+    ),
+]
 Permutations = Annotated[
     int, typer.Option("--bootstrap", min=1, help="Permutations of the screen for shift.")
 ]
@@ -57,6 +69,7 @@ def transfer(
     file: Annotated[Path, typer.Argument(help="Predictions with a validation and a test split.")],
     target: Target = "selective_risk",
     goal: Goals = None,
+    zones: Zones = False,
     confidence: Confidence = None,
     per: PerWhat = "image",
     most_images: MostImages = None,
@@ -68,9 +81,9 @@ def transfer(
     quiet: Silent = False,
     reader: FileReader = PLAIN,
 ) -> ExitCode:
-    """Choose a referral threshold on the validation split, freeze it, and see what it does on the test sets.
+    """Choose a referral threshold, or three zones, on the validation split, freeze it, and see what it does on the test sets.
 
-    Exit code 3: no threshold satisfies the goals, or none can be certified; 4: the labels of a test set refute the certificate.
+    Exit code 3: no threshold satisfies the goals (of a zone), or none can be certified; 4: the labels of a test set refute the certificate.
     """
     from retinabench.core.atomic_files import write_json
     from retinabench.metrics.guarantees.transfer import transfer as transfer_threshold
@@ -78,11 +91,21 @@ def transfer(
 
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"--confidence {confidence:g} is not between 0 and 1", hint="For example 0.95.")
+    delta = None if confidence is None else round(1 - confidence, 12)
+    if zones:
+        if (target, threshold, uncertainty) != ("selective_risk", "0.5", "auto"):
+            raise InputError(
+                "--zones takes no --target, --threshold or --uncertainty",
+                hint="The zones are two thresholds of P(referable), chosen for named goals: --goal npv=.98 --goal ppv=.9.",
+            )
+        return _zones(
+            reader.read([file])[0], goal or (), delta, per, most_images, bootstrap, json, seed, quiet=quiet
+        )
     (predictions,) = reader.read([file])
     with progress_of(quiet).track("Choosing and testing a threshold", 1, unit="file") as advance:
         found = transfer_threshold(
-            predictions, target, goals=goal or (), delta=None if confidence is None else round(1 - confidence, 12), per=per,
-            most_images=most_images, uncertainty=uncertainty, threshold=threshold, bootstrap=bootstrap, seed=seed,
+            predictions, target, goals=goal or (), delta=delta, per=per, most_images=most_images,
+            uncertainty=uncertainty, threshold=threshold, bootstrap=bootstrap, seed=seed,
         )  # fmt: skip
         advance(1)
     if json is not None:
@@ -92,3 +115,34 @@ def transfer(
     if found.threshold is None:
         return ExitCode.REFUSED
     return ExitCode.REFUTED if found.broken else ExitCode.DONE
+
+
+def _zones(
+    predictions: Predictions,
+    goals: Sequence[str],
+    delta: float | None,
+    per: Literal["image", "patient-image"],
+    most_images: int | None,
+    bootstrap: int,
+    json: Path | None,
+    seed: int,
+    *,
+    quiet: bool,
+) -> ExitCode:
+    """Triage into three zones."""
+    from retinabench.core.atomic_files import write_json
+    from retinabench.metrics.guarantees.triage import triage
+    from retinabench.reports.evaluation.triage_terminal import triage_summary
+
+    with progress_of(quiet).track("Choosing and testing zones", 1, unit="file") as advance:
+        found = triage(
+            predictions, goals, delta=delta, per=per, most_images=most_images, bootstrap=bootstrap, seed=seed
+        )
+        advance(1)
+    if json is not None:
+        write_json(json, found.to_dict())
+    print_table(triage_summary(found))
+    print_notes(found.notes)
+    if found.broken:
+        return ExitCode.REFUTED
+    return ExitCode.REFUSED if found.refused else ExitCode.DONE

@@ -24,7 +24,8 @@ thresholds, t* is the first one after s; the bound is then delta times the numbe
 unless a stretch ends just where s lies.)
 
 **Several goals.** The threshold is the smallest of those certified for each goal. If it breaks a goal, it lies beyond the smallest t* of all
-goals, and so does the sequence of that goal: still delta, not delta times the number of goals. A bound on the share referred pulls the
+goals, and so does the sequence of that goal: still delta, not delta times the number of goals. It must not lie below the place where
+the sequence of a goal begins, of which nothing was tested: that is refused. A bound on the share referred pulls the
 other way (its sequence comes down from "refer nobody"): the two directions then have delta / 2 each.
 
 References:
@@ -125,6 +126,13 @@ class Certificate:
         """Whether a threshold is certified."""
         return self.threshold is not None
 
+    @property
+    def begins(self) -> float:
+        """The least threshold of which the certificate says anything: all candidates from here to `threshold` are certified too."""
+        return max(
+            (one.first.threshold for one in self.goals if one.goal.spec.den_retained), default=-math.inf
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain dictionaries."""
         goals = [
@@ -135,7 +143,12 @@ class Certificate:
 
 
 def certify(
-    cases: Cases, goals: Sequence[Goal], delta: float = 0.1, *, most_images: int | None = None
+    cases: Cases,
+    goals: Sequence[Goal],
+    delta: float = 0.1,
+    *,
+    most_images: int | None = None,
+    share: float = SHARE,
 ) -> Certificate:
     """Certify the threshold that refers the fewest images and satisfies every goal with confidence 1 - delta.
 
@@ -147,6 +160,7 @@ def certify(
         goals: What to satisfy; a goal for `referral_rate` alone certifies the threshold that refers the most.
         delta: In (0, 1).
         most_images: The largest number of images that a patient can have; None: that of the validation patients.
+        share: Share of the patients with which the sequence of a risk among the retained begins, fixed beforehand.
 
     Returns:
         The certificate, with a threshold or the reason why there is none.
@@ -169,10 +183,10 @@ def certify(
     if most_images is not None and most_images < largest:
         raise InputError(f"a patient has {largest} images, more than {most_images}", column="patient_id")
     most = most_images or largest
-    cases = replace(cases, uncertainty=_rounded_up(cases.uncertainty))
+    cases = replace(cases, uncertainty=rounded_up(cases.uncertainty))
     two_ways = len({goal.spec.of_referred for goal in goals}) == 2
     level = delta / 2 if two_ways else delta
-    found = tuple(_certified(cases, goal, level, most) for goal in goals)
+    found = tuple(_certified(cases, goal, level, most, share) for goal in goals)
     certificate = Certificate(None, delta, found, int(cases.patient.max()) + 1, most)
     refused = [one for one in found if one.threshold is None]
     if refused:
@@ -189,11 +203,16 @@ def certify(
     if up and down and min(up) < max(down):
         why = "no threshold satisfies both the bound on referral and the other goals with this confidence"
         return replace(certificate, why=why)
+    if up and -math.inf < min(up) < certificate.begins:
+        narrow = next(one.goal for one in found if one.threshold == min(up))
+        late = max((one for one in found if one.goal.spec.den_retained), key=lambda one: one.first.threshold)
+        why = f"{narrow} is certified for fewer images only than those with which the tests of {late.goal} begin"
+        return replace(certificate, why=why)
     return replace(certificate, threshold=min(up) if up else max(down))
 
 
-def _rounded_up(uncertainty: Floats) -> Floats:
-    """(N,) uncertainties, of many images rounded up to three digits: the images retained at such a value are the same."""
+def rounded_up(uncertainty: Floats) -> Floats:
+    """Return the (N,) uncertainties, those of many images rounded up to three digits: such a value retains the same images."""
     if len(uncertainty) <= MANY:
         return uncertainty
     with np.errstate(divide="ignore"):
@@ -251,7 +270,7 @@ def _by_content(content: Floats, patient: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.asarray(new[patient])
 
 
-def _certified(cases: Cases, goal: Goal, delta: float, most_images: int) -> Certified:
+def _certified(cases: Cases, goal: Goal, delta: float, most_images: int, share: float) -> Certified:
     """Run the sequences of a goal."""
     path = _Path.of(cases, goal)
     patients = len(path.base)
@@ -264,7 +283,7 @@ def _certified(cases: Cases, goal: Goal, delta: float, most_images: int) -> Cert
     possible = math.ceil(math.log(TARGET / delta) / math.log1p(goal.max_risk * retained / bound))
     begins = [(-math.inf, delta)]
     if goal.spec.den_retained:
-        first, second = _starts(path, math.ceil(START * possible))
+        first, second = _starts(path, math.ceil(START * possible), share)
         begins = [(first, (1 - SECOND) * delta), (second, SECOND * delta)]
     found: list[Certified] = []
     for start, level in begins:
@@ -304,15 +323,15 @@ def _until_failure(steps: Iterator[Step], delta: float) -> list[Step]:
     return tested
 
 
-def _starts(path: _Path, least: int) -> tuple[float, float]:
-    """The places at which `least` patients, or a `SHARE` of all, and at which all retain an image that counts."""
+def _starts(path: _Path, least: int, share: float) -> tuple[float, float]:
+    """The places at which `least` patients, or a share of all, and at which all retain an image that counts."""
     counts = path.den > 0
     smallest = np.full(len(path.base), np.inf)
     np.minimum.at(smallest, path.patient[counts], path.place[counts])
     smallest = np.sort(smallest[np.isfinite(smallest)])
     if not len(smallest):
         return math.inf, math.inf
-    k = min(max(least, math.ceil(SHARE * len(smallest))), len(smallest))
+    k = min(max(least, math.ceil(share * len(smallest))), len(smallest))
     return float(smallest[k - 1]), float(smallest[-1])
 
 

@@ -70,6 +70,28 @@ def choose_threshold(cases: Cases, goals: Sequence[Goal]) -> Choice:
     Returns:
         The threshold, or why there is none.
     """
+    thresholds, met, risks = meeting(cases, goals)
+    if not met.any():
+        return Choice(tuple(goals), None, (None,) * len(goals), None, _why(risks, goals))
+    places = np.flatnonzero(met)
+    k = int(places[0] if all(goal.spec.of_referred for goal in goals) else places[-1])
+    values = tuple(
+        float(1 - r[k] if goal.spec.at_least else r[k]) for r, goal in zip(risks, goals, strict=True)
+    )
+    rate = float(cases.weight[cases.uncertainty > thresholds[k]].sum() / cases.weight.sum())
+    return Choice(tuple(goals), float(thresholds[k]), values, rate)
+
+
+def meeting(cases: Cases, goals: Sequence[Goal]) -> tuple[Floats, NDArray[np.bool_], list[Floats]]:
+    """Return the candidates for a threshold, and which of them meet the goals on these images, by plain estimates.
+
+    Args:
+        cases: The images.
+        goals: The values to reach.
+
+    Returns:
+        (K,) thresholds, minus infinity and every distinct uncertainty; (K,) whether all goals are met; (K,) risks of each goal.
+    """
     order = np.argsort(cases.uncertainty, kind="stable")
     ranked = cases.uncertainty[order]
     ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
@@ -91,15 +113,7 @@ def choose_threshold(cases: Cases, goals: Sequence[Goal]) -> Choice:
     risks = [risk(goal) for goal in goals]
     with np.errstate(invalid="ignore"):
         met = np.all([r <= goal.max_risk + ROUNDING for r, goal in zip(risks, goals, strict=True)], axis=0)
-    if not met.any():
-        return Choice(tuple(goals), None, (None,) * len(goals), None, _why(risks, goals))
-    places = np.flatnonzero(met)
-    k = int(places[0] if all(goal.spec.of_referred for goal in goals) else places[-1])
-    values = tuple(
-        float(1 - r[k] if goal.spec.at_least else r[k]) for r, goal in zip(risks, goals, strict=True)
-    )
-    rate = 1 - retained(cases.weight)[k] / cases.weight.sum()
-    return Choice(tuple(goals), float(thresholds[k]), values, float(rate))
+    return thresholds, np.asarray(met), risks
 
 
 def _why(risks: Sequence[Floats], goals: Sequence[Goal]) -> str:

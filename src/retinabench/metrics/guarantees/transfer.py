@@ -8,28 +8,30 @@ reported for every set and held against its labels (`refutation.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.tabular import Tabular
 from retinabench.metrics.clinical.decision_threshold import DecisionThreshold, FrozenThreshold
 from retinabench.metrics.guarantees.certificate import Certificate, certify
-from retinabench.metrics.guarantees.refutation import LabelledRisk, judge
-from retinabench.metrics.guarantees.resemblance import resemblance
 from retinabench.metrics.guarantees.risks import TARGETS, Cases, Goal, Per, as_goals
+from retinabench.metrics.guarantees.splits import (
+    LEAST_PERMUTATIONS,
+    infinity_as_text,
+    judged,
+    screened,
+    validation_and_test,
+)
 from retinabench.metrics.guarantees.threshold import Choice, Realised, choose_threshold, realised
 from retinabench.metrics.inference.bootstrap import check_draws
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
 SCHEMA = "retinabench.transfer/2"
-LEAST_PERMUTATIONS = 199
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class Transfer(Tabular):
             "sets": {name: one.to_dict() for name, one in self.sets.items()},
             "notes": list(self.notes),
         }
-        return {key: _infinity_as_text(value) for key, value in content.items()}
+        return {key: infinity_as_text(value) for key, value in content.items()}
 
 
 def transfer(
@@ -168,7 +170,7 @@ def transfer(
         0.3251
     """
     check_draws(bootstrap, seed)
-    wanted, parts = as_goals(target, goal, goals), _parts(predictions)
+    wanted, parts = as_goals(target, goal, goals), validation_and_test(predictions)
     decision = _decision(predictions, threshold, certifying=delta is not None)
     cases = {name: Cases.of(part, uncertainty, decision.value, per) for name, part in parts.items()}
     choice = choose_threshold(first := cases["validation"], wanted)
@@ -177,8 +179,12 @@ def transfer(
     sets: dict[str, Realised] = {}
     if frozen is not None:
         sets = {name: realised(one, frozen, reader=reader) for name, one in cases.items()}
-        sets = _screened(sets, parts, cases, max(bootstrap, LEAST_PERMUTATIONS), seed)
-        sets = _judged(sets, cases, wanted if certificate else (), frozen)
+        shapes = {
+            name: (np.column_stack([part.prob, cases[name].uncertainty]), cases[name].patient)
+            for name, part in parts.items()
+        }
+        sets = screened(sets, shapes, max(bootstrap, LEAST_PERMUTATIONS), seed)
+        sets = judged(sets, cases, wanted if certificate else (), frozen)
     name = referral_uncertainty(parts["validation"], uncertainty, threshold=decision.value)[1]
     notes = _notes(parts["validation"], choice, certificate, decision, sets)
     alone = TARGETS["sensitivity"].estimate(first, np.inf)
@@ -195,70 +201,6 @@ def _decision(
             hint=f"Fix a number beforehand, such as {decision.value:.3g} from earlier patients.",
         )
     return decision
-
-
-def _screened(
-    sets: Mapping[str, Realised],
-    parts: Mapping[str, Predictions],
-    cases: Mapping[str, Cases],
-    permutations: int,
-    seed: int,
-) -> dict[str, Realised]:
-    """The sets, those of the test splits with the screen for covariate shift."""
-
-    def shape(name: str) -> tuple[Floats, NDArray[np.intp]]:
-        return np.column_stack([parts[name].prob, cases[name].uncertainty]), cases[name].patient
-
-    return {
-        name: one
-        if name == "validation"
-        else replace(
-            one,
-            resemblance=resemblance(*shape("validation"), *shape(name), permutations=permutations, seed=seed),
-        )
-        for name, one in sets.items()
-    }
-
-
-def _judged(
-    sets: Mapping[str, Realised], cases: Mapping[str, Cases], goals: Sequence[Goal], threshold: float
-) -> dict[str, Realised]:
-    """The sets with what the labels of the test splits say about every goal, tested together."""
-    tests = [name for name in sets if name != "validation"]
-    risks = [
-        LabelledRisk(*goal.spec.sums(cases[name], threshold), cases[name].patient, goal.max_risk)
-        for name in tests
-        for goal in goals
-    ]
-    verdicts = iter(judge(risks))
-    found = {name: replace(sets[name], verdicts=tuple(next(verdicts) for _ in goals)) for name in tests}
-    return {**sets, **found}
-
-
-def _parts(predictions: Predictions) -> dict[str, Predictions]:
-    """The validation images, and the test images of each domain that has some; no patient is in both."""
-    validation = predictions.select(domain="in_domain", split="validation")
-    if validation is None:
-        raise InputError(
-            "holds no in-domain image of the validation split",
-            file=predictions.source,
-            hint="Mark the images that may choose the threshold by split = validation.",
-        )
-    found = {name: predictions.select(domain=name, split="test") for name in ("in_domain", "shifted")}
-    tests = {name: part for name, part in found.items() if part is not None}
-    if not tests:
-        raise InputError("holds no image of the test split", file=predictions.source)
-    test = found["in_domain"]
-    if test is not None and test.patient_id is not None and validation.patient_id is not None:
-        both = np.intersect1d(validation.patient_id, test.patient_id)
-        if len(both):
-            raise InputError(
-                f"{len(both)} patients are in the validation and in the test split, such as '{both[0][:60]}'",
-                file=validation.source,
-                column="patient_id",
-                hint="Split by patient.",
-            )
-    return {"validation": validation, **tests}
 
 
 def _notes(
@@ -286,12 +228,3 @@ def _notes(
                 f"{name}: {missed:,} of {positives:,} referable images are missed; ask for --goal sensitivity=0.9"
             )
     return tuple(notes)
-
-
-def _infinity_as_text(content: Any) -> Any:
-    """JSON has no infinity: it becomes text."""
-    if isinstance(content, dict):
-        return {key: _infinity_as_text(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_infinity_as_text(value) for value in content]
-    return str(content) if isinstance(content, float) and not np.isfinite(content) else content

@@ -19,6 +19,7 @@ from retinabench.metrics.monitoring.follow_up import Watched
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 SCHEMA = "retinabench.transfer/"
+TRIAGE = "retinabench.triage/"
 _HINT = "Write it with: retinabench transfer FILE --confidence 0.95 --json transfer.json."
 
 
@@ -88,6 +89,8 @@ def read_certificate(path: Path) -> Certified:
         raise InputError("does not exist", file=path) from None
     except (OSError, ValueError, RecursionError):
         raise InputError("is no JSON file", file=path, hint=_HINT) from None
+    if isinstance(content, Mapping) and str(content.get("schema", "")).startswith(TRIAGE):
+        raise InputError("holds three zones, which the monitor does not follow", file=path, hint=_HINT)
     if not isinstance(content, Mapping) or not str(content.get("schema", "")).startswith(SCHEMA):
         raise InputError("is not the JSON of a certificate", file=path, hint=_HINT)
     certificate = content.get("certificate")

@@ -7,7 +7,7 @@ import math
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from retinabench.metrics.guarantees.risks import PER, TARGETS
+from retinabench.metrics.guarantees.risks import PER, TARGETS, Per
 from retinabench.metrics.guarantees.threshold import Realised
 from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.inference.interval import Interval
@@ -96,33 +96,43 @@ def _table(found: Transfer) -> Group:
         Row("called positive", [Cell.number(one.called[1], form=COUNT) for one in sets.values()]),
         Row("referred", [Cell.number(one.referred, form=COUNT) for one in sets.values()]),
         *(
-            Row(TARGETS[name].heading, [_interval(one.targets[name]) for one in sets.values()])
+            Row(TARGETS[name].heading, [interval_cell(one.targets[name]) for one in sets.values()])
             for name in dict.fromkeys(names)
         ),
-        Row("referable images missed", [_of(one.missed) for one in sets.values()]),
+        Row("referable images missed", [counts_cell(one.missed) for one in sets.values()]),
     ]
     if severe:
         rows.append(
-            Row("grade 3-4 missed", [_of(one.missed_severe) for one in sets.values() if one.missed_severe])
+            Row(
+                "grade 3-4 missed",
+                [counts_cell(one.missed_severe) for one in sets.values() if one.missed_severe],
+            )
         )
-    rows.append(Row("differs from validation", [_differs(one) for one in sets.values()]))
+    rows.append(Row("differs from validation", [differs_cell(one) for one in sets.values()]))
     if found.certificate is not None:
         rows.append(Row("certificate", [Cell(one.guarantee or "") for one in sets.values()]))
-    note = (
-        f"All shares: {PER[found.per]}, with 95 % intervals over patients. Referred images count as read without error. "
+    return to_terminal(Table.of("", [Column(LABELS[name]) for name in sets], rows, note=note(found.per)))
+
+
+def note(per: Per) -> str:
+    """Return the note under a table of sets."""
+    return (
+        f"All shares: {PER[per]}, with 95 % intervals over patients. Referred images count as read without error. "
         '"Differs" is a screen for covariate shift at level 5 %, not a test of the certificate: where errors of which the '
         "model is sure break one, it is silent in 94 to 96 % of the cases."
     )
-    return to_terminal(Table.of("", [Column(LABELS[name]) for name in sets], rows, note=note))
 
 
-def _differs(one: Realised) -> Cell:
+def differs_cell(one: Realised) -> Cell:
+    """Return what the screen for shift says of a set."""
     return Cell("" if one.resemblance is None else "yes" if one.resemblance.alarm else "not found")
 
 
-def _of(counts: tuple[int, int]) -> Cell:
+def counts_cell(counts: tuple[int, int]) -> Cell:
+    """Return `3 of 12`."""
     return Cell(f"{counts[0]:,} of {counts[1]:,}")
 
 
-def _interval(one: Interval) -> Cell:
+def interval_cell(one: Interval) -> Cell:
+    """Return a value with its interval."""
     return Cell.number(one.value, one.low, one.high)

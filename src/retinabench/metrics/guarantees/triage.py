@@ -1,0 +1,450 @@
+"""Triage by two thresholds of P(referable): negative where prob <= a, positive where prob >= b, read by the expert in between.
+
+**Two certificates.** The negative zone is a rule of its own: it retains the images with prob <= a, calls all of them negative, and refers
+the others. So is the positive zone, with -prob <= -b. `certificate.certify` widens each, a ascending and b descending, as long as its
+goals are shown: NPV, sensitivity and missed (severe) disease of the negative zone, PPV and specificity of the positive one. The
+expert counts as reading without error, so that no goal depends on the other zone. Both claims hold together with
+probability at least 1 - delta, as each is tested at delta / 2; if only one zone has goals, the other one is empty, and it is tested at delta.
+
+**Zones that would meet.** A sequence that ended before its first false hypothesis has certified *all* candidates from its begin to its
+end, together. Where the widest zones overlap, the pair a < b of certified candidates that leaves the expert the fewest images is
+taken; among equals that with two zones, and with the smaller negative one. The level is the same.
+
+References:
+    Angelopoulos, Pomerantz, Do, Bates, Bridge, Elton, Lev, González, Jordan and Malik, Conformal triage for medical imaging AI
+    deployment, medRxiv 2024.02.09.24302543 (2024).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.core.tabular import Tabular
+from retinabench.metrics.guarantees.certificate import SHARE, Certificate, certify, rounded_up
+from retinabench.metrics.guarantees.risks import Cases, Goal, Per, as_goals, ratio_interval
+from retinabench.metrics.guarantees.splits import (
+    LEAST_PERMUTATIONS,
+    infinity_as_text,
+    judged,
+    screened,
+    validation_and_test,
+)
+from retinabench.metrics.guarantees.threshold import Realised, meeting, realised
+from retinabench.metrics.inference.bootstrap import check_draws
+from retinabench.metrics.inference.interval import Interval
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+Side = Literal["negative", "positive"]
+SCHEMA = "retinabench.triage/1"
+TARGETS_OF: dict[Side, tuple[str, ...]] = {
+    "negative": ("npv", "sensitivity", "missed_referable", "severe_sensitivity", "missed_severe"),
+    "positive": ("ppv", "specificity"),
+}
+"""Zone -> the targets that its threshold decides."""
+BEGIN: dict[Side, float] = {"negative": SHARE, "positive": 0.05}
+"""Share of the patients with which a sequence begins: few patients have an image that is clearly positive."""
+READ = 0.5  # between the 0 of an image in a zone and the 1 of one that the expert reads
+
+
+@dataclass(frozen=True)
+class Zone:
+    """One zone, its certificate and its plain choice.
+
+    Args:
+        goals: What it has to reach.
+        threshold: The frozen end of the zone, a probability that belongs to it; None: the zone is empty.
+        plain: The end by plain estimates; None: none reaches the goals.
+        certificate: Of the rule that calls the images of this zone and refers all others; thresholds are of prob (negative) or
+            -prob (positive). None in the plain mode.
+        why: Why the zone is empty.
+    """
+
+    goals: tuple[Goal, ...]
+    threshold: float | None
+    plain: float | None
+    certificate: Certificate | None
+    why: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dictionaries."""
+        return {
+            "threshold": self.threshold,
+            "goals": [goal.to_dict() for goal in self.goals],
+            "plain_choice": self.plain,
+            "certificate": None if self.certificate is None else self.certificate.to_dict(),
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True)
+class Triage(Tabular):
+    """Three zones from validation, what they do to the test sets, and whether their guarantees hold there.
+
+    Args:
+        per: The estimand of everything that is chosen, certified and reported, one of `risks.PER`.
+        delta: Probability of a wrong certificate, of both zones together; None: plain choice.
+        zones: `negative` and `positive`, as far as they have goals.
+        plain_read: Share of the validation images that the expert reads at the plain choice.
+        sets: `validation`, `in_domain` and `shifted`, as far as they exist -> what the zones do there; empty if both are empty.
+        shares: Name of a set -> shares of the images called negative and positive by the zones.
+        notes: What a reader of the numbers must know.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> split = ["validation"] * 3 + ["test"] * 3
+        >>> predictions = rb.Predictions(list("abcdef"), [0, 1, 1] * 2, [0.1, 0.5, 0.9] * 2, split=split)
+        >>> found = rb.triage(predictions, ["npv=.9", "ppv=.9"], bootstrap=20)
+        >>> found.thresholds
+        (0.1, 0.5)
+    """
+
+    per: Per
+    delta: float | None
+    zones: Mapping[Side, Zone]
+    plain_read: float
+    sets: Mapping[str, Realised]
+    shares: Mapping[str, tuple[Interval, Interval]]
+    notes: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> Realised:
+        return self.sets[name]
+
+    @property
+    def thresholds(self) -> tuple[float | None, float | None]:
+        """The ends of the negative and of the positive zone; None where it is empty."""
+        negative, positive = (
+            self.zones[side].threshold if side in self.zones else None for side in TARGETS_OF
+        )
+        return negative, positive
+
+    @property
+    def refused(self) -> tuple[Side, ...]:
+        """The zones with goals for which no threshold is found."""
+        return tuple(side for side, zone in self.zones.items() if zone.threshold is None)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The sets whose labels refute the certificate."""
+        return tuple(name for name, one in self.sets.items() if one.guarantee == "broken")
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per set."""
+        return [
+            {
+                "set": name,
+                "per": self.per,
+                "images": one.images,
+                "negative": self.shares[name][0].value,
+                "positive": self.shares[name][1].value,
+                "read": one.referral_rate.value,
+                **{
+                    target: one.targets[target].value
+                    for target in ("npv", "ppv", "sensitivity", "specificity")
+                },
+                "guarantee": one.guarantee,
+            }
+            for name, one in self.sets.items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dictionaries; infinite thresholds of a certificate are written as text."""
+        sets = {
+            name: one.to_dict()
+            | {
+                side: share.to_dict()
+                for side, share in zip(("negative", "positive"), self.shares[name], strict=True)
+            }
+            for name, one in self.sets.items()
+        }
+        content = {
+            "schema": SCHEMA,
+            "per": self.per,
+            "delta": self.delta,
+            "zones": {side: zone.to_dict() for side, zone in self.zones.items()},
+            "plain_read": self.plain_read,
+            "sets": sets,
+            "notes": list(self.notes),
+        }
+        return {key: infinity_as_text(value) for key, value in content.items()}
+
+
+def triage(
+    predictions: Predictions,
+    goals: Sequence[Goal | str],
+    *,
+    delta: float | None = None,
+    per: Per = "image",
+    most_images: int | None = None,
+    reader: tuple[float, float] = (0.9, 0.95),
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> Triage:
+    """Choose the widest automatic zones on the in-domain validation split, freeze them, and report on the test sets.
+
+    Args:
+        predictions: Predictions with a validation and a test split.
+        goals: Goals of the negative and of the positive zone, such as ``["npv=.98", "sensitivity=.95", "ppv=.9"]``; see `TARGETS_OF`.
+        delta: None for the plain choice; else certify all goals with confidence 1 - delta, half of delta for each zone.
+        per: The estimand: ``image`` (all images count alike) or ``patient-image`` (all patients do: an image of a random one).
+        most_images: The largest number of images that a new patient may have; None: that of the validation patients.
+        reader: Sensitivity and specificity of the human who reads the images between the zones, for the four readings.
+        bootstrap: Permutations of the screen for covariate shift, at least 199.
+        seed: Seed of these permutations.
+
+    Returns:
+        The zones and what they do on every set.
+
+    Raises:
+        InputError: Validation or test images are missing, a patient is in both, or a goal is of no zone.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> split = ["validation"] * 3 + ["test"] * 3
+        >>> predictions = rb.Predictions(list("abcdef"), [0, 1, 1] * 2, [0.1, 0.5, 0.9] * 2, split=split)
+        >>> rb.triage(predictions, ["npv=.9"], bootstrap=20).thresholds
+        (0.1, None)
+    """
+    check_draws(bootstrap, seed)
+    wanted, parts = zone_goals(goals), validation_and_test(predictions)
+    cases = {name: Cases.of(part, "margin", 0.5, per) for name, part in parts.items()}
+    first, prob = cases["validation"], parts["validation"].prob
+    ends = chosen = plain_ends(first, prob, wanted)
+    certificates: dict[Side, Certificate] = {}
+    if delta is not None:
+        certificates = zone_certificates(first, prob, wanted, delta, most_images)
+        ends = certified_ends(first, prob, certificates)
+    zones: dict[Side, Zone] = {
+        side: Zone(
+            wanted[side], end, plain, certificates.get(side),
+            None if end is not None else _why(certificates.get(side)),
+        )
+        for side, end, plain in zip(TARGETS_OF, ends, chosen, strict=True)
+        if wanted[side]
+    }  # fmt: skip
+    sets: dict[str, Realised] = {}
+    shares: dict[str, tuple[Interval, Interval]] = {}
+    if any(end is not None for end in ends):
+        three = {name: _three(cases[name], parts[name].prob, *ends) for name in parts}
+        sets = {name: realised(one, READ, reader=reader) for name, one in three.items()}
+        shapes = {name: (part.prob[:, None], cases[name].patient) for name, part in parts.items()}
+        sets = screened(sets, shapes, max(bootstrap, LEAST_PERMUTATIONS), seed)
+        kept = [
+            goal
+            for zone in zones.values()
+            if zone.certificate and zone.threshold is not None
+            for goal in zone.goals
+        ]
+        sets = judged(sets, three, kept, READ)
+        shares = {name: _shares(one) for name, one in three.items()}
+    read = np.average(_three(first, prob, *chosen).uncertainty, weights=first.weight)
+    return Triage(per, delta, zones, float(read), sets, shares, _notes(parts["validation"], zones, sets))
+
+
+def zone_goals(goals: Sequence[Goal | str]) -> dict[Side, tuple[Goal, ...]]:
+    """Return the goals of the negative and of the positive zone.
+
+    Args:
+        goals: Goals as a user gives them.
+
+    Returns:
+        Zone -> its goals, none or more.
+
+    Raises:
+        InputError: There is no goal, or one is of no zone.
+    """
+    hint = "npv, sensitivity, missed_referable, severe_sensitivity or missed_severe (negative zone); ppv or specificity (positive)."
+    if not goals:
+        raise InputError("the zones have no goal", hint=f"Give goals for {hint}")
+    found = as_goals("selective_risk", 0.05, goals)
+    for goal in found:
+        if not any(goal.target in targets for targets in TARGETS_OF.values()):
+            raise InputError(f"{goal.target} is the goal of no zone", hint=f"Zones have goals for {hint}")
+    return {
+        side: tuple(goal for goal in found if goal.target in targets) for side, targets in TARGETS_OF.items()
+    }
+
+
+def zone_cases(cases: Cases, prob: Floats, side: Side) -> Cases:
+    """Return the images as the rule of one zone sees them: it calls all that it retains, and refers the others.
+
+    Args:
+        cases: N images.
+        prob: (N,) their P(referable).
+        side: The zone.
+
+    Returns:
+        The images, all called `side`, with prob or -prob as uncertainty.
+    """
+    positive = side == "positive"
+    return replace(cases, positive=np.full(len(cases), positive), uncertainty=-prob if positive else prob)
+
+
+def zone_certificates(
+    cases: Cases,
+    prob: Floats,
+    goals: Mapping[Side, tuple[Goal, ...]],
+    delta: float,
+    most_images: int | None = None,
+) -> dict[Side, Certificate]:
+    """Certify the goals of each zone, both zones together with confidence 1 - delta.
+
+    Args:
+        cases: N validation images.
+        prob: (N,) their P(referable).
+        goals: Zone -> its goals; see `zone_goals`.
+        delta: Probability of a wrong certificate; half of it for each zone if both have goals.
+        most_images: The largest number of images that a patient can have; None: that of the validation patients.
+
+    Returns:
+        Zone with goals -> its certificate.
+    """
+    asked = {side: of for side, of in goals.items() if of}
+    return {
+        side: certify(
+            zone_cases(cases, prob, side), of, delta / len(asked), most_images=most_images, share=BEGIN[side]
+        )
+        for side, of in asked.items()
+    }
+
+
+def plain_ends(
+    cases: Cases, prob: Floats, goals: Mapping[Side, tuple[Goal, ...]]
+) -> tuple[float | None, float | None]:
+    """Return the ends of the widest zones that meet their goals by plain estimates and do not overlap.
+
+    Args:
+        cases: N validation images.
+        prob: (N,) their P(referable).
+        goals: Zone -> its goals; see `zone_goals`.
+
+    Returns:
+        The largest probability called negative and the smallest called positive; None where the zone is empty.
+    """
+    below, above = (_plain(zone_cases(cases, prob, side), goals[side]) for side in TARGETS_OF)
+    return _apart(prob, cases.weight, below, above)
+
+
+def certified_ends(
+    cases: Cases, prob: Floats, certificates: Mapping[Side, Certificate]
+) -> tuple[float | None, float | None]:
+    """Return the ends of the widest certified zones that do not overlap.
+
+    Args:
+        cases: N validation images.
+        prob: (N,) their P(referable).
+        certificates: Zone -> its certificate.
+
+    Returns:
+        The largest probability called negative and the smallest called positive; None where the zone is empty.
+    """
+    below, above = (
+        _certified_candidates(zone_cases(cases, prob, side), certificates.get(side)) for side in TARGETS_OF
+    )
+    return _apart(prob, cases.weight, below, above)
+
+
+def _certified_candidates(cases: Cases, certificate: Certificate | None) -> Floats:
+    """The observed thresholds that a certificate covers, ascending."""
+    if certificate is None or certificate.threshold is None:
+        return np.empty(0)
+    places = np.unique(rounded_up(cases.uncertainty))
+    return np.asarray(places[(places >= certificate.begins) & (places <= certificate.threshold)])
+
+
+def _plain(cases: Cases, goals: Sequence[Goal]) -> Floats:
+    """The observed thresholds that meet the goals by plain estimates, ascending; none where there are no goals."""
+    if not goals:
+        return np.empty(0)
+    thresholds, met, _ = meeting(cases, goals)
+    return np.asarray(thresholds[met & np.isfinite(thresholds)])
+
+
+def _apart(prob: Floats, weight: Floats, below: Floats, above: Floats) -> tuple[float | None, float | None]:
+    """The ends a < b of the zones that leave the fewest images to the expert; among equals two zones, and the smaller a.
+
+    Args:
+        prob: (N,) P(referable).
+        weight: (N,) weights in the estimand.
+        below: (A,) ascending candidates for a.
+        above: (B,) ascending candidates for -b.
+
+    Returns:
+        a and b; None where the zone is empty.
+    """
+    order = np.argsort(prob)
+    cumulated = np.append(0.0, np.cumsum(weight[order]))
+    a = np.append(-np.inf, below)
+    starts = np.append(np.sort(-above), np.inf)
+    b = starts[np.searchsorted(starts, a, side="right")]
+    negative = cumulated[np.searchsorted(prob[order], a, side="right")]
+    positive = cumulated[-1] - cumulated[np.searchsorted(prob[order], b, side="left")]
+    automatic = np.round(negative + positive, 9)
+    best = np.flatnonzero(automatic == automatic.max())
+    both = best[np.isfinite(a[best]) & np.isfinite(b[best])]
+    k = int((both if len(both) else best)[0])
+    return _finite(a[k]), _finite(b[k])
+
+
+def _finite(end: float) -> float | None:
+    return float(end) if math.isfinite(end) else None
+
+
+def _three(cases: Cases, prob: Floats, a: float | None, b: float | None) -> Cases:
+    """The images as the three zones see them: uncertainty 0 in a zone, 1 where the expert reads."""
+    negative = np.zeros(len(prob), bool) if a is None else prob <= a
+    positive = np.zeros(len(prob), bool) if b is None else prob >= b
+    return replace(cases, positive=positive, uncertainty=np.where(negative | positive, 0.0, 1.0))
+
+
+def _shares(three: Cases) -> tuple[Interval, Interval]:
+    """The shares of the images in the negative and in the positive zone."""
+    automatic = three.uncertainty <= READ
+    negative, positive = (
+        ratio_interval(zone * three.weight, three.weight, three.patient)
+        for zone in (automatic & ~three.positive, automatic & three.positive)
+    )
+    return negative, positive
+
+
+def _why(certificate: Certificate | None) -> str:
+    """Why a zone with goals is empty."""
+    if certificate is None:
+        return "no threshold reaches its goals on validation beside the other zone"
+    if certificate.why is not None:
+        return certificate.why
+    if certificate.threshold == -math.inf:
+        return "no image can be in it with this confidence"
+    return "the images for which it is certified are all in the other zone"
+
+
+def _notes(
+    validation: Predictions, zones: Mapping[Side, Zone], sets: Mapping[str, Realised]
+) -> tuple[str, ...]:
+    notes = [*validation.notes]
+    if validation.patient_id is None:
+        notes.append("no patient_id: every image counts as a patient")
+    notes += [
+        f"the {side} zone is empty: {zone.why}" for side, zone in zones.items() if zone.threshold is None
+    ]
+    most = [
+        zone.certificate.most_images
+        for zone in zones.values()
+        if zone.certificate and zone.threshold is not None
+    ]
+    if most and most[0] > 1:
+        notes.append(f"the certificate covers patients with at most {most[0]} images")
+    for name, one in sets.items():
+        missed, positives = one.missed
+        if 2 * missed > positives:
+            notes.append(
+                f"{name}: {missed:,} of {positives:,} referable images are called negative; ask for --goal sensitivity=0.9"
+            )
+    return tuple(notes)
