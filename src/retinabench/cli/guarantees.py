@@ -59,6 +59,7 @@ Zones = Annotated[
         "Goals: npv, sensitivity, missed_referable, missed_severe, severe_sensitivity; ppv, specificity.",
     ),
 ]
+ZONES_HINT = "Zones are two thresholds of P(referable), chosen for named goals: --goal npv=.98 --goal ppv=.9."
 Permutations = Annotated[
     int, typer.Option("--bootstrap", min=1, help="Permutations of the screen for shift.")
 ]
@@ -87,17 +88,14 @@ def transfer(
     """
     from retinabench.core.atomic_files import write_json
     from retinabench.metrics.guarantees.transfer import transfer as transfer_threshold
-    from retinabench.reports.evaluation.transfer_terminal import transfer_summary
+    from retinabench.reports.guarantees.transfer_terminal import transfer_summary
 
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"--confidence {confidence:g} is not between 0 and 1", hint="For example 0.95.")
     delta = None if confidence is None else round(1 - confidence, 12)
     if zones:
         if (target, threshold, uncertainty) != ("selective_risk", "0.5", "auto"):
-            raise InputError(
-                "--zones takes no --target, --threshold or --uncertainty",
-                hint="The zones are two thresholds of P(referable), chosen for named goals: --goal npv=.98 --goal ppv=.9.",
-            )
+            raise InputError("--zones takes no --target, --threshold or --uncertainty", hint=ZONES_HINT)
         return _zones(
             reader.read([file])[0], goal or (), delta, per, most_images, bootstrap, json, seed, quiet=quiet
         )
@@ -132,7 +130,7 @@ def _zones(
     """Triage into three zones."""
     from retinabench.core.atomic_files import write_json
     from retinabench.metrics.guarantees.triage import triage
-    from retinabench.reports.evaluation.triage_terminal import triage_summary
+    from retinabench.reports.guarantees.triage_terminal import triage_summary
 
     with progress_of(quiet).track("Choosing and testing zones", 1, unit="file") as advance:
         found = triage(

@@ -196,19 +196,25 @@ def certify(
             why="; ".join(f"{one.goal}: {one.why}" for one in refused),
             needed=max(needed) if len(needed) == len(refused) else None,
         )
+    return replace(certificate, **_together(certificate))
+
+
+def _together(certificate: Certificate) -> dict[str, Any]:
+    """The threshold that the sequences of all goals certify, or why there is none."""
+    found = certificate.goals
     up = [
         float(one.threshold) for one in found if one.threshold is not None and not one.goal.spec.of_referred
     ]
     down = [float(one.threshold) for one in found if one.threshold is not None and one.goal.spec.of_referred]
     if up and down and min(up) < max(down):
         why = "no threshold satisfies both the bound on referral and the other goals with this confidence"
-        return replace(certificate, why=why)
+        return {"why": why}
     if up and -math.inf < min(up) < certificate.begins:
         narrow = next(one.goal for one in found if one.threshold == min(up))
         late = max((one for one in found if one.goal.spec.den_retained), key=lambda one: one.first.threshold)
         why = f"{narrow} is certified for fewer images only than those with which the tests of {late.goal} begin"
-        return replace(certificate, why=why)
-    return replace(certificate, threshold=min(up) if up else max(down))
+        return {"why": why}
+    return {"threshold": min(up) if up else max(down)}
 
 
 def rounded_up(uncertainty: Floats) -> Floats:

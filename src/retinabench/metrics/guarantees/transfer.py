@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.tabular import Tabular
@@ -164,9 +165,8 @@ def transfer(
 
     Examples:
         >>> import retinabench as rb
-        >>> split = ["validation"] * 2 + ["test"] * 2
-        >>> predictions = rb.Predictions(list("abcd"), [0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], split=split)
-        >>> round(rb.transfer(predictions, "accuracy", 1.0, bootstrap=20).threshold, 4)
+        >>> p = rb.Predictions(list("abcd"), [0, 1] * 2, [0.1, 0.4, 0.6, 0.9], split=["validation"] * 2 + ["test"] * 2)
+        >>> round(rb.transfer(p, "accuracy", 1.0, bootstrap=20).threshold, 4)
         0.3251
     """
     check_draws(bootstrap, seed)
@@ -179,16 +179,18 @@ def transfer(
     sets: dict[str, Realised] = {}
     if frozen is not None:
         sets = {name: realised(one, frozen, reader=reader) for name, one in cases.items()}
-        shapes = {
-            name: (np.column_stack([part.prob, cases[name].uncertainty]), cases[name].patient)
-            for name, part in parts.items()
-        }
+        shapes = {name: _shape(parts[name], one) for name, one in cases.items()}
         sets = screened(sets, shapes, max(bootstrap, LEAST_PERMUTATIONS), seed)
         sets = judged(sets, cases, wanted if certificate else (), frozen)
     name = referral_uncertainty(parts["validation"], uncertainty, threshold=decision.value)[1]
     notes = _notes(parts["validation"], choice, certificate, decision, sets)
     alone = TARGETS["sensitivity"].estimate(first, np.inf)
     return Transfer(per, name, decision, choice, certificate, alone, sets, notes)
+
+
+def _shape(part: Predictions, cases: Cases) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """(N, 2) probability and uncertainty, and (N,) patients."""
+    return np.column_stack([part.prob, cases.uncertainty]), cases.patient
 
 
 def _decision(

@@ -207,9 +207,8 @@ def triage(
 
     Examples:
         >>> import retinabench as rb
-        >>> split = ["validation"] * 3 + ["test"] * 3
-        >>> predictions = rb.Predictions(list("abcdef"), [0, 1, 1] * 2, [0.1, 0.5, 0.9] * 2, split=split)
-        >>> rb.triage(predictions, ["npv=.9"], bootstrap=20).thresholds
+        >>> p = rb.Predictions(list("abcd"), [0, 1] * 2, [0.1, 0.9] * 2, split=["validation"] * 2 + ["test"] * 2)
+        >>> rb.triage(p, ["npv=.9"], bootstrap=20).thresholds
         (0.1, None)
     """
     check_draws(bootstrap, seed)
@@ -217,35 +216,38 @@ def triage(
     cases = {name: Cases.of(part, "margin", 0.5, per) for name, part in parts.items()}
     first, prob = cases["validation"], parts["validation"].prob
     ends = chosen = plain_ends(first, prob, wanted)
-    certificates: dict[Side, Certificate] = {}
+    certificates = {} if delta is None else zone_certificates(first, prob, wanted, delta, most_images)
     if delta is not None:
-        certificates = zone_certificates(first, prob, wanted, delta, most_images)
         ends = certified_ends(first, prob, certificates)
-    zones: dict[Side, Zone] = {
-        side: Zone(
-            wanted[side], end, plain, certificates.get(side),
-            None if end is not None else _why(certificates.get(side)),
-        )
+    zones = {
+        side: _zone(wanted[side], end, plain, certificates.get(side))
         for side, end, plain in zip(TARGETS_OF, ends, chosen, strict=True)
         if wanted[side]
-    }  # fmt: skip
+    }
     sets: dict[str, Realised] = {}
     shares: dict[str, tuple[Interval, Interval]] = {}
     if any(end is not None for end in ends):
         three = {name: _three(cases[name], parts[name].prob, *ends) for name in parts}
+        shares = {name: _shares(one) for name, one in three.items()}
         sets = {name: realised(one, READ, reader=reader) for name, one in three.items()}
         shapes = {name: (part.prob[:, None], cases[name].patient) for name, part in parts.items()}
-        sets = screened(sets, shapes, max(bootstrap, LEAST_PERMUTATIONS), seed)
-        kept = [
-            goal
-            for zone in zones.values()
-            if zone.certificate and zone.threshold is not None
-            for goal in zone.goals
-        ]
-        sets = judged(sets, three, kept, READ)
-        shares = {name: _shares(one) for name, one in three.items()}
-    read = np.average(_three(first, prob, *chosen).uncertainty, weights=first.weight)
-    return Triage(per, delta, zones, float(read), sets, shares, _notes(parts["validation"], zones, sets))
+        sets = judged(
+            screened(sets, shapes, max(bootstrap, LEAST_PERMUTATIONS), seed), three, _kept(zones), READ
+        )
+    read = float(np.average(_three(first, prob, *chosen).uncertainty, weights=first.weight))
+    return Triage(per, delta, zones, read, sets, shares, _notes(parts["validation"], zones, sets))
+
+
+def _zone(
+    goals: tuple[Goal, ...], end: float | None, plain: float | None, certificate: Certificate | None
+) -> Zone:
+    return Zone(goals, end, plain, certificate, _why(certificate) if end is None else None)
+
+
+def _kept(zones: Mapping[Side, Zone]) -> list[Goal]:
+    """The certified goals of the zones that are not empty."""
+    kept = [zone for zone in zones.values() if zone.certificate is not None and zone.threshold is not None]
+    return [goal for zone in kept for goal in zone.goals]
 
 
 def zone_goals(goals: Sequence[Goal | str]) -> dict[Side, tuple[Goal, ...]]:

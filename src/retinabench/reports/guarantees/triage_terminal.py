@@ -7,7 +7,7 @@ from rich.text import Text
 
 from retinabench.metrics.guarantees.risks import PER, TARGETS
 from retinabench.metrics.guarantees.triage import Triage
-from retinabench.reports.evaluation.transfer_terminal import (
+from retinabench.reports.guarantees.transfer_terminal import (
     LABELS,
     counts_cell,
     differs_cell,
