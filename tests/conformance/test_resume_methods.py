@@ -17,7 +17,7 @@ from support.helpers import TINY, make_prepared
 
 ENGINE = Resources("cpu")
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
-OVER_WEIGHTS = ["map", "fsvi", "laplace", "swag", "ivon", "vogn", "gaussian_vi"]
+OVER_WEIGHTS = ["map", "fsvi", "vbll", "laplace", "sngp", "swag", "ivon", "vogn", "gaussian_vi"]
 
 
 class StoppedError(Exception):
