@@ -44,10 +44,12 @@ def test_laws(name, case):
     kept = w > 0
     same(score(Cases(y[kept], p[kept], u[kept], far[kept]).weighted(w[kept])), value)
 
-    # a whole weight is so many images
+    # a whole weight is so many images of the same patient
     times = np.floor(w).astype(int)
     if times.sum():
-        again = Cases(*(np.repeat(x, times) for x in (y, p, u, far)))
+        again = Cases(
+            *(np.repeat(x, times) for x in (y, p, u, far)), patient=np.repeat(np.arange(len(y)), times)
+        )
         same(score(again.weighted()), score(Cases(y, p, u, far).weighted(times)))
 
 

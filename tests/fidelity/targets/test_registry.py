@@ -25,6 +25,6 @@ def test_a_target_of_a_plug_in_is_run_and_scored_like_any_other(tmp_path):
         target = TARGETS.find("line")
         file = run_entry("map", target, budget=2, out=tmp_path)
         found = read_submission(file, target, len(load(target).test))
-        assert found.meta["task"] == "line"
+        assert found.about.task == "line"
     finally:
         TARGETS.remove("line")
