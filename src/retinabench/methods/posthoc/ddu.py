@@ -89,6 +89,9 @@ class ShrunkGaussian:
             mean: What the rows are around, (D,).
             centred: The rows less their mean, (n, D), float64.
 
+        Returns:
+            The Gaussian.
+
         References:
             Ledoit and Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices", J. Multivariate Analysis 88.
         """
