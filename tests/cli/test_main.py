@@ -323,7 +323,7 @@ def test_compare_and_transfer_as_a_screening_team_meets_them(tmp_path, capsys):
     assert found["sets"]["in_domain"]["guarantee"] != "broken"
     assert capsys.readouterr().out.startswith("Broken: the labels of Shifted refute the certificate.")
     assert run(["transfer", file, "--goal", "0.0001", "--confidence", "0.99", "--bootstrap", "10", "-q"]) == 3
-    assert capsys.readouterr().out.startswith("Refused, no threshold is certified")
+    assert capsys.readouterr().out.startswith("Refused: no threshold is certified")
     several = ["--goal", "sensitivity=.5", "--goal", "workload=.9", "--bootstrap", "10", "-q"]
     assert run(["transfer", file, *several]) == 0
     text = " ".join(capsys.readouterr().out.split())

@@ -115,7 +115,10 @@ def run(arguments: list[str]) -> int:
         if not hasattr(error, "format_message"):
             raise
         help_for = getattr(getattr(error, "ctx", None), "command_path", "retinabench")
-        return _fail(f"{error.format_message().rstrip('.')}. See: {help_for} --help", ExitCode.WRONG_INPUT)
+        return _fail(
+            f"{error.format_message().replace('Value error, ', '').rstrip('.')}. See: {help_for} --help",
+            ExitCode.WRONG_INPUT,
+        )
 
 
 def _fail(message: str, code: int) -> int:

@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     FAILED = 1  # the work failed on correct input
     WRONG_INPUT = 2  # a file or an option is wrong
     REFUSED = 3  # the data do not support the certificate that was asked for
-    REFUTED = 4  # a certificate is refuted by the labels of newer images, or its monitor rings an alarm
+    REFUTED = 4  # a certificate is refuted by the labels of newer images, or its monitor raises an alarm
 
 
 def progress_of(quiet: bool) -> Progress:

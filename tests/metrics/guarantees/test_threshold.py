@@ -57,7 +57,8 @@ def test_several_goals_at_once():
         == "no threshold reaches all goals at once"
     )
     assert (
-        "the best is 1.0000" in choose_threshold(images([1], [0], [0.1]), [Goal("selective_risk", 0.5)]).why
+        "the best value is 1.000"
+        in choose_threshold(images([1], [0], [0.1]), [Goal("selective_risk", 0.5)]).why
     )
 
 

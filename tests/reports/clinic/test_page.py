@@ -59,5 +59,5 @@ def test_what_the_file_holds_is_escaped():
 @pytest.mark.parametrize("label", [[0, 0, 0, 0], [0, 1, 0, 1]])
 def test_tiny_files_have_a_page(label):
     report = rb.clinic(rb.Predictions(list("abcd"), label, [0.1, 0.9, 0.2, 0.4]), referral_rate=0.25)
-    assert "These images cannot tell" in render(report) or "not shown" in render(report)
+    assert "These images cannot show it" in render(report) or "not shown" in render(report)
     assert json.dumps(clinic_json(report), allow_nan=False)

@@ -74,4 +74,4 @@ def test_transfer_names_the_threshold_or_why_there_is_none():
     assert f"refer above an uncertainty of {found.threshold:.4g}" in text
     refused = rb.transfer(held, "selective_risk", 0.01, delta=0.05, bootstrap=20)
     assert refused.threshold is None
-    assert "Refused, no threshold is certified: " in " ".join(printed(transfer_summary(refused)).split())
+    assert "Refused: no threshold is certified. " in " ".join(printed(transfer_summary(refused)).split())

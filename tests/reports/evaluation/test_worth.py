@@ -67,7 +67,7 @@ def test_sensitivity_leads_where_no_image_is_called_referable():
 
 
 def test_few_patients_with_disease_are_counted():
-    assert "Disease was seen in 6 patients only" in in_terminal(case("perfect"))
+    assert "Only 6 patients have referable disease" in in_terminal(case("perfect"))
 
 
 def test_class_weights_get_the_corrected_values():
@@ -95,7 +95,7 @@ def test_useful_answers_with_useless_uncertainty(tmp_path):
     text = on_page(model, tmp_path)
     assert "Useful." in text[:120]
     assert "No use of the uncertainty is shown." in text
-    assert "is not shown to point to its errors" in in_terminal(model)
+    assert "is not shown to be higher where it errs" in in_terminal(model)
 
 
 def test_a_curve_below_random_is_said_in_the_verdict(tmp_path):
@@ -123,7 +123,7 @@ def test_a_rise_of_accuracy_stands_beside_what_is_retained(tmp_path):
 
 def test_estimates_without_intervals_are_called_so(tmp_path):
     text = write_report([MethodPredictions.of("model", drawn(2))], tmp_path, bootstrap=0).read_text()
-    assert "By the estimates alone: Useful." in text
+    assert "Without intervals: Useful." in text
 
 
 def test_a_good_order_without_shown_use_says_so():

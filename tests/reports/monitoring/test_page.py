@@ -42,7 +42,7 @@ def watched():
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("broken", "Alarm: the labels refute the certificate (selective risk ≤ 0.08"),
+        ("broken", "Alarm: the labels refute the certificate (error of the retained ≤ 0.08"),
         ("drift", "Alarm: the images have drifted since 2026-"),
         ("unlabelled", "No alarm, but no label to judge the certificate by"),
         ("holds", "No alarm: neither the labels nor a drift speak against the certificate"),
@@ -65,7 +65,7 @@ def test_the_page_is_whole_escaped_and_states_the_limits_of_the_alarms(watched):
     assert not re.search(r'(?:src|href)="(?!#)', text)
     assert text.count("<svg viewBox") == 2 + 2 + len(GOALS.goals)
     assert "Before the labels arrive" in text
-    assert "at any time with probability at most 5 %" in " ".join(text.split())
+    assert "ever raised is at most 5 %, however often one looks" in " ".join(text.split())
     assert "gave no alarm in 94 to 96 %" in " ".join(text.split())
 
 

@@ -164,7 +164,9 @@ def subgroups_of(
     for name in columns or ():
         if name not in part.subgroups:
             raise InputError(
-                f"has no column '{name}'", file=part.source, hint=nearest(name, list(part.subgroups))
+                f"has no column '{name}'",
+                file=part.source,
+                hint=nearest(name, part.subgroups) if part.subgroups else "The file has no further columns.",
             )
     members, skipped, bins = {}, {}, {}
     for name in part.subgroups if columns is None else dict.fromkeys(columns):

@@ -32,13 +32,14 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clopper_pearson, effective_images
+from retinabench.metrics.sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Per = Literal["image", "patient-image"]
-PER: dict[str, str] = {"image": "per image", "patient-image": "per image of a random patient"}
+PER: dict[str, str] = {"image": PER_IMAGE, "patient-image": PER_IMAGE_OF_A_RANDOM_PATIENT}
 """The two estimands and their names."""
 SEVERE = 3
 """The lowest grade of severe disease."""

@@ -120,11 +120,11 @@ def _why(risks: Sequence[Floats], goals: Sequence[Goal]) -> str:
     """Why no threshold reaches the goals."""
     for goal, risk in zip(goals, risks, strict=True):
         if not np.isfinite(risk).any():
-            return f"no image counts for {goal.target}"
+            return f"no image counts for the {goal.spec.heading}"
         best = float(np.nanmin(risk))
         if best > goal.max_risk + ROUNDING:
             best = 1 - best if goal.spec.at_least else best
-            return f"no threshold reaches {goal}; the best is {best:.4f}"
+            return f"no threshold reaches the goal ({goal.words}); the best value is {best:.3f}"
     return "no threshold reaches all goals at once"
 
 

@@ -227,6 +227,6 @@ def _notes(
         missed, positives = one.missed
         if 2 * missed > positives:
             notes.append(
-                f"{name}: {missed:,} of {positives:,} referable images are missed; ask for --goal sensitivity=0.9"
+                f"{name.replace('_', '-')}: {missed:,} of {positives:,} referable images are missed; ask for --goal sensitivity=0.9"
             )
     return tuple(notes)

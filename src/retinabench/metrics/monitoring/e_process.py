@@ -7,7 +7,7 @@ The wealth here is the average over shares lambda and starting times k,
     W_t = mean_lambda [ sum_{k < t} w_k prod_{k < s <= t} (1 + lambda x_s) + r_t ],    r_t = 1 - sum_{k < t} w_k,
 
 a nonnegative supermartingale that starts at 1. By Ville's inequality P(W_t >= 1 / level for some t) <= level: an alarm at
-1 / level rings at most at the stated rate, however often and for however long one looks. The weights w_k = r_k - r_{k+1} with
+1 / level is raised at most at the stated rate, however often and for however long one looks. The weights w_k = r_k - r_{k+1} with
 r_k = 1 / log2(k + 3) for k >= 1 and r_0 = 1 put one half on the start, and fall slowly enough that a change after k steps costs
 only about log(k) + 2 log(log(k)) of the logarithm of the wealth.
 

@@ -4,11 +4,11 @@ Three things are watched, patient after patient (`follow_up`):
 
 * **The certified risks**, with labels. A patient with the sums num and den of a risk with the goal a enters an e-process
   (`e_process`) by x = (num - a den) / (a m), where m bounds den: 1 per image of a random patient, the largest number of images of a
-  validation patient per image (a patient with more counts as so many). While E[num] <= a E[den] holds at all times, the alarm rings at any time with probability at most
+  validation patient per image (a patient with more counts as so many). While E[num] <= a E[den] holds at all times, the alarm is ever raised with probability at most
   `level`. Several risks are watched together by the mean of their wealths; one that reaches (number of risks) / level by itself is
   named. A patient without labels changes nothing; which patients have labels must not depend on whether the model is wrong.
 * **Drift**, without labels: conformal p-values of each patient's mean probability and mean uncertainty among the validation patients,
-  if the files hold some, and all earlier patients. While patients are exchangeable the alarm rings with probability at most `level`.
+  if the files hold some, and all earlier patients. While patients are exchangeable it is raised with probability at most `level`.
   It sees changes of these distributions and no others: errors of which the model is sure leave no trace in them.
 * **Per window of time**: the share referred, calibration in the large (observed minus predicted share of referable images) and the
   risks, with 95 % intervals that are clustered by patient and valid for one window each, not for a search among them.

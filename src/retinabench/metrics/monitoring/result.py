@@ -26,8 +26,8 @@ class Evidence:
         name: What is watched.
         day: (D,) the days on which patients entered.
         log_wealth: (D,) natural logarithm of the wealth after the last patient of each day.
-        needed: Wealth at which the alarm rings.
-        alarm: Day on which it first rang, else None.
+        needed: Wealth at which the alarm is raised.
+        alarm: Day on which it was first raised, else None.
         patients: Number of patients that could change the wealth.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 
 from retinabench.metrics.clinical.consequences import MissedImage
 from retinabench.metrics.clinical.screening_report import ScreeningReport
@@ -65,6 +66,8 @@ def _readings(
 
 def _goal(judged: JudgedTable, report: ScreeningReport) -> Cell:
     verdict = next(one for one in judged.verdicts if one.goal == "nhs")
+    if isnan(verdict.sensitivity[0]) or isnan(verdict.specificity[0]):
+        return Cell("not known")
     if report.threshold.same_images:
         return Cell("not judged: threshold chosen here")
     if verdict.bound_met:

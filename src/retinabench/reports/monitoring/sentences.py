@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from retinabench.metrics.guarantees.risks import TARGETS
 from retinabench.metrics.monitoring.result import Monitoring
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.number_format import percent
@@ -11,8 +12,10 @@ PACKAGE = "retinabench.reports.monitoring"
 
 
 def goal_text(goal: object) -> str:
-    """Return a goal as a reader sees it: `selective risk ≤ 0.05`."""
-    return str(goal).replace("_", " ").replace("<=", "≤").replace(">=", "≥")
+    """Return a goal as a reader sees it: `error of the retained ≤ 0.05`."""
+    target, *bound = str(goal).split()
+    heading = TARGETS[target].heading if target in TARGETS else target
+    return " ".join([heading, *bound]).replace("<=", "≤").replace(">=", "≥")
 
 
 def headline(found: Monitoring) -> str:

@@ -24,7 +24,7 @@ from itertools import combinations
 import numpy as np
 from scipy import stats
 
-from retinabench.metrics.inference.bootstrap import percentile_interval
+from retinabench.metrics.inference.interval_methods import Ends
 from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.published import figures as published
@@ -75,9 +75,8 @@ def _corrected_cell(method: MethodRuns, key: Key, form: NumberFormat) -> Cell:
     if len(values) > 1:
         error = method.standard_error(values)
         return Cell.number(found.mean, error=error, form=form, runs=len(values))
-    replicates = method.runs[0].bootstrap.get(key)
-    low, high = (np.nan, np.nan) if replicates is None else map(float, percentile_interval(replicates))
-    return Cell.number(found.mean, low, high, form=form)
+    ends = method.runs[0].intervals.get(key, Ends())
+    return Cell.number(found.mean, ends.low, ends.high, form=form)
 
 
 def _published_cell(method: MethodRuns, key: Key, form: NumberFormat) -> Cell:

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes, cluster_jackknife
+from retinabench.metrics.inference.interval_methods import Ends
 from retinabench.metrics.published import sets as published_sets
 from retinabench.metrics.registry import REFERRED_PERCENT, SCORES
+from retinabench.metrics.score import interval_of
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import Curve
 from retinabench.metrics.sets import Evaluator, ImageSet, image_sets
@@ -28,6 +30,7 @@ PLAIN = ("nll", "accuracy", "auprc", "auroc", "ece_top_label")
 DETECTION = ("ood_auroc", "ood_auprc")
 METRICS = ("accuracy", "nll", "auroc", "auprc")
 AT = ("accuracy", "auroc")  # metrics that are also read at single fractions referred
+LEVEL = 0.95
 BLOCKS = 50  # of patients: the relative error of the jackknife standard error is 1 / sqrt(2 x 49) = 10 %
 
 
@@ -38,7 +41,7 @@ class MeasureJob:
     Attributes:
         test: The test images; `uncertainty` orders their referral.
         rules: "corrected" or "published".
-        bootstrap: Replicates for percentile intervals, 0 for none.
+        bootstrap: Replicates for intervals, 0 for none.
         seed: Seed of jackknife blocks, bootstrap and the random sets of the published rules.
     """
 
@@ -56,14 +59,14 @@ class Measurements:
         value: Number by key, NaN where undefined.
         why: Reason by key of an undefined number.
         jackknife: By key (B,) values, each without one block of patients; empty under the published rules.
-        bootstrap: By key (R,) replicates with patients drawn with replacement, where a bootstrap was asked for.
+        intervals: By key the interval that `score` gives, where a bootstrap was asked for.
         curves: ROC and referral curves on common grids.
     """
 
     value: dict[Key, float]
     why: dict[Key, str]
     jackknife: dict[Key, Floats]
-    bootstrap: dict[Key, Floats]
+    intervals: dict[Key, Ends]
     curves: Curves = field(repr=False)
 
     def get(self, key: Key) -> float:
@@ -84,7 +87,8 @@ def _corrected(job: MeasureJob) -> Measurements:
     out = Measurements({}, {}, {}, {}, corrected_curves(test, sets, curves))
     for images in sets:
         mine = {metric: curves[images.name, metric] for metric in METRICS}
-        point = _numbers(images.name, images.whole, mine, mine["auprc"].area)
+        whole = images.whole
+        point = _numbers(images.name, whole, mine, mine["auprc"].area)
         out.value.update(point)
         out.why.update({key: _why(key, images, mine) for key, v in point.items() if not np.isfinite(v)})
         statistic = _statistic(images, mine["auprc"].area, len(point))
@@ -93,7 +97,12 @@ def _corrected(job: MeasureJob) -> Measurements:
             out.jackknife.update(zip(point, left_out.T, strict=True))
         if job.bootstrap:
             drawn = cluster_bootstrap(statistic, images.cluster, replicates=job.bootstrap, seed=job.seed)
-            out.bootstrap.update(zip(point, drawn.T, strict=True))
+            out.intervals.update(
+                {
+                    key: interval_of(SCORES[key[1]], whole, value, draws, LEVEL)
+                    for (key, value), draws in zip(point.items(), drawn.T, strict=True)
+                }
+            )
     return out
 
 
