@@ -25,8 +25,13 @@ def test_a_csv_and_a_parquet_file(tmp_path):
     path = csv(tmp_path, ROWS)
     found = rb.read_predictions(path, ungradable=True)
     assert found.prob.tolist() == [0.1, 0.5, 0.8, 0.5]
-    with pytest.raises(InputError, match="row 2"):
-        rb.read_predictions(path)
+    kept = rb.read_predictions(path)
+    assert kept.prob.tolist() == [0.1, 0.8]
+    assert "2 images that cannot be graded" in kept.notes[-1]
+    none = csv(tmp_path, ["a,0,0.1,0", "b,1,,0"])
+    with pytest.raises(InputError, match="no image can be graded"):
+        rb.read_predictions(none)
+    path = csv(tmp_path, ROWS)
     table = pa.table({"image_id": list("ab"), "label": [0, 1], "prob": [0.2, None], "gradable": [1, 0]})
     pa.parquet.write_table(table, tmp_path / "p.parquet")
     assert rb.read_predictions(tmp_path / "p.parquet", ungradable=True).prob.tolist() == [0.2, 0.5]

@@ -1,4 +1,4 @@
-"""Images that cannot be graded: the column `gradable`, and rows without a probability, which `retinabench clinic` counts."""
+"""Images that cannot be graded: the column `gradable`, and rows without a probability, which `retinabench clinic` counts and other verbs leave out."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def fill_ungradable(check: Check, known: dict[str, NDArray[Any]], values: NDArra
     good = gradable_rows(check, values, len(known["probs"]))
     for name, filled in (("probs", UNANSWERED), ("uncertainty", 0.0)):
         column = known.get(name)
-        if column is None or column.dtype.kind != "f":
+        if column is None or column.dtype.kind != "f" or not len(column):
             continue
         gone = np.isnan(column).reshape(len(column), -1).any(axis=1)
         if (bad := np.flatnonzero(gone & good)).size:
             shown = "prob" if name == "probs" else name
             hint = "Fill it, or write 0 in the column 'gradable' where the image cannot be graded."
-            raise check.fail(shown, bad[0], "is empty", hint)
+            raise check.fail(shown, bad[0], "is empty or nan", hint)
         if gone.any():
             known[name] = np.where(np.isnan(column), filled, column)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
 from retinabench.core.atomic_files import atomic_write
@@ -16,8 +17,10 @@ from retinabench.core.errors import InputError
 from retinabench.predictions.formats.csv_format import csv_bytes, read_csv
 from retinabench.predictions.formats.npz_format import npz_bytes, read_npz
 from retinabench.predictions.formats.parquet_format import parquet_bytes, read_parquet
+from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.reading import Reading
 from retinabench.predictions.table import Predictions
+from retinabench.predictions.validation import Check
 
 ReadEach = Callable[[Sequence[Path]], Iterable[Predictions]]
 """Reads files or run folders one after the other: `read_each`, or with the options of the command line."""
@@ -47,7 +50,8 @@ def read_predictions(
         method: Name of the method. Files of one method are its seeds, which reports pool.
         seed: Seed of the model.
         unlabelled: Whether labels may be empty, as `monitor` reads them: they become 0, and `subgroups["labelled"]` is "no".
-        ungradable: Whether a probability may be empty where the column `gradable` is 0, as `clinic` reads them; it becomes 0.5.
+        ungradable: Whether images are kept whose column `gradable` is 0, as `clinic` counts them; an empty probability becomes
+            0.5. Otherwise they are left out, and `notes` say how many.
 
     Returns:
         The predictions.
@@ -65,13 +69,28 @@ def read_predictions(
         [0.1, 0.8]
     """
     path = Path(path)
-    reading = Reading(columns or {}, softmax, grades, referable_from, method, seed, unlabelled, ungradable)
+    reading = Reading(columns or {}, softmax, grades, referable_from, method, seed, unlabelled, True)
     try:
         with open(path, "rb") as handle:
             head = handle.read(8)
-        return _reader(path, head)(path, reading)
+        found = _reader(path, head)(path, reading)
     except (MemoryError, UnicodeDecodeError, OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from None
+    return found if ungradable else _gradable(found)
+
+
+def _gradable(predictions: Predictions) -> Predictions:
+    """The images that can be graded; `notes` say how many are left out."""
+    source = predictions.source
+    good = gradable_rows(Check(source), predictions.subgroups.get(GRADABLE), len(predictions))
+    if good.all():
+        return predictions
+    if not good.any():
+        raise InputError("is 0 in every row: no image can be graded", file=source, column=GRADABLE)
+    note = f"left out: {np.count_nonzero(~good):,} images that cannot be graded ({GRADABLE} = 0); `retinabench clinic` counts them"
+    part = predictions.take(np.flatnonzero(good))
+    object.__setattr__(part, "notes", (*part.notes, note))
+    return part
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:

@@ -90,7 +90,7 @@ WRONG = {
     "a long row": (b"image_id,label,prob\na,0,0.5\nb,1,0.5,7\n", "row 2: has 4 columns where the header has 3"),
     "a short row": (b"image_id,label,prob\na,0\n", "row 1: has 2 columns where the header has 3"),
     "unquoted separators": (b"image_id,label,prob\na,b,0,0.5\n", "Quote values that contain the separator"),
-    "nan": (b"image_id,label,prob\na,0,nan\n", "row 1, column 'prob': is nan"),
+    "nan": (b"image_id,label,prob\na,0,nan\n", "row 1, column 'prob': is empty or nan"),
     "infinity": (b"image_id,label,prob\na,0,inf\n", "row 1, column 'prob': is inf"),
     "logits": (b"image_id,label,prob\na,0,-3.2\nb,1,4\n", "look like logits"),
     "percentages": (b"image_id,label,prob\na,0,3\nb,1,97\n", "look like percentages"),
