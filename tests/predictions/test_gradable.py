@@ -69,3 +69,10 @@ def test_words_for_yes_and_no():
         gradable_rows(check, np.array(["yes", "perhaps"]), 2)
     with pytest.raises(InputError, match="empty"):
         gradable_rows(check, np.array([1.0, np.nan]), 2)
+
+
+@pytest.mark.parametrize("ungradable", [True, False])
+def test_columns_that_are_empty_in_every_row_are_named(tmp_path, ungradable):
+    path = csv(tmp_path, ["a,0,,", "b,1,,"], header="image_id,label,prob_0,prob_1")
+    with pytest.raises(InputError, match="'prob': is empty in every row"):
+        rb.read_predictions(path, ungradable=ungradable)

@@ -86,6 +86,8 @@ def arguments_of(table: Table, reading: Reading) -> dict[str, Any]:
     """
     check = Check(table.source)
     known, further, notes = dict(table.known), dict(table.further), []
+    if "probs" not in known:
+        raise check.fail("prob", None, "is empty in every row", "Write P(referable) of each image.")
     probs = known["probs"]
     n = len(probs)
     if reading.ungradable:
