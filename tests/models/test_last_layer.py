@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.models import resnet
 from retinabench.models.last_layer import split_last_layer, with_bias
+from retinabench.models.networks import resnet
 
 
 class Nested(nn.Module):

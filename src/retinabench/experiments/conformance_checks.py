@@ -30,7 +30,7 @@ from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian, Likelihood, MultiLabel
 from retinabench.metrics.classification import auroc
 from retinabench.models.build import initialise
-from retinabench.models.mlp import MLP
+from retinabench.models.networks.mlp import MLP
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 

@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from retinabench.core.random_streams import torch_generator
-from retinabench.models.head import Head
 from retinabench.models.last_layer import SplitNetwork, split_last_layer
-from retinabench.models.pretrained import load_pretrained
+from retinabench.models.networks.head import Head
+from retinabench.models.networks.timm_adapter import timm_network
+from retinabench.models.pretrained.load import load_pretrained
+from retinabench.models.pretrained.stages import fine_tune
 from retinabench.models.registry import MODELS, has_choice
 from retinabench.models.settings import TIMM, ModelConfig
-from retinabench.models.stages import fine_tune
-from retinabench.models.timm_adapter import timm_network
 
 
 def build_model(config: ModelConfig, seed: int, outputs: int = 1, *, pretrained: bool = True) -> nn.Module:

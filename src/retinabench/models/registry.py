@@ -1,9 +1,9 @@
 """The networks by name.
 
-A new network is one module with a builder, and one line here or an entry point of the group ``retinabench.models``. A
+A new network is one module of `networks/` with a builder, and one line here or an entry point of the group ``retinabench.models``. A
 builder is a function with keyword parameters: ``width``, where the network has one, whose default is the published
 width; ``outputs``; and ``stem`` and ``pool``, where there is a choice. It returns the module without fresh weights
-(`models.build.initialise` draws them). Its docstring states the number of weights.
+(`models.build.initialise` draws them). The number of its weights is stated beside it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ MODELS: Registry[Callable[..., Any]] = Registry(
     "retinabench.models",
     "model",
     {
-        "resnet18": "retinabench.models.resnet:resnet18",
-        "resnet34": "retinabench.models.resnet:resnet34",
-        "resnet50": "retinabench.models.resnet:resnet50",
-        "resnet20-frn-swish": "retinabench.models.resnet_frn:resnet20_frn_swish",
-        "vgg": "retinabench.models.vgg:vgg",
-        "lenet": "retinabench.models.lenet:lenet",
-        "lenet-smooth": "retinabench.models.lenet:lenet_smooth",
-        "alexnet-swish": "retinabench.models.alexnet:alexnet_swish",
-        "cnn-lstm": "retinabench.models.cnn_lstm:cnn_lstm",
+        "resnet18": "retinabench.models.networks.resnet:resnet18",
+        "resnet34": "retinabench.models.networks.resnet:resnet34",
+        "resnet50": "retinabench.models.networks.resnet:resnet50",
+        "resnet20-frn-swish": "retinabench.models.networks.resnet_frn:resnet20_frn_swish",
+        "vgg": "retinabench.models.networks.vgg:vgg",
+        "lenet": "retinabench.models.networks.lenet:lenet",
+        "lenet-smooth": "retinabench.models.networks.lenet:lenet_smooth",
+        "alexnet-swish": "retinabench.models.networks.alexnet:alexnet_swish",
+        "cnn-lstm": "retinabench.models.networks.cnn_lstm:cnn_lstm",
         **{
-            f"efficientnet_lite{number}": f"retinabench.models.efficientnet_lite:efficientnet_lite{number}"
+            f"efficientnet_lite{number}": f"retinabench.models.networks.efficientnet_lite:efficientnet_lite{number}"
             for number in range(5)
         },
-        "mlp": "retinabench.models.mlp:mlp",
-        "mlp-8-50-2": "retinabench.models.mlp:mlp_8_50_2",
+        "mlp": "retinabench.models.networks.mlp:mlp",
+        "mlp-8-50-2": "retinabench.models.networks.mlp:mlp_8_50_2",
     },
 )
 

@@ -24,7 +24,7 @@ from retinabench.fidelity.submissions.infinite_width import (
 )
 from retinabench.fidelity.targets.data import TargetData, load
 from retinabench.fidelity.targets.registry import TARGETS
-from retinabench.models.mlp import MLP
+from retinabench.models.networks.mlp import MLP
 
 VARIANCE = 1 / 30
 

@@ -17,7 +17,7 @@ from retinabench.methods.posthoc.laplace_curvature import (
 )
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
 from retinabench.models.last_layer import with_bias
-from retinabench.models.resnet import resnet18
+from retinabench.models.networks.resnet import resnet18
 
 
 def hessian(function):

@@ -20,7 +20,7 @@ from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian, MultiLabel
 from retinabench.methods.variational import ivon
 from retinabench.models.build import initialise
-from retinabench.models.mlp import MLP
+from retinabench.models.networks.mlp import MLP
 
 EXAMINED = ["map", "dropout", "mfvi", "swag", "ivon", "vogn", "gaussian_vi", "laplace", "ensemble"]
 

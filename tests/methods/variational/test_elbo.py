@@ -15,7 +15,7 @@ from retinabench.methods.training.losses import BatchInfo
 from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.methods.variational import mfvi, radial
 from retinabench.methods.variational.elbo import elbo
-from retinabench.models.resnet import resnet18
+from retinabench.models.networks.resnet import resnet18
 from retinabench.models.stochastic.drawing import Draw, use_draws, use_generator
 from retinabench.models.stochastic.families import FAMILIES, Family
 from retinabench.models.stochastic.surgery import kl

@@ -18,7 +18,7 @@ from retinabench.methods.training.loop import _backward
 from retinabench.methods.training.losses import BatchInfo
 from retinabench.methods.variational import fsvi
 from retinabench.models.build import build_model
-from retinabench.models.resnet import resnet18
+from retinabench.models.networks.resnet import resnet18
 from support.helpers import TINY, make_prepared
 
 

@@ -9,7 +9,7 @@ from retinabench.experiments.config import load_run
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.methods.variational import rank1
-from retinabench.models.resnet import resnet18
+from retinabench.models.networks.resnet import resnet18
 
 
 def run(name, *words):

@@ -15,7 +15,7 @@ from retinabench.methods.training.losses import BatchInfo, class_weights, cross_
 from retinabench.methods.variational import vogn
 from retinabench.methods.variational.vogn import Vogn, single_gradients
 from retinabench.models.build import build_model
-from retinabench.models.mlp import MLP
+from retinabench.models.networks.mlp import MLP
 from support.helpers import TINY, make_prepared
 
 SHORT = TINY[3:]  # without the network

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from retinabench.models.build import initialise
-from retinabench.models.resnet import resnet18, resnet34, resnet50
+from retinabench.models.networks.resnet import resnet18, resnet34, resnet50
 from retinabench.models.stochastic import dropout
 from retinabench.models.stochastic.drawing import use_generator
 from retinabench.models.stochastic.dropout import Dropout, add_dropout, dropout_sites

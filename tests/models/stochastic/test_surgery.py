@@ -9,7 +9,7 @@ from torch import nn
 from retinabench.experiments.config import load_run
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.variational import mfvi, radial, rank1
-from retinabench.models.resnet import resnet18, resnet50
+from retinabench.models.networks.resnet import resnet18, resnet50
 from retinabench.models.stochastic.drawing import use_generator
 from retinabench.models.stochastic.dropout import add_dropout
 from retinabench.models.stochastic.surgery import kl, kl_terms, swap

@@ -22,7 +22,7 @@ from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Gaussian
 from retinabench.models.build import initialise
-from retinabench.models.mlp import MLP
+from retinabench.models.networks.mlp import MLP
 
 LIKELIHOOD = Gaussian(
     floor=1e-3

@@ -33,7 +33,7 @@ from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network
 from retinabench.methods.mcmc import hmc
-from retinabench.models.mlp import MLP
+from retinabench.models.networks.mlp import MLP
 
 CHAINS, BURN_IN = 4, 60
 STATES = 200  # of all chains together; each gives several draws of the test points

@@ -1,6 +1,6 @@
 import torch
 
-from retinabench.models.mlp import mlp
+from retinabench.models.networks.mlp import mlp
 
 
 def test_an_mlp_sees_block_means():

@@ -7,28 +7,17 @@ trunk that is only partly covered is refused, since the rest of it would stay ra
 from __future__ import annotations
 
 import importlib.util
-import pickle
-import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from retinabench.core.errors import InputError
+from retinabench.models.pretrained.checkpoint import State, read_checkpoint
+from retinabench.models.pretrained.key_names import named_as
 from retinabench.models.settings import HUB, ModelConfig
 
-State = dict[str, Tensor]
-NESTED = (
-    "state_dict",
-    "model",
-    "model_state_dict",
-    "module",
-    "teacher",
-    "student",
-)  # keys that hold the weights
-PREFIXES = re.compile(r"^(module|_orig_mod|model|backbone|trunk|encoder|network|net)\.")
 SHOWN = 5  # names of parameters in a message
 
 
@@ -54,7 +43,7 @@ def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
     """
     trunk: nn.Module = getattr(network, "backbone", network)
     source, state = _weights(config, trunk)
-    state = _named_as(trunk, state)
+    state = named_as(trunk, state)
     head = _head(network) if trunk is network else ""
     wanted = {
         name: value
@@ -68,43 +57,6 @@ def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
             own[name].copy_(state[name])
     unused = tuple(sorted(set(state) - set(own)))
     return Loaded(len(wanted), unused)
-
-
-def read_checkpoint(path: Path) -> State:
-    """Read the tensors of a safetensors file or of a PyTorch checkpoint, without running code of it.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Name -> tensor, without the prefixes that wrappers add.
-
-    Raises:
-        InputError: The file is missing or damaged, or holds a pickle or no weights.
-    """
-    try:
-        if path.suffix == ".safetensors":
-            content: Any = importlib.import_module("safetensors.torch").load_file(path)
-        else:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise InputError("does not exist", file=path) from None
-    except pickle.UnpicklingError:
-        raise InputError(
-            "holds a pickle with more than tensors, which is never loaded",
-            file=path,
-            hint="Save the state_dict alone, or convert it to safetensors.",
-        ) from None
-    except Exception as error:  # damaged archives and headers raise errors of many kinds
-        raise InputError(
-            f"cannot be read as weights ({str(error).partition(chr(10))[0]})", file=path
-        ) from None
-    state = _tensors(content)
-    if not state:
-        raise InputError("holds no tensors", file=path, hint="Save the state_dict of the network.")
-    while all(PREFIXES.match(name) for name in state):
-        state = {PREFIXES.sub("", name, count=1): value for name, value in state.items()}
-    return state
 
 
 def _check(source: str, state: State, wanted: State, model: str) -> None:
@@ -181,68 +133,6 @@ def _from_hub(name: str) -> Path:
         f"the weights '{HUB}{name}' cannot be fetched ({problem})",
         hint=f"Fetch model.safetensors of huggingface.co/{name} and set model.weights to its path.",
     )
-
-
-def _tensors(content: Any) -> State:
-    """Return the tensors of a checkpoint, which may stand below a key such as 'state_dict'."""
-    if not isinstance(content, Mapping):
-        return {}
-    for key in NESTED:
-        if isinstance(content.get(key), Mapping) and (inner := _tensors(content[key])):
-            return inner
-    return {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
-
-
-def _named_as(trunk: nn.Module, state: State) -> State:
-    """Return the tensors under the names of the trunk: other layouts of the same network are known by their keys."""
-    renamings: list[Callable[[nn.Module, State], State]] = [
-        lambda _, tensors: tensors,
-        _from_efficientnet_pytorch,
-        _with_norm_before_the_head,
-    ]
-    own = set(trunk.state_dict())
-    return max((rename(trunk, state) for rename in renamings), key=lambda renamed: len(own & set(renamed)))
-
-
-def _from_efficientnet_pytorch(trunk: nn.Module, state: State) -> State:
-    """`_blocks.5._expand_conv.weight` and its like, as the package efficientnet-lite-pytorch names them."""
-    blocks = getattr(trunk, "blocks", None)
-    if "_conv_stem.weight" not in state or not isinstance(blocks, nn.Sequential):
-        return state
-    place = [f"blocks.{stage}.{block}" for stage, some in enumerate(blocks) for block in range(len(some))]  # type: ignore[arg-type]
-    outer = {
-        "_conv_stem": "conv_stem",
-        "_bn0": "bn1",
-        "_conv_head": "conv_head",
-        "_bn1": "bn2",
-        "_fc": "classifier",
-    }
-    first = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
-    later = {
-        "_expand_conv": "conv_pw", "_bn0": "bn1", "_depthwise_conv": "conv_dw", "_bn1": "bn2", "_project_conv": "conv_pwl",
-        "_bn2": "bn3",
-    }  # fmt: skip
-    renamed = {}
-    for name, value in state.items():
-        if match := re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", name):
-            number, layer, kind = int(match[1]), match[2], match[3]
-            inner = first if number == 0 else later
-            if number < len(place) and layer in inner:
-                renamed[f"{place[number]}.{inner[layer]}.{kind}"] = value
-        else:
-            layer, _, kind = name.partition(".")
-            renamed[f"{outer.get(layer, layer)}.{kind}"] = value
-    return renamed
-
-
-def _with_norm_before_the_head(trunk: nn.Module, state: State) -> State:
-    """The last norm of a vision transformer: `norm` of class tokens, `fc_norm` of averaged ones, as in RETFound."""
-    own = trunk.state_dict()
-    if "norm.weight" in own and "norm.weight" not in state:
-        return {re.sub(r"^fc_norm\.", "norm.", name): value for name, value in state.items()}
-    if "fc_norm.weight" in own and "fc_norm.weight" not in state:
-        return {re.sub(r"^norm\.", "fc_norm.", name): value for name, value in state.items()}
-    return state
 
 
 def _head(network: nn.Module) -> str:

@@ -1,3 +1,5 @@
+"""Pretrained weights in networks: what enters, what is refused and how it is said."""
+
 import sys
 
 import pytest
@@ -6,8 +8,8 @@ from torch import nn
 
 from retinabench.core.errors import InputError
 from retinabench.models.build import build_model, build_trunk, feature_width
-from retinabench.models.pretrained import _named_as, load_pretrained, read_checkpoint
-from retinabench.models.resnet import resnet18
+from retinabench.models.networks.resnet import resnet18
+from retinabench.models.pretrained.load import load_pretrained
 from retinabench.models.settings import ModelConfig
 
 NET = {"name": "resnet18", "width": 4, "stem": "small"}
@@ -70,20 +72,6 @@ def test_a_checkpoint_that_does_not_fit_is_refused_in_one_line(tmp_path, state, 
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_a_truncated_checkpoint_is_refused(tmp_path, state, suffix):
-    path = tmp_path / f"w.{suffix}"
-    if suffix == "pt":
-        torch.save(state, path)
-    else:
-        pytest.importorskip("safetensors.torch").save_file(
-            {k: v.contiguous() for k, v in state.items()}, path
-        )
-    path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(InputError, match=r"cannot be read as weights"):
-        read_checkpoint(path)
-
-
 def test_absent_weights_are_named_with_what_to_do(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(
@@ -98,24 +86,6 @@ def test_absent_weights_are_named_with_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(InputError, match="timm"):
         load_pretrained(nn.Linear(2, 1), ModelConfig(name="timm:resnet18.a1_in1k", weights="timm"))
-
-
-def test_the_norm_of_a_vision_transformer_is_found_under_either_name():
-    class Transformer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.backbone = nn.Module()
-            self.backbone.fc_norm = nn.LayerNorm(3)
-            self.fc = nn.Linear(3, 1)
-
-    network = Transformer()
-    state = {
-        "norm.weight": torch.tensor([1.0, 2.0, 3.0]),
-        "norm.bias": torch.zeros(3),
-        "mask_token": torch.ones(1),
-    }
-    renamed = _named_as(network.backbone, state)
-    assert torch.equal(renamed["fc_norm.weight"], state["norm.weight"])
 
 
 def test_the_trunk_alone_gives_the_input_of_the_last_layer(tmp_path, state):

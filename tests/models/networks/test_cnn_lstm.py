@@ -1,6 +1,6 @@
 import torch
 
-from retinabench.models.cnn_lstm import LSTM
+from retinabench.models.networks.cnn_lstm import LSTM
 
 
 def test_the_lstm_is_that_of_its_equations():

@@ -1,6 +1,6 @@
 import torch
 
-from retinabench.models.resnet_frn import FilterResponseNorm, Layer
+from retinabench.models.networks.resnet_frn import FilterResponseNorm, Layer
 
 
 def test_filter_response_norm_is_its_formula():

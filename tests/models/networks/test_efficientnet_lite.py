@@ -2,23 +2,10 @@ import pytest
 import torch
 
 from retinabench.models.build import initialise
-from retinabench.models.efficientnet_lite import (
-    efficientnet_lite0,
-    efficientnet_lite1,
-    efficientnet_lite2,
-    efficientnet_lite3,
-    efficientnet_lite4,
-)
-from retinabench.models.pretrained import load_pretrained
+from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
+from retinabench.models.pretrained.load import load_pretrained
+from retinabench.models.registry import MODELS
 from retinabench.models.settings import ModelConfig
-
-BUILDERS = (
-    efficientnet_lite0,
-    efficientnet_lite1,
-    efficientnet_lite2,
-    efficientnet_lite3,
-    efficientnet_lite4,
-)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +15,7 @@ BUILDERS = (
 )
 def test_sizes_are_the_published_ones(number, parameters):
     with torch.device("meta"):
-        network = BUILDERS[number](outputs=1000)
+        network = MODELS[f"efficientnet_lite{number}"](outputs=1000)
     assert sum(p.numel() for p in network.parameters()) == parameters
 
 
@@ -77,7 +64,7 @@ def test_imagenet_weights_give_what_their_own_package_computes(number, side):
     path = getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path()
     theirs.load_state_dict(torch.load(path, weights_only=True))
     theirs.eval()
-    ours = BUILDERS[number](outputs=1000)
+    ours = MODELS[f"efficientnet_lite{number}"](outputs=1000)
     load_pretrained(ours, ModelConfig(name=f"efficientnet_lite{number}", weights="imagenet"))
     ours.eval()
     images = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(number))

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from retinabench.models.lenet import lenet, lenet_smooth
+from retinabench.models.networks.lenet import lenet, lenet_smooth
 
 
 def test_lenet_pools_as_lenet_at_28_px_and_fits_any_size():

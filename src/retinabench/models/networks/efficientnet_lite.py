@@ -11,6 +11,7 @@ References:
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -96,7 +97,7 @@ class EfficientNetLite(nn.Module):
         pool: `mean` of every channel, as trained on ImageNet, or `mean_max`: its mean and its maximum.
     """
 
-    def __init__(self, width: float, depth: float, *, outputs: int, pool: Pool) -> None:
+    def __init__(self, width: float, depth: float, *, outputs: int = 1, pool: Pool = "mean") -> None:
         super().__init__()
         self.pool = pool
         self.conv_stem = _conv(3, STEM, 3, 2)
@@ -134,54 +135,12 @@ class EfficientNetLite(nn.Module):
         return logits
 
 
-def efficientnet_lite0(*, outputs: int = 1, pool: Pool = "mean") -> EfficientNetLite:
-    """Return EfficientNet-Lite0, made for 224 px: 3,372,289 parameters with one output.
-
-    Args:
-        outputs: Number of outputs.
-        pool: `mean` or `mean_max`.
-    """
-    return EfficientNetLite(1.0, 1.0, outputs=outputs, pool=pool)
-
-
-def efficientnet_lite1(*, outputs: int = 1, pool: Pool = "mean") -> EfficientNetLite:
-    """Return EfficientNet-Lite1, made for 240 px.
-
-    Args:
-        outputs: Number of outputs.
-        pool: `mean` or `mean_max`.
-    """
-    return EfficientNetLite(1.0, 1.1, outputs=outputs, pool=pool)
-
-
-def efficientnet_lite2(*, outputs: int = 1, pool: Pool = "mean") -> EfficientNetLite:
-    """Return EfficientNet-Lite2, made for 260 px.
-
-    Args:
-        outputs: Number of outputs.
-        pool: `mean` or `mean_max`.
-    """
-    return EfficientNetLite(1.1, 1.2, outputs=outputs, pool=pool)
-
-
-def efficientnet_lite3(*, outputs: int = 1, pool: Pool = "mean") -> EfficientNetLite:
-    """Return EfficientNet-Lite3, made for 280 px.
-
-    Args:
-        outputs: Number of outputs.
-        pool: `mean` or `mean_max`.
-    """
-    return EfficientNetLite(1.2, 1.4, outputs=outputs, pool=pool)
-
-
-def efficientnet_lite4(*, outputs: int = 1, pool: Pool = "mean") -> EfficientNetLite:
-    """Return EfficientNet-Lite4, made for 300 px.
-
-    Args:
-        outputs: Number of outputs.
-        pool: `mean` or `mean_max`.
-    """
-    return EfficientNetLite(1.4, 1.8, outputs=outputs, pool=pool)
+# Factors on width and depth. They were made for images of 224, 240, 260, 280 and 300 px.
+efficientnet_lite0 = partial(EfficientNetLite, 1.0, 1.0)  # 3,372,289 parameters with one output
+efficientnet_lite1 = partial(EfficientNetLite, 1.0, 1.1)
+efficientnet_lite2 = partial(EfficientNetLite, 1.1, 1.2)
+efficientnet_lite3 = partial(EfficientNetLite, 1.2, 1.4)
+efficientnet_lite4 = partial(EfficientNetLite, 1.4, 1.8)
 
 
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:

@@ -1,6 +1,6 @@
 import torch
 
-from retinabench.models.head import Head
+from retinabench.models.networks.head import Head
 from retinabench.models.stochastic.dropout import Dropout, add_dropout
 
 

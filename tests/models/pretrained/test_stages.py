@@ -5,10 +5,10 @@ from retinabench.core.errors import InputError
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.optimizers import parameter_groups
 from retinabench.models.build import build_model
-from retinabench.models.efficientnet_lite import efficientnet_lite0
-from retinabench.models.resnet import resnet18
+from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
+from retinabench.models.networks.resnet import resnet18
+from retinabench.models.pretrained.stages import stages
 from retinabench.models.settings import ModelConfig
-from retinabench.models.stages import stages
 
 NET = {"name": "resnet18", "width": 4, "stem": "small"}
 

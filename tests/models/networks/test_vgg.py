@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from retinabench.models.networks.vgg import vgg
 from retinabench.models.stochastic.dropout import dropout_sites
-from retinabench.models.vgg import vgg
 
 
 def parameters(model):

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from retinabench.models.build import initialise
-from retinabench.models.resnet import resnet18, resnet34, resnet50
+from retinabench.models.networks.resnet import resnet18, resnet34, resnet50
 
 
 def parameters(model):

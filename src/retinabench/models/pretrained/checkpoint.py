@@ -1,0 +1,73 @@
+"""Weights read from a file, without running code of it."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from retinabench.core.errors import InputError
+
+State = dict[str, Tensor]
+NESTED = (
+    "state_dict",
+    "model",
+    "model_state_dict",
+    "module",
+    "teacher",
+    "student",
+)  # keys that hold the weights
+PREFIXES = re.compile(r"^(module|_orig_mod|model|backbone|trunk|encoder|network|net)\.")
+
+
+def read_checkpoint(path: Path) -> State:
+    """Read the tensors of a safetensors file or of a PyTorch checkpoint, without running code of it.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Name -> tensor, without the prefixes that wrappers add.
+
+    Raises:
+        InputError: The file is missing or damaged, or holds a pickle or no weights.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            content: Any = importlib.import_module("safetensors.torch").load_file(path)
+        else:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError("does not exist", file=path) from None
+    except pickle.UnpicklingError:
+        raise InputError(
+            "holds a pickle with more than tensors, which is never loaded",
+            file=path,
+            hint="Save the state_dict alone, or convert it to safetensors.",
+        ) from None
+    except Exception as error:  # damaged archives and headers raise errors of many kinds
+        raise InputError(
+            f"cannot be read as weights ({str(error).partition(chr(10))[0]})", file=path
+        ) from None
+    state = _tensors(content)
+    if not state:
+        raise InputError("holds no tensors", file=path, hint="Save the state_dict of the network.")
+    while all(PREFIXES.match(name) for name in state):
+        state = {PREFIXES.sub("", name, count=1): value for name, value in state.items()}
+    return state
+
+
+def _tensors(content: Any) -> State:
+    """Return the tensors of a checkpoint, which may stand below a key such as 'state_dict'."""
+    if not isinstance(content, Mapping):
+        return {}
+    for key in NESTED:
+        if isinstance(content.get(key), Mapping) and (inner := _tensors(content[key])):
+            return inner
+    return {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
