@@ -1,3 +1,5 @@
+import pytest
+
 from retinabench.core.progress import QUIET, Bars
 
 
@@ -18,3 +20,14 @@ def test_bars_and_lines_are_on_standard_error(capsys):
     assert out == ""
     assert "3/3" in err
     assert "note: [not markup]" in err
+
+
+def test_the_bar_of_failed_work_does_not_stay_above_its_error(capsys):
+    def fail():
+        with Bars().track("Preparing", 3, unit="images") as advance:
+            advance(1)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        fail()
+    assert "Preparing" not in capsys.readouterr().err

@@ -56,7 +56,7 @@ class Bars:
 
     @contextmanager
     def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
-        """Open a bar that stays on the screen when done; yield its advance.
+        """Open a bar that stays on the screen when done, and is removed where the work fails; yield its advance.
 
         Args:
             what: Title of the bar.
@@ -86,7 +86,11 @@ class Bars:
         )
         with bar:
             task = bar.add_task(what, total=total)
-            yield lambda steps: bar.advance(task, steps)
+            try:
+                yield lambda steps: bar.advance(task, steps)
+            except Exception:
+                bar.live.transient = True
+                raise
 
     def say(self, line: str) -> None:
         """Print one line to standard error."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pickle
-import re
 
 import numpy as np
 import pytest
 
-import retinabench as rb
-from retinabench.core.errors import InputError
+from support.prediction_bytes import DIALECTS, TABLE, read_bytes, refused
 
 
 @pytest.fixture(scope="module")
@@ -17,41 +15,9 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("formats")
 
 
-def read_bytes(folder, content, name="file"):
-    path = folder / name
-    path.write_bytes(content)
-    return rb.read_predictions(path)
-
-
-TABLE = "image_id,label,prob\na,0,0.25\nb,1,0.5\n"
-
-RIGHT = {
-    "plain": TABLE.encode(),
-    "no last line end": TABLE.rstrip().encode(),
-    "Windows line ends": TABLE.replace("\n", "\r\n").encode(),
-    "old Mac line ends": TABLE.replace("\n", "\r").encode(),
-    "byte-order mark": TABLE.encode("utf-8-sig"),
-    "UTF-16": TABLE.encode("utf-16"),
-    "UTF-16 big-endian": b"\xfe\xff" + TABLE.encode("utf-16-be"),
-    "semicolons": TABLE.replace(",", ";").encode(),
-    "tabs": TABLE.replace(",", "\t").encode(),
-    "decimal commas": TABLE.replace(",", ";").replace(".", ",").encode(),
-    "quoted numbers": b'image_id,label,prob\n"a","0","0.25"\n"b","1","0.5"\n',
-    "quoted header": b'"image_id","label","prob"\na,0,0.25\nb,1,0.5\n',
-    "quoted decimal commas": b'image_id;label;prob\n"a";"0";"0,25"\n"b";"1";"0,5"\n',
-    "spaces in the header": b"image_id, label , prob\na,0,0.25\nb,1,0.5\n",
-    "labels with a point": b"image_id,label,prob\na,0.0,2.5e-1\nb,1.0,0.5\n",
-    "a foreign column": b"comment,image_id,label,prob\n\"x, y\",a,0,0.25\nz,b,1,0.5\n",
-    "pandas index": b",image_id,label,prob\n0,a,0,0.25\n1,b,1,0.5\n",
-    "empty grade column": b"image_id,label,prob,grade\na,0,0.25,\nb,1,0.5,\n",
-    "blank lines": b"image_id,label,prob\n\na,0,0.25\n\nb,1,0.5\n\n",
-    "samples": b"image_id,label,prob_1,prob_0\na,0,0.5,0\nb,1,0,1\n",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", DIALECTS)
 def test_every_dialect_gives_the_same_numbers(folder, name):
-    found = read_bytes(folder, RIGHT[name])
+    found = read_bytes(folder, DIALECTS[name])
     assert found.image_id.tolist() == ["a", "b"]
     assert found.label.tolist() == [0, 1]
     np.testing.assert_array_equal(found.prob, [0.25, 0.5])
@@ -115,18 +81,6 @@ WRONG = {
     "web page": (b"<!DOCTYPE html>\n<html>404</html>\n", "column 'image_id': is missing"),
     "domain": (b"image_id,label,prob,domain\na,0,0.5,aptos\n", "row 1, column 'domain': is 'aptos'. Valid"),
 }  # fmt: skip
-
-
-def refused(folder, content, message):
-    path = folder / "wrong"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=re.escape(message)) as caught:
-        rb.read_predictions(path)
-    text = str(caught.value)
-    assert text.startswith(str(path))
-    assert text.isprintable()
-    assert len(text) <= 1100
-    return text
 
 
 @pytest.mark.parametrize("name", WRONG)

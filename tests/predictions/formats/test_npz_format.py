@@ -4,39 +4,17 @@ from __future__ import annotations
 
 import io
 import pickle
-import re
 import zipfile
 
 import numpy as np
 import pytest
 
-import retinabench as rb
-from retinabench.core.errors import InputError
+from support.prediction_bytes import npz, refused
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("formats")
-
-
-def refused(folder, content, message):
-    path = folder / "wrong"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=re.escape(message)) as caught:
-        rb.read_predictions(path)
-    text = str(caught.value)
-    assert text.startswith(str(path))
-    assert text.isprintable()
-    assert len(text) <= 1100
-    return text
-
-
-def npz(**columns):
-    sink = io.BytesIO()
-    plain = {"image_id": np.array(["a", "b"]), "label": np.array([0, 1]), "prob": np.array([0.25, 0.5])}
-    kept = {name: value for name, value in {**plain, **columns}.items() if value is not None}
-    np.savez_compressed(sink, **kept)
-    return sink.getvalue()
 
 
 def zipped(**members):

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-import io
-import re
-
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-import retinabench as rb
-from retinabench.core.errors import InputError
+from support.prediction_bytes import NONE, parquet, refused
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("formats")
 
-
-def refused(folder, content, message):
-    path = folder / "wrong"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=re.escape(message)) as caught:
-        rb.read_predictions(path)
-    text = str(caught.value)
-    assert text.startswith(str(path))
-    assert text.isprintable()
-    assert len(text) <= 1100
-    return text
-
-
-def parquet(metadata=None, **columns):
-    sink = io.BytesIO()
-    table = pa.table({"image_id": ["a", "b"], "label": [0, 1], "prob": [0.25, 0.5], **columns})
-    table = table.drop_columns([name for name in table.column_names if table[name].null_count == 2])
-    pq.write_table(table.replace_schema_metadata(metadata), sink)
-    return sink.getvalue()
-
-
-NONE = pa.nulls(2)
 
 PARQUET = {
     "truncated": (parquet()[:-20], "not a whole Parquet file"),
