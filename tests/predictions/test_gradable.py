@@ -27,7 +27,8 @@ def test_a_csv_and_a_parquet_file(tmp_path):
     assert found.prob.tolist() == [0.1, 0.5, 0.8, 0.5]
     kept = rb.read_predictions(path)
     assert kept.prob.tolist() == [0.1, 0.8]
-    assert "2 images that cannot be graded" in kept.notes[-1]
+    assert "2 of 4 images cannot be graded" in kept.notes[-1]
+    assert kept.notes == found.notes
     none = csv(tmp_path, ["a,0,0.1,0", "b,1,,0"])
     with pytest.raises(InputError, match="no image can be graded"):
         rb.read_predictions(none)
@@ -38,6 +39,48 @@ def test_a_csv_and_a_parquet_file(tmp_path):
     clinic = rb.clinic(found)["in_domain"]
     assert clinic.ungradable.images == 2
     assert (clinic.images.table.tp, clinic.images.table.tn) == (1, 1)
+
+
+def objects(n=80):
+    """The same predictions with images that cannot be graded among them, and without these."""
+    rng = np.random.default_rng(3)
+    label = np.arange(n) % 2
+    prob = np.clip(0.25 + 0.5 * label + rng.normal(0, 0.3, n), 0.01, 0.99)
+    split = np.where(np.arange(n) < n // 2, "validation", "test")
+    good = np.arange(n) % 5 != 1
+    columns = {"split": split, "subgroups": {"gradable": good.astype(int)}}
+    whole = rb.Predictions(np.arange(n).astype(str), label, np.where(good, prob, 0.5), **columns)
+    return whole, whole.take(np.flatnonzero(good))
+
+
+def test_every_score_of_an_object_leaves_them_out():
+    whole, part = objects()
+    assert "16 of 80 images cannot be graded" in whole.notes[0]
+    assert len(whole.select()) == len(part) == 64
+    assert len(whole.select(split="test")) == 32
+    verbs = {
+        "score": lambda one: rb.score(one, bootstrap=20, threshold="youden").to_dict(),
+        "compare": lambda one: rb.compare(one, one, bootstrap=20).to_dict(),
+        "transfer": lambda one: rb.transfer(one, goal=0.4, bootstrap=20).to_dict(),
+    }
+    for verb, answer in verbs.items():
+        assert answer(whole) == answer(part), verb
+    assert rb.clinic(whole)["in_domain"].ungradable.images == 8
+    assert rb.clinic(part)["in_domain"].ungradable is None
+    assert rb.clinic(whole)["in_domain"].images.table == rb.clinic(part)["in_domain"].images.table
+
+
+def test_an_object_without_a_gradable_image_is_refused():
+    with pytest.raises(InputError, match="no image can be graded"):
+        rb.Predictions(["a", "b"], [0, 1], [0.1, 0.9], subgroups={"gradable": ["no", "no"]})
+
+
+def test_a_data_frame_is_read_as_a_file_is():
+    frame = pa.table(
+        {"image_id": list("abc"), "label": [0, 1, 1], "prob": [0.2, None, 0.9], "gradable": [1, 0, 1]}
+    )
+    assert rb.Predictions.from_dataframe(frame).prob.tolist() == [0.2, 0.9]
+    assert rb.Predictions.from_dataframe(frame, ungradable=True).prob.tolist() == [0.2, 0.5, 0.9]
 
 
 def test_samples_and_uncertainty_may_be_empty_too(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,8 @@ from retinabench.core.errors import InputError
 from retinabench.predictions import columns
 from retinabench.predictions.formats import csv_format
 from retinabench.predictions.identities import plain
-from retinabench.predictions.io import find_files, method_names
+from retinabench.predictions.io import find_files, method_names, notes_of_files
+from support.prediction_bytes import DIALECTS, NONE, npz, parquet, read_bytes, refused
 
 
 def with_metadata(**metadata):
@@ -49,6 +49,12 @@ def test_other_settings_of_one_method_are_told_apart():
 def test_files_without_metadata_are_never_taken_for_seeds_of_one_method():
     assert names(("ours.csv", with_metadata()), ("theirs.csv", with_metadata())) == ["ours", "theirs"]
     assert names(("a/p.csv", with_metadata()), ("b/p.csv", with_metadata())) == ["a/p.csv", "b/p.csv"]
+
+
+def test_notes_name_the_files_that_they_are_about():
+    notes = [["few"], ["few", "odd", "odd"], ["few", "odd"]]
+    assert notes_of_files(["a", "b", "c"], notes) == ["few", "b, c: odd"]
+    assert notes_of_files(["a"], [["few", "few"]]) == ["few"]
 
 
 def test_a_run_folder_stands_for_its_predictions(tmp_path):
@@ -135,70 +141,6 @@ def test_round_trip(kind, folder, given_):
         assert back.metadata["members"] == given_.samples
 
 
-def read_bytes(folder, content, name="file"):
-    path = folder / name
-    path.write_bytes(content)
-    return rb.read_predictions(path)
-
-
-TABLE = "image_id,label,prob\na,0,0.25\nb,1,0.5\n"
-
-
-RIGHT = {
-    "plain": TABLE.encode(),
-    "no last line end": TABLE.rstrip().encode(),
-    "Windows line ends": TABLE.replace("\n", "\r\n").encode(),
-    "old Mac line ends": TABLE.replace("\n", "\r").encode(),
-    "byte-order mark": TABLE.encode("utf-8-sig"),
-    "UTF-16": TABLE.encode("utf-16"),
-    "UTF-16 big-endian": b"\xfe\xff" + TABLE.encode("utf-16-be"),
-    "semicolons": TABLE.replace(",", ";").encode(),
-    "tabs": TABLE.replace(",", "\t").encode(),
-    "decimal commas": TABLE.replace(",", ";").replace(".", ",").encode(),
-    "quoted numbers": b'image_id,label,prob\n"a","0","0.25"\n"b","1","0.5"\n',
-    "quoted header": b'"image_id","label","prob"\na,0,0.25\nb,1,0.5\n',
-    "quoted decimal commas": b'image_id;label;prob\n"a";"0";"0,25"\n"b";"1";"0,5"\n',
-    "spaces in the header": b"image_id, label , prob\na,0,0.25\nb,1,0.5\n",
-    "labels with a point": b"image_id,label,prob\na,0.0,2.5e-1\nb,1.0,0.5\n",
-    "a foreign column": b"comment,image_id,label,prob\n\"x, y\",a,0,0.25\nz,b,1,0.5\n",
-    "pandas index": b",image_id,label,prob\n0,a,0,0.25\n1,b,1,0.5\n",
-    "empty grade column": b"image_id,label,prob,grade\na,0,0.25,\nb,1,0.5,\n",
-    "blank lines": b"image_id,label,prob\n\na,0,0.25\n\nb,1,0.5\n\n",
-    "samples": b"image_id,label,prob_1,prob_0\na,0,0.5,0\nb,1,0,1\n",
-}  # fmt: skip
-
-
-def refused(folder, content, message):
-    path = folder / "wrong"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=re.escape(message)) as caught:
-        rb.read_predictions(path)
-    text = str(caught.value)
-    assert text.startswith(str(path))
-    assert text.isprintable()
-    assert len(text) <= 1100
-    return text
-
-
-def parquet(metadata=None, **columns):
-    sink = io.BytesIO()
-    table = pa.table({"image_id": ["a", "b"], "label": [0, 1], "prob": [0.25, 0.5], **columns})
-    table = table.drop_columns([name for name in table.column_names if table[name].null_count == 2])
-    pq.write_table(table.replace_schema_metadata(metadata), sink)
-    return sink.getvalue()
-
-
-def npz(**columns):
-    sink = io.BytesIO()
-    plain = {"image_id": np.array(["a", "b"]), "label": np.array([0, 1]), "prob": np.array([0.25, 0.5])}
-    kept = {name: value for name, value in {**plain, **columns}.items() if value is not None}
-    np.savez_compressed(sink, **kept)
-    return sink.getvalue()
-
-
-NONE = pa.nulls(2)
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -238,7 +180,7 @@ def test_files_that_are_too_large_are_refused_before_they_are_read(folder, monke
 
 
 SEEDS = [
-    *RIGHT.values(),
+    *DIALECTS.values(),
     parquet(),
     parquet(prob=NONE, probs=[[0.1, 0.2], [0.2, 0.3]]),
     npz(),

@@ -41,6 +41,7 @@ def monitor(
     from retinabench.metrics.monitoring.certified import read_certificate
     from retinabench.metrics.monitoring.follow_up import follow_up
     from retinabench.metrics.monitoring.monitor import monitor as watch
+    from retinabench.predictions.io import notes_of_files
     from retinabench.reports.monitoring.terminal import monitor_tables
 
     if not 0 < level < 1:
@@ -54,7 +55,9 @@ def monitor(
     if json is not None:
         write_json(json, found.to_dict())
     print_table(monitor_tables(found))
-    print_notes((*(note for one in predictions for note in one.notes), *found.notes))
+    print_notes(
+        (*notes_of_files([str(file) for file in files], [one.notes for one in predictions]), *found.notes)
+    )
     if out is not None:
         from retinabench.reports.monitoring.page import write_page
 

@@ -60,7 +60,7 @@ def score(
     from retinabench.core.atomic_files import write_bytes, write_json
     from retinabench.metrics.results import scores_csv, scores_json
     from retinabench.metrics.score import score as score_predictions
-    from retinabench.predictions.io import find_files, method_names
+    from retinabench.predictions.io import find_files, method_names, notes_of_files
     from retinabench.reports.evaluation.terminal import scores_table
 
     paths = find_files(files)
@@ -86,7 +86,7 @@ def score(
     if csv is not None:
         write_bytes(csv, scores_csv(found, names))
     print_table(scores_table(names, found))
-    notes = [note for one in found for note in one.notes]
+    notes = notes_of_files([str(path) for path in paths], [one.notes for one in found])
     if referral_list is not None:
         notes += _write_referral_list(
             predictions[0], referral_list, uncertainty, referral, refer_above, found[0].threshold.value

@@ -86,9 +86,6 @@ class Constructors:
         logits: ArrayLike,
         image_id: ArrayLike | None = None,
         label: ArrayLike | None = None,
-        *,
-        grades: ArrayLike | bool | None = None,
-        referable_from: int | None = None,
         **columns: Any,
     ) -> Self:
         """Return predictions from logits: the sigmoid of one output per image, or the softmax over classes.
@@ -97,9 +94,7 @@ class Constructors:
             logits: (N,) or (N, 1) of one output; (N, C) of C classes; (N, S, 1) or (N, S, C) of S posterior samples.
             image_id: As in `from_softmax`.
             label: As in `from_softmax`.
-            grades: As in `from_softmax`.
-            referable_from: As in `from_softmax`.
-            **columns: As in `from_softmax`.
+            **columns: `grades`, `referable_from` and the other arguments of `from_softmax`.
 
         Returns:
             The predictions.
@@ -110,9 +105,7 @@ class Constructors:
             [0.119, 0.5]
         """
         probs = class_probabilities(Check(columns.get("source")), logits)
-        return cls.from_softmax(
-            probs, image_id, label, grades=grades, referable_from=referable_from, **columns
-        )
+        return cls.from_softmax(probs, image_id, label, **columns)
 
     @classmethod
     def from_torch(
@@ -135,7 +128,7 @@ class Constructors:
             probs: (N,) or (N, S), P(referable).
             logits: As in `from_logits`.
             softmax: As `probs` of `from_softmax`.
-            **columns: As in `from_softmax`.
+            **columns: As in `from_logits`.
 
         Returns:
             The predictions.
@@ -162,6 +155,7 @@ class Constructors:
         referable_from: int | Literal["label"] | None = None,
         method: str | None = None,
         seed: int | None = None,
+        ungradable: bool = False,
     ) -> Self:
         """Return predictions from a table of pandas, polars, Arrow or another library that narwhals knows.
 
@@ -173,6 +167,7 @@ class Constructors:
             referable_from: As in `read_predictions`.
             method: As in `read_predictions`.
             seed: As in `read_predictions`.
+            ungradable: As in `read_predictions`.
 
         Returns:
             The predictions; `notes` say which column was read as which.
@@ -204,9 +199,10 @@ class Constructors:
         layout = recognise(table.column_names, reading.columns)
         check_columns(None, layout.names, table.column_names)
         try:
-            return cls(**arguments_of_arrow(None, table, layout, reading, {}))
+            found = cls(**arguments_of_arrow(None, table, layout, reading, {}))
         except InputError as error:
             raise layout.error(error) from None
+        return found if ungradable else found.select() or found  # type: ignore[attr-defined]
 
     @classmethod
     def _of(

@@ -72,8 +72,8 @@ def arguments_of_arrow(
 def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -> NDArray[Any] | None:
     """The values of a known column; None where an optional one is empty throughout."""
     may_be_empty = ("grade", "patient_id", *(("label",) if reading.unlabelled else ()))
-    if reading.ungradable and (name in ("prob", "uncertainty") or sample_number(name) is not None):
-        may_be_empty = (*may_be_empty, name)
+    if name in ("prob", "uncertainty") or sample_number(name) is not None:
+        may_be_empty = (*may_be_empty, name)  # of an image that cannot be graded
     if column.null_count == len(column) and len(column):
         if name in ("image_id", "prob", "probs"):  # an empty label may follow from the grade
             raise InputError("is empty in every row", file=source, column=name)

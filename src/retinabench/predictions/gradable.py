@@ -1,4 +1,7 @@
-"""Images that cannot be graded: the column `gradable`, and rows without a probability, which `retinabench clinic` counts and other verbs leave out."""
+"""Images that cannot be graded: the column `gradable`, and rows without a probability.
+
+`Predictions.select` leaves these images out, and so does every score; `retinabench clinic` counts them.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
 
 from retinabench.core.atomic_files import atomic_write
@@ -17,10 +16,8 @@ from retinabench.core.errors import InputError
 from retinabench.predictions.formats.csv_format import csv_bytes, read_csv
 from retinabench.predictions.formats.npz_format import npz_bytes, read_npz
 from retinabench.predictions.formats.parquet_format import parquet_bytes, read_parquet
-from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.reading import Reading
 from retinabench.predictions.table import Predictions
-from retinabench.predictions.validation import Check
 
 ReadEach = Callable[[Sequence[Path]], Iterable[Predictions]]
 """Reads files or run folders one after the other: `read_each`, or with the options of the command line."""
@@ -51,7 +48,7 @@ def read_predictions(
         seed: Seed of the model.
         unlabelled: Whether labels may be empty, as `monitor` reads them: they become 0, and `subgroups["labelled"]` is "no".
         ungradable: Whether images are kept whose column `gradable` is 0, as `clinic` counts them; an empty probability becomes
-            0.5. Otherwise they are left out, and `notes` say how many.
+            0.5. Otherwise their rows are dropped, and `notes` say how many.
 
     Returns:
         The predictions.
@@ -69,28 +66,14 @@ def read_predictions(
         [0.1, 0.8]
     """
     path = Path(path)
-    reading = Reading(columns or {}, softmax, grades, referable_from, method, seed, unlabelled, True)
+    reading = Reading(columns or {}, softmax, grades, referable_from, method, seed, unlabelled)
     try:
         with open(path, "rb") as handle:
             head = handle.read(8)
         found = _reader(path, head)(path, reading)
     except (MemoryError, UnicodeDecodeError, OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from None
-    return found if ungradable else _gradable(found)
-
-
-def _gradable(predictions: Predictions) -> Predictions:
-    """The images that can be graded; `notes` say how many are left out."""
-    source = predictions.source
-    good = gradable_rows(Check(source), predictions.subgroups.get(GRADABLE), len(predictions))
-    if good.all():
-        return predictions
-    if not good.any():
-        raise InputError("is 0 in every row: no image can be graded", file=source, column=GRADABLE)
-    note = f"left out: {np.count_nonzero(~good):,} images that cannot be graded ({GRADABLE} = 0); `retinabench clinic` counts them"
-    part = predictions.take(np.flatnonzero(good))
-    object.__setattr__(part, "notes", (*part.notes, note))
-    return part
+    return found if ungradable else found.select() or found
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
@@ -152,6 +135,23 @@ def method_names(files: Sequence[Path], predictions: Sequence[Predictions]) -> l
             (f"{title} ({setting})" if len(shared) > 1 else title) or (file.stem if alone else str(file))
         )
     return names
+
+
+def notes_of_files(names: Sequence[str], notes: Sequence[Iterable[str]]) -> list[str]:
+    """Join the notes of several files: what is said of all stands once, the rest begins with the names of its files.
+
+    Args:
+        names: Name of each of F files.
+        notes: The notes of each.
+
+    Returns:
+        The notes, each once.
+    """
+    about: dict[str, list[str]] = {}
+    for name, said in zip(names, notes, strict=True):
+        for note in dict.fromkeys(said):
+            about.setdefault(note, []).append(name)
+    return [note if len(of) == len(names) else f"{', '.join(of)}: {note}" for note, of in about.items()]
 
 
 def write_predictions(predictions: Predictions, path: str | Path) -> None:

@@ -36,7 +36,6 @@ class Reading:
         method: Name of the method; files of one name are its seeds.
         seed: Seed of the model.
         unlabelled: Whether labels may be empty, as those of new images are: they become 0, and the subgroup `LABELLED` is "no".
-        ungradable: Whether a probability may be empty where the column `gradable` is 0.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +45,6 @@ class Reading:
     method: str | None = None
     seed: int | None = None
     unlabelled: bool = False
-    ungradable: bool = False
 
     def __post_init__(self) -> None:
         lowest = self.referable_from
@@ -88,14 +86,11 @@ def arguments_of(table: Table, reading: Reading) -> dict[str, Any]:
     known, further, notes = dict(table.known), dict(table.further), []
     if "probs" not in known:
         raise check.fail("prob", None, "is empty in every row", "Write P(referable) of each image.")
+    n = len(known["probs"])
+    if (cells := further.get(GRADABLE)) is not None:
+        cells = from_arrow(cells, untyped=table.untyped) if isinstance(cells, pa.Array) else cells
+    fill_ungradable(check, known, cells)
     probs = known["probs"]
-    n = len(probs)
-    if reading.ungradable:
-        cells = further.get(GRADABLE)
-        fill_ungradable(
-            check, known, from_arrow(cells, untyped=table.untyped) if isinstance(cells, pa.Array) else cells
-        )
-        probs = known["probs"]
     if "image_id" not in known:
         known["image_id"] = np.arange(1, n + 1).astype(np.str_)
         notes.append(

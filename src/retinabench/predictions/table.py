@@ -14,6 +14,7 @@ CSV and NPZ. The columns:
 | `domain`      | optional                 | `in_domain` (default) or `shifted`                                    |
 | `split`       | optional                 | `validation` or `test` (default)                                      |
 | `uncertainty` | finite number, optional  | any score of the model: the largest is referred first                    |
+| `gradable`    | 1 or 0, optional         | whether the image can be graded; scores leave out those that cannot, `clinic` counts them |
 | any other     | text or numbers          | a subgroup: camera, site, age, sex, date …; a cell may be empty       |
 
 File metadata (Parquet and NPZ): schema version, method, task, model, seed, samples, members, config hash, package
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.predictions.adapters import Constructors
 from retinabench.predictions.columns import DOMAINS, KNOWN, SPLITS, sample_number
+from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.identities import own_patients
 from retinabench.predictions.subgroups import check_subgroups
 from retinabench.predictions.validation import REFERABLE_FROM, UNKNOWN_GRADE, Check
@@ -50,7 +52,8 @@ class Predictions(Constructors):
         domain: (N,) of `DOMAINS`; None: all are `in_domain`.
         split: (N,) of `SPLITS`; None: all are `test`.
         uncertainty: (N,) finite numbers, the largest is referred first.
-        subgroups: Further columns by name, each (N,): text with "", or float64 with NaN, where it is not known.
+        subgroups: Further columns by name, each (N,): text with "", or float64 with NaN, where it is not known. Images whose
+            `gradable` is 0 are left out by `select`, and so by every score; `clinic` counts them.
         metadata: What the file says of its origin: method, model, seed, members and so on; `referable_from`: the lowest
             referable grade where it is not 2, or "label" where a label may contradict the grade.
         source: The file it came from, for error messages.
@@ -118,6 +121,13 @@ class Predictions(Constructors):
             )
         taken = [*KNOWN, "metadata", *(name for name in self.subgroups if sample_number(name) is not None)]
         columns["subgroups"] = check_subgroups(check, self.subgroups, n, taken)
+        gradable = gradable_rows(check, columns["subgroups"].get(GRADABLE), n)
+        if not gradable.any():
+            raise check.fail(GRADABLE, None, "is 0 in every row: no image can be graded")
+        if left := np.count_nonzero(~gradable):
+            notes.append(
+                f"{left:,} of {n:,} images cannot be graded ({GRADABLE} = 0): `clinic` counts them, scores leave them out"
+            )
         members = self.metadata.get("members", 1)
         whole = isinstance(members, (int, np.integer)) and members >= 1
         if not whole or columns["probs"].shape[1] % members:
@@ -147,8 +157,16 @@ class Predictions(Constructors):
         return int(self.probs.shape[1])
 
     def select(self, *, domain: str | None = None, split: str | None = None) -> Predictions | None:
-        """Return the rows of one domain and one split, or None where there are none."""
-        keep = np.ones(len(self), bool)
+        """Return the gradable images of one domain and one split, or None where there are none.
+
+        Args:
+            domain: One of `DOMAINS`; None for both.
+            split: One of `SPLITS`; None for both.
+
+        Returns:
+            Their predictions, without the images whose column `gradable` is 0.
+        """
+        keep = gradable_rows(Check(self.source), self.subgroups.get(GRADABLE), len(self))
         if domain is not None:
             keep &= self.domain == domain
         if split is not None:

@@ -20,6 +20,7 @@ from retinabench.metrics.results import check_known
 from retinabench.metrics.sets import SETS, Evaluator, ImageSet, Together, image_sets
 from retinabench.metrics.sorted_images import Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.io import notes_of_files
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
@@ -190,7 +191,7 @@ def notes_on(
     Returns:
         One sentence per note.
     """
-    notes = _notes_of_files(models, names)
+    notes = notes_of_files(names, [model.notes for model in models])
     notes += [f"{name}: {cut.note}" for name, cut in zip(names, thresholds, strict=False) if cut.note]
     if all(model.patient_id is None for model in models):
         notes.append("no patient_id: every image is its own cluster, intervals may be too narrow")
@@ -202,12 +203,3 @@ def notes_on(
             "referral is ordered by " + ", ".join(f"{kind} in {name}" for name, kind in used.items())
         )
     return tuple(notes)
-
-
-def _notes_of_files(models: Sequence[Predictions], names: Sequence[str]) -> list[str]:
-    """The notes of all files once each, led by the names of those they are about where not all share them."""
-    about: dict[str, list[str]] = {}
-    for model, name in zip(models, names, strict=True):
-        for note in model.notes:
-            about.setdefault(note, []).append(name)
-    return [note if len(who) == len(models) else f"{', '.join(who)}: {note}" for note, who in about.items()]

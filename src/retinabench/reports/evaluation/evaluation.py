@@ -22,6 +22,7 @@ from retinabench.metrics.selective.referral_curves import area_of
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.metrics.sorted_images import Cases
 from retinabench.metrics.uncertainty import binary_entropy
+from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import set_statistics as stats
 from retinabench.reports.evaluation.set_statistics import Floats, SetPredictions
@@ -323,7 +324,11 @@ def _checked(methods: Sequence[MethodPredictions], referred: float) -> list[Meth
 
 def _sets(methods: Sequence[MethodPredictions]) -> list[str]:
     """Return the sets of the report; `joint` where some file holds both domains."""
-    of_files = [set(p.domain[p.split == "test"].tolist()) for method in methods for p in method.predictions]
+    of_files = [
+        {name for name in DOMAINS if p.select(domain=name, split="test") is not None}
+        for method in methods
+        for p in method.predictions
+    ]
     found = set().union(*of_files)
     if not found:
         raise InputError("no file has test images", column="split", hint="Report needs rows of split 'test'.")
