@@ -71,8 +71,26 @@ def test_what_cannot_be_is_refused():
         {"prevalence": 0},
         {"prevalence": 0.1, "auroc": 1},
         {"prevalence": 0.1, "sensitivity": 1.1},
+        {"prevalence": 0.1, "sensitivity": 0},
+        {"prevalence": 0.1, "specificity": 1},
     ]:
         with pytest.raises(InputError):
             Assumptions(**values)
     with pytest.raises(InputError, match="both classes"):
         from_pilot(rb.Predictions(["a"], [0], [0.2]), ABOVE_HALF)
+
+
+def test_a_pilot_without_an_error_is_no_plan_of_a_few_patients():
+    label = np.repeat([0, 0, 0, 1], 25)
+    perfect = rb.Predictions(np.arange(100), label, 0.1 + 0.8 * label)
+    for stated, first in [
+        ({}, "sensitivity is 1 .pilot of 100 images"),
+        ({"sensitivity": 0.9}, "specificity is 1"),
+        ({"sensitivity": 0.9, "specificity": 0.9}, "AUROC is 1"),
+    ]:
+        with pytest.raises(InputError, match=first):
+            stated_assumptions(stated, perfect)
+    stated = {"sensitivity": 0.9, "specificity": 0.9, "auroc": 0.97}
+    found = plan_study(stated_assumptions(stated, perfect))
+    assert found.assumptions.prevalence == 0.25
+    assert found["net_benefit"].patients > 100

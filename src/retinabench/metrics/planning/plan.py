@@ -45,6 +45,10 @@ class Assumptions:
             AUROC and sensitivity.
         predictors: Linear predictors logit(p) of a pilot; None: those of a calibrated model with this AUROC.
         origin: Where the numbers come from.
+
+    Raises:
+        InputError: A rate is out of its range. One of 0 or 1, such as that of a pilot without an error, has no variance: a few
+            patients would seem to suffice.
     """
 
     prevalence: float
@@ -59,12 +63,13 @@ class Assumptions:
     def __post_init__(self) -> None:
         if not 0 < self.prevalence < 1:
             raise InputError(f"the prevalence is {self.prevalence:g}", hint="It lies between 0 and 1.")
-        for name in ("sensitivity", "specificity"):
-            proportions.check_share(name, getattr(self, name))
-        if not 0.5 < self.auroc < 1:
-            raise InputError(
-                f"the AUROC is {self.auroc:g}", hint="Expect a value between 0.5 and 1, such as 0.95."
-            )
+        for title, least in (("sensitivity", 0.0), ("specificity", 0.0), ("AUROC", 0.5)):
+            value = getattr(self, title.lower())
+            if not least < value < 1:
+                raise InputError(
+                    f"the {title} is {value:g} ({self.origin})",
+                    hint=f"A study is planned for a value between {least:g} and 1: state one, such as --{title.lower()} 0.95.",
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the assumptions for JSON; of a pilot's linear predictors only their number."""
@@ -201,7 +206,7 @@ def stated_assumptions(
     names = [name for name in ("images_per_patient", "correlation") if name in known]
     shared: dict[str, Any] = {name: known.pop(name) for name in names}
     if pilot is not None:
-        found = replace(from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot)), **known)
+        found = from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot), known)
     elif "prevalence" in known:
         found = Assumptions(**known)
     else:
@@ -214,18 +219,21 @@ def stated_assumptions(
     return replace(found, clusters=replace(found.clusters, **shared))
 
 
-def from_pilot(predictions: Predictions, threshold: FrozenThreshold) -> Assumptions:
-    """Read the assumptions off a pilot: its in-domain test images.
+def from_pilot(
+    predictions: Predictions, threshold: FrozenThreshold, stated: Mapping[str, Any] | None = None
+) -> Assumptions:
+    """Return the assumptions that a pilot gives: those of its in-domain test images.
 
     Args:
         predictions: The pilot's predictions.
         threshold: The decision threshold.
+        stated: Values by the names of `Assumptions` that replace the pilot's.
 
     Returns:
         The assumptions. A correlation that no patient of the pilot can tell keeps its default.
 
     Raises:
-        InputError: The pilot has no test image of one of the classes.
+        InputError: The pilot has no test image of one of the classes, or a rate of 0 or 1 for which no value is stated.
     """
     part = predictions.select(domain="in_domain", split="test") or predictions.select(split="test")
     if part is None or not 0 < part.label.mean() < 1:
@@ -241,19 +249,19 @@ def from_pilot(predictions: Predictions, threshold: FrozenThreshold) -> Assumpti
         known = [one for one in of_class if math.isfinite(one)]
         disease = intra_patient_correlation(y, part.patient_id)
         default = Clusters()
-        alike = max(known, default=default.correlation)
-        clusters = Clusters(float(sizes.mean()), alike, disease, float(sizes @ sizes / sizes.sum()))
-    found = auroc_error(y, part.prob).auroc
-    return Assumptions(
-        float(y.mean()),
-        table.sensitivity,
-        table.specificity,
-        min(max(found, 0.501), 0.999),
-        clusters,
-        threshold.value,
-        np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64),
-        f"pilot of {len(part):,} images",
-    )
+        right = max(known, default=default.correlation)
+        clusters = Clusters(float(sizes.mean()), right, disease, float(sizes @ sizes / sizes.sum()))
+    found: dict[str, Any] = {
+        "prevalence": float(y.mean()),
+        "sensitivity": table.sensitivity,
+        "specificity": table.specificity,
+        "auroc": max(auroc_error(y, part.prob).auroc, 0.501),
+        "clusters": clusters,
+        "threshold": threshold.value,
+        "predictors": np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64),
+        "origin": f"pilot of {len(part):,} images",
+    }
+    return Assumptions(**(found | dict(stated or {})))
 
 
 def _requirement(given: Assumptions, question: str, images: float, effect: float, source: str) -> Requirement:
