@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
+import retinabench as rb
 from retinabench.metrics.clinical.calibration_summary import calibration_summary
 from retinabench.metrics.recalibration import calibration_line
 
@@ -25,6 +26,17 @@ def test_values_are_those_of_the_line():
     weighted = sum(point.images * point.observed.value for point in found.curve)
     assert weighted == pytest.approx(y.sum())
     assert json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_the_line_has_the_intervals_of_score():
+    rng = np.random.default_rng(3)
+    p, patient = expit(rng.normal(-1, 1.5, 200)), np.repeat(np.arange(100), 2)
+    y = rng.random(200) < p
+    one = rb.score(rb.Predictions(np.arange(200), y, p, patient_id=patient), bootstrap=1)["in_domain"]
+    found = calibration_summary(y, p, patient).to_dict()
+    for name in ("slope", "intercept", "in_the_large", "observed_over_expected"):
+        ends = [one.calibration[f"line_{name}_{end}"] for end in ("low", "high")]
+        assert [found[name]["low"], found[name]["high"]] == pytest.approx(ends, rel=1e-9)
 
 
 def test_robust_errors_of_independent_images_are_those_of_the_information():

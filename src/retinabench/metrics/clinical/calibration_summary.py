@@ -1,4 +1,4 @@
-"""Whether probabilities can be read as risks: the calibration line and curve with intervals that heed patients."""
+"""Whether probabilities can be read as risks: the calibration line and curve, with intervals clustered by patient."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.special import expit, logit
 
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import binary, clustered_proportion
-from retinabench.metrics.recalibration import calibration_line
-from retinabench.metrics.sorted_images import EPS
+from retinabench.metrics.recalibration import calibration_line_of, line_intervals_of
+from retinabench.metrics.sorted_images import Cases
 
 Floats = NDArray[np.float64]
 BINS = 10
@@ -64,8 +62,8 @@ def calibration_summary(
 ) -> CalibrationSummary:
     """Return the calibration line and curve with clustered intervals.
 
-    The line's intervals are Student's t intervals of the cluster-robust ("sandwich") standard errors of the logistic
-    regression; observed over expected has one on the logarithmic scale, with the linearised variance of the ratio.
+    The line and its intervals are those of `score` (`line_intervals_of`). With images of one class, observed over expected has
+    the interval of the prevalence, divided by the mean probability.
 
     Args:
         label: (N,) 0 or 1.
@@ -77,62 +75,20 @@ def calibration_summary(
         The summary; NaN where the line does not exist (one class, or classes that the probabilities part).
 
     References:
-        Van Calster et al., BMC Medicine 17:230 (2019), for the measures; Liang and Zeger, Biometrika 73:13 (1986), for the
-        standard errors.
+        Van Calster et al., BMC Medicine 17:230 (2019), for the measures.
     """
-    y, p = binary(label, "label").astype(np.float64), np.asarray(prob, np.float64)
-    codes, patients = cluster_codes(cluster)
-    line = calibration_line(y, p)
-    x = np.asarray(logit(np.clip(p, EPS, 1 - EPS)), np.float64)
-    one = np.ones((len(x), 1))
-    t = float(stats.t.ppf((1 + level) / 2, patients - 1)) if patients > 1 else np.nan
-    of_line = _robust_errors(np.column_stack([one, x]), line.intercept + line.slope * x, y, codes)
-    of_level = _robust_errors(one, line.in_the_large + x, y, codes)
-    values = (line.intercept, line.slope, line.in_the_large)
-    intercept, slope, large = (
-        Interval(value, float(value - t * error), float(value + t * error))
-        for value, error in zip(values, (*of_line, *of_level), strict=True)
-    )
-    ratio = _observed_over_expected(y, p, codes, t, level)
-    return CalibrationSummary(slope, intercept, large, ratio, _curve(y, p, codes, level))
+    y, p = binary(label, "label"), np.asarray(prob, np.float64)
+    codes, _ = cluster_codes(cluster)
+    w = Cases(y, p, patient=codes).weighted()
+    ends = line_intervals_of(w, level)
+    line = {name: Interval(value, *ends[name]) for name, value in vars(calibration_line_of(w)).items()}
+    if p.any() and (y.all() or not y.any()):
+        share, mean = clustered_proportion(y, np.ones(len(y)), codes, level), float(p.mean())
+        line["observed_over_expected"] = Interval(share.value / mean, share.low / mean, share.high / mean)
+    return CalibrationSummary(**line, curve=_curve(y, p, codes, level))
 
 
-def _robust_errors(design: Floats, linear: Floats, y: Floats, codes: NDArray[np.intp]) -> Floats:
-    """Cluster-robust standard errors of a logistic regression at its solution, with the factor G / (G - 1)."""
-    width, patients = design.shape[1], int(codes.max()) + 1
-    if not np.isfinite(linear).all() or patients < 2:
-        return np.full(width, np.nan)
-    mean = np.asarray(expit(linear), np.float64)
-    bread = np.linalg.pinv((design * (mean * (1 - mean))[:, None]).T @ design)
-    scores = np.stack([np.bincount(codes, design[:, k] * (y - mean), patients) for k in range(width)])
-    meat = patients / (patients - 1) * scores @ scores.T
-    return np.asarray(np.sqrt(np.diag(bread @ meat @ bread)))
-
-
-def _observed_over_expected(
-    y: Floats, p: Floats, codes: NDArray[np.intp], t: float, level: float
-) -> Interval:
-    expected = float(p.sum())
-    if expected <= 0:
-        return Interval(np.nan)
-    ratio = float(y.sum()) / expected
-    residual = np.bincount(codes, y - ratio * p)
-    patients = len(residual)
-    error = (
-        float(np.sqrt(patients / (patients - 1) * residual @ residual)) / expected if patients > 1 else np.nan
-    )
-    if 0 < y.mean() < 1 and error > 0:
-        return Interval(
-            ratio, ratio * float(np.exp(-t * error / ratio)), ratio * float(np.exp(t * error / ratio))
-        )
-    share = clustered_proportion(
-        y, np.ones(len(y)), codes, level
-    )  # of one class: the interval of the prevalence
-    scale = len(y) / expected
-    return Interval(ratio, share.low * scale, share.high * scale)
-
-
-def _curve(y: Floats, p: Floats, codes: NDArray[np.intp], level: float) -> tuple[CurvePoint, ...]:
+def _curve(y: NDArray[np.bool_], p: Floats, codes: NDArray[np.intp], level: float) -> tuple[CurvePoint, ...]:
     """Groups of equally many images by probability; equal probabilities stay together."""
     order = np.sort(p)
     edges = np.unique(order[np.linspace(0, len(p) - 1, BINS + 1).round().astype(int)[1:-1]])
