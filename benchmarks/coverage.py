@@ -11,7 +11,7 @@ Settings: `usual` (accuracy .83, prevalence 31 %), `good` (accuracy .92), `accur
 `domains`: half of the patients come from a shifted domain on which the model is worse, for the joint and the balanced set.
 
 A study is one line of the file, which is a function of the setting, the number of patients, and the number of the study: a killed run
-is continued by the same command, and more studies only add lines. `--table` prints the tables of a file without computing.
+is continued by the same command, and more studies only add lines. Studies that nothing was chosen on begin at another `--first`. `--table` prints the tables of a file without computing.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def models(rng: np.random.Generator, patients: int, setting: str) -> list[rb.Pre
         found.append(expit(logit))
     if (
         setting == "calibrated"
-    ):  # what happens is drawn from the first model's probability, alike in both eyes
+    ):  # labels are drawn from the first model's probability, correlated in both eyes
         shared = np.sqrt(0.7) * rng.normal(size=patients)[patient] + np.sqrt(0.3) * rng.normal(size=eye)
         label = (norm.cdf(shared) < found[0]).astype(int)
     return [
@@ -214,6 +214,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--studies", type=int, default=500)
+    parser.add_argument("--first", type=int, default=0, help="number of the first study")
     parser.add_argument("--patients", type=int, nargs="+", default=list(PATIENTS))
     parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--processes", type=int, default=1)
@@ -227,7 +228,8 @@ def main() -> None:
         done = {(one["setting"], one["patients"], one["study"]) for one in found}
         wanted = [
             (setting, patients, number)
-            for patients in options.patients for setting in options.settings for number in range(options.studies)
+            for patients in options.patients for setting in options.settings
+            for number in range(options.first, options.first + options.studies)
         ]  # fmt: skip
         with options.out.open("a") as sink:
             for one in studies([task for task in wanted if task not in done], options.processes):

@@ -114,8 +114,8 @@ def brier_of(w: Weighted) -> float:
 
 def brier_skill_of(w: Weighted) -> float:
     """1 - Brier / (pi (1 - pi)), pi the share of positive images: 0 for a forecast of pi, NaN with one class."""
-    spread = w.positives * w.negatives / w.total**2
-    return 1 - brier_of(w) / spread if spread > 0 else np.nan
+    variance = w.positives * w.negatives / w.total**2
+    return 1 - brier_of(w) / variance if variance > 0 else np.nan
 
 
 def accuracy_gain_of(w: Weighted) -> float:

@@ -1,7 +1,7 @@
 """The calibration line of probabilities, and the correction of their prior.
 
 The logistic line logit P(y = 1) = intercept + slope x logit(p). Slope below 1: the model is overconfident; above 1:
-it is timid. *In the large*: the intercept with the slope held at 1, 0 where as many images are positive as foreseen.
+it is underconfident. *In the large*: the intercept with the slope held at 1, 0 where as many images are positive as predicted.
 
 Sources: Cox, Biometrika 45:562 (1958); Van Calster et al., BMC Medicine 17:230 (2019).
 """

@@ -23,7 +23,7 @@ SETS = tuple(SET_LABELS)
 
 PER_IMAGE, PER_PATIENT = "per image", "per patient"
 PER_IMAGE_OF_A_RANDOM_PATIENT = "per image of a random patient"
-"""What a rate is a share of, as tables and captions say it: all images alike, patients, or all patients alike."""
+"""What a rate is a share of, as tables and captions say it: images, patients, or images of which each patient's together count as 1."""
 
 Floats = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
-"""What a model adds to a rule that never looks at an image, and what a correction of its prior would add.
+"""What a model adds to giving every image the same answer, and what a correction of its prior would add.
 
 The baseline gives every image the same answer, that of the larger class ("not referable" below a prevalence of one
-half), and for probabilities the prevalence of the set. A model below it does harm, whatever else it scores.
+half), and for probabilities the prevalence of the set. A model below it is worse than no model.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from retinabench.metrics.classification import (
 )
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes
 from retinabench.metrics.inference.interval import Interval, finite_or_none
-from retinabench.metrics.inference.interval_methods import Ends, Scaled
+from retinabench.metrics.inference.interval_methods import Ends
 from retinabench.metrics.recalibration import calibration_line_of, correct_prior
+from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sorted_images import Cases, Weighted
 from retinabench.predictions.table import Predictions
 
@@ -136,15 +137,15 @@ def baseline_of(
     def statistic(weight: Floats) -> Floats:
         count, positives, right, squares = sums @ weight
         share = positives / count
-        spread = share * (1 - share)
+        variance = share * (1 - share)
         gain = (right - (positives if majority else count - positives)) / count
-        return np.array([gain, 1 - squares / count / spread if spread > 0 else np.nan])
+        return np.array([gain, 1 - squares / count / variance if variance > 0 else np.nan])
 
     gain, skill = accuracy_gain_of(w), brier_skill_of(w)
     ends = [Ends(), Ends()]
     if bootstrap:
         draws = cluster_bootstrap(statistic, np.arange(patients), replicates=bootstrap, seed=seed)
-        methods = Scaled(-1.0, 1.0), Scaled(high=1.0)
+        methods = SCORES["accuracy_gain"].interval, SCORES["brier_skill"].interval
         ends = [one.ends([w], v, d, level) for one, v, d in zip(methods, (gain, skill), draws.T, strict=True)]
     return Baseline(
         "referable" if majority else "not referable",

@@ -54,7 +54,7 @@ def predictive_value_intervals(
     """Return the predictive values at a stated prevalence, with intervals from those of sensitivity and specificity.
 
     A predictive value is the share of one proportion in the weighted sum of two (`share_of_two`), so that its interval holds
-    where sensitivity or specificity is 0 or 1, and heeds patients where theirs do. The positive correlation of a patient's
+    where sensitivity or specificity is 0 or 1, and is clustered by patient where theirs are. The positive correlation of a patient's
     true and false positives is left out, which widens the intervals a little.
 
     Args:

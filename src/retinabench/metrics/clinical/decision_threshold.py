@@ -21,7 +21,7 @@ from retinabench.predictions.table import Predictions
 Rule = Literal["value", "youden", "sensitivity", "specificity"]
 Split = Literal["", "validation", "test"]
 DEFAULT = 0.5
-NOBODY = float(np.nextafter(1, 2))
+ABOVE_ONE = float(np.nextafter(1, 2))
 """A threshold that no probability reaches."""
 _FORM = re.compile(r"(youden|sensitivity|specificity)(?:=([^@]*))?(?:@(.*))?", re.IGNORECASE)
 _HINT = (
@@ -182,7 +182,7 @@ class DecisionThreshold:
             best = int(np.argmax(np.where(sensitivity >= self.goal, specificity, -1)))
         else:
             best = int(np.argmax(np.where(specificity >= self.goal, sensitivity, -1)))
-        found = float(min(value[best], NOBODY))
+        found = float(min(value[best], ABOVE_ONE))
         if found == DEFAULT:  # 0.5 itself would be read as "above 0.5"
             found = float(np.nextafter(DEFAULT, 0))
         return FrozenThreshold(found, self.text, split, len(images))

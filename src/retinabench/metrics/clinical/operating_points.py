@@ -1,7 +1,7 @@
 """Operating points: the 2x2 table of a frozen threshold, the threshold that a goal asks for, and whether goals are met.
 
-The rule everywhere is "positive iff prob >= threshold". Nothing is interpolated: a threshold that nobody could set
-has no sensitivity.
+The rule everywhere is "positive iff prob >= threshold". Nothing is interpolated: every operating point
+is reached by a threshold.
 
     >>> table = two_by_two([1, 1, 0, 0], [True, False, False, False])
     >>> table.sensitivity, table.specificity
@@ -106,7 +106,7 @@ class TwoByTwo:
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """A threshold (positive iff prob >= threshold; infinity: nobody is positive) and what it yields."""
+    """A threshold (positive iff prob >= threshold; infinity: no image is positive) and what it yields."""
 
     threshold: float
     sensitivity: float

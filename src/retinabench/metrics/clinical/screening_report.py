@@ -103,7 +103,7 @@ def clinic(
 ) -> ScreeningReport:
     """Compute the screening numbers of the test split, per domain.
 
-    Every rate is per image unless it says per patient, with an interval that heeds patients; nothing is resampled. Images whose
+    Every rate is per image unless it says per patient, with an interval clustered by patient; nothing is resampled. Images whose
     column `gradable` is 0 are left out of all numbers but `ungradable`.
 
     Args:

@@ -1,7 +1,7 @@
 """The difference of a score between two models on the same images, its interval and its p-value.
 
-Every p-value can be as small as the data allow. That of a proportion is exact: within a patient the two models could change
-places if they were alike. That of an AUROC rests on its closed-form standard error, any other on the standard deviation of the
+Every p-value can be as small as the data allow. That of a proportion is exact: if the models do not differ, they can be
+exchanged within a patient. That of an AUROC uses its closed-form standard error, any other the standard deviation of the
 differences in the replicates, which hold the same patients for both models.
 """
 
@@ -31,7 +31,7 @@ from retinabench.metrics.inference.scaled import replicate_error, scaled_interva
 from retinabench.metrics.sorted_images import Weighted
 
 Floats = NDArray[np.float64]
-SAME_ORDER = "no interval: both models rank the images alike"
+SAME_ORDER = "no interval: both models rank the images in the same order"
 
 
 @dataclass(frozen=True)

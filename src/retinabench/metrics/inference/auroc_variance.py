@@ -1,6 +1,6 @@
 """The standard error of an AUROC in closed form: DeLong for independent images, Obuchowski for patients.
 
-Both rest on the placement values of every image: the share of the other class that it is ranked rightly against.
+Both are computed from the placement value of every image: the share of the other class against which it is ranked rightly.
 
     >>> auroc_error([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).auroc
     0.75
@@ -82,7 +82,7 @@ def area_interval(
     perfect = float(clopper_pearson(patients, patients, level)[0])
     if auroc in (0, 1):
         return (perfect, 1.0) if auroc == 1 else (0.0, 1 - perfect)
-    return 0.0, 1.0  # every patient is ranked alike, in part rightly: nothing is known of others
+    return 0.0, 1.0  # every patient has the same share of right comparisons: nothing is known of others
 
 
 def auroc_error(

@@ -106,7 +106,7 @@ def cluster_bootstrap(
         advance: Is told how many more replicates are done.
 
     Returns:
-        (R, K); NaN throughout for a single patient, whose replicates are all alike and would look like certainty.
+        (R, K); NaN throughout for a single patient, whose replicates are all equal and would give an interval without width.
 
     Raises:
         InputError: There are fewer than 1 replicate, or the seed is negative.
@@ -198,7 +198,7 @@ def percentile_interval(
         draws: (R, K) or (R,).
         level: Level of the interval.
         points: Whether equal ends are given, such as those of a rank or of the fixed end of a curve. Else they are NaN: that
-            all replicates are alike shows that they hold no such case, and not that the value is certain.
+            all replicates are equal shows that they hold no such case, and not that the value is certain.
 
     Returns:
         (low, high), each (K,), or 0-dimensional for (R,).
@@ -248,8 +248,8 @@ def bca_interval(
         below = np.mean(known < point[k]) + np.mean(known == point[k]) / 2
         bias = stats.norm.ppf(below)
         d = left.mean() - left
-        spread = float(np.sum(d**2)) ** 1.5
-        acceleration = float(np.sum(d**3)) / (6 * spread) if spread > 0 else 0.0
+        scale = float(np.sum(d**2)) ** 1.5
+        acceleration = float(np.sum(d**3)) / (6 * scale) if scale > 0 else 0.0
         if np.isfinite(bias):
             shifted = bias + ends
             tails[k] = stats.norm.cdf(bias + shifted / (1 - acceleration * shifted))

@@ -53,13 +53,15 @@ def combined_proportions(
     residual = np.array(
         [np.bincount(codes, success - p, patients) for success, p in zip(share, value, strict=True)]
     )
-    alike = _correlation(residual)
+    correlation = _correlation(residual)
     centre, sign = float(coefficient @ value), np.sign(coefficient)
     ends = []
     for below, above in ((low, high), (high, low)):
         distance = coefficient * np.where(sign > 0, below, above)
         ends.append(
-            float(np.sqrt(max(distance @ alike @ distance, 0.0))) if np.isfinite(distance).all() else np.nan
+            float(np.sqrt(max(distance @ correlation @ distance, 0.0)))
+            if np.isfinite(distance).all()
+            else np.nan
         )
     return Interval(centre, centre - ends[0], centre + ends[1])
 

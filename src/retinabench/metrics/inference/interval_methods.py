@@ -36,7 +36,9 @@ FEW = {
     "errors": f"no interval: fewer than {FEWEST_ERRORS} patients have a wrong (or a right) answer, which decides the score",
 }
 UNDEFINED = "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
-ALL_ALIKE = "no interval: every bootstrap replicate has the same value, so that none would have a width"
+ALL_ALIKE = (
+    "no interval: every bootstrap replicate has the same value, so that an interval would have no width"
+)
 
 
 class Ends(NamedTuple):
@@ -223,7 +225,7 @@ def difference_method(method: IntervalMethod) -> Scaled:
 
 
 def patients_of(w: Weighted, of: Of = "patients") -> int:
-    """Return the number of patients on which a standard error rests, 0 where it rests on too few; see `Scaled`."""
+    """Return the number of patients that decide a standard error, 0 where they are too few; see `Scaled`."""
     if of == "classes":  # of those that are there
         return min(filter(None, (_patients(w.positive, w), _patients(w.negative, w))), default=0)
     if of == "errors":

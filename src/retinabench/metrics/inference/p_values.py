@@ -38,9 +38,9 @@ def holm(p_values: ArrayLike) -> Floats:
 
 
 def sign_flip_p_value(differences: ArrayLike) -> float:
-    """Return the two-sided p-value of "the models are alike" from the difference in each patient, by exchanging the models.
+    """Return the two-sided p-value of "no difference" from the difference in each patient, by exchanging the models.
 
-    If they are alike, each difference could as well have the other sign: p is the share of all 2^G signs under which the
+    If the models do not differ, each difference could as well have the other sign: p is the share of all 2^G signs under which the
     absolute sum is at least as large. With one image per patient and differences of 0 and +-1 it is McNemar's exact test. The
     distribution of whole differences is exact, by convolution over their sizes; where they are not whole, or their absolute sum
     is above 4,000, it is the normal one of the same variance.

@@ -21,7 +21,7 @@ from retinabench.metrics.inference.bootstrap import MAX_UNDEFINED
 
 Floats = NDArray[np.float64]
 Bounds = tuple[float, float]
-ROUNDING = 1e-12  # replicates that differ by less are alike: an area of ones is 1 only up to rounding
+ROUNDING = 1e-12  # replicates that differ by less are equal: an area of ones is 1 only up to rounding
 
 
 def scaled_interval(
@@ -68,14 +68,14 @@ def replicate_error(draws: ArrayLike) -> float:
         draws: (R,) of `cluster_bootstrap`.
 
     Returns:
-        The standard error of the score, 0 where all replicates are alike.
+        The standard error of the score, 0 where all replicates are equal.
     """
     values = np.asarray(draws, np.float64)
     known = values[np.isfinite(values)]
     if len(known) < 2 or len(known) < (1 - MAX_UNDEFINED) * len(values):
         return math.nan
-    alike = np.ptp(known) <= ROUNDING * max(1.0, float(np.abs(known).max()))
-    return 0.0 if alike else float(known.std(ddof=1))
+    equal = np.ptp(known) <= ROUNDING * max(1.0, float(np.abs(known).max()))
+    return 0.0 if equal else float(known.std(ddof=1))
 
 
 def t_test(difference: float, error: float, degrees: float) -> float:
