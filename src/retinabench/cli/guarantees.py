@@ -45,7 +45,7 @@ Confidence = Annotated[
 ]
 PerWhat = Annotated[
     Literal["image", "patient-image"],
-    typer.Option("--per", help="image: all images count alike; patient-image: an image of a random patient."),
+    typer.Option("--per", help="image: every image has the same weight; patient-image: every patient has."),
 ]
 MostImages = Annotated[
     int | None,

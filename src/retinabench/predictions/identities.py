@@ -1,4 +1,4 @@
-"""Ids of images and patients: none missing, and none that differs from another by what nobody sees."""
+"""Ids of images and patients: none missing, and none that differs from another by invisible characters alone."""
 
 from __future__ import annotations
 

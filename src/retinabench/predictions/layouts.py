@@ -1,6 +1,6 @@
-"""Which column of a stranger's table is which: by option, by exact name, or by a usual name, and then said aloud.
+"""Which column of a table is which: by option, by exact name, or by a usual name of other tools, which a note then says.
 
-Nothing is guessed: two columns that may be the same thing are refused, as are names that only look like a known one.
+Two columns that may be the same thing are refused, as are names that only look like a known one.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Layout:
         return replace(self, original=original, usual=self.usual - {known})
 
     def said(self) -> list[str]:
-        """Say which columns were read as which, those that nobody named first."""
+        """Say which columns were read as which, those that the user did not name first."""
         said = []
         for names, hint in (
             (
