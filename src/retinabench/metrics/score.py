@@ -353,5 +353,7 @@ def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -
         notes.append(f"{saturated} images have probability 0 or 1: clipped to {EPS:g} in the NLL")
     distinct = len(np.unique(values))
     if distinct < len(values):
-        notes.append(f"{len(values)} images have {distinct} distinct uncertainties: ties are shared evenly")
+        notes.append(
+            f"{len(values):,} images have {distinct:,} distinct uncertainties: ties are shared evenly"
+        )
     return notes

@@ -53,7 +53,7 @@ def test_the_sentences_state_the_numbers_of_the_report():
     assert f"of {first.positives} referable images" in missed
     assert f"{first.severe} images with severe disease" in missed
     whom = SAY.whom(first).striptags()
-    assert "Sensitivity is lower for camera: B" in whom
+    assert "Sensitivity is lower for “camera: B”" in whom
     assert "566" not in SAY.thresholds(report, first)
     assert f"{report.threshold.images} images of the validation split" in SAY.thresholds(report, first)
     cost = SAY.cost(first, report).striptags()

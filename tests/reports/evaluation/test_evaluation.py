@@ -25,7 +25,7 @@ def test_a_method_is_never_better_than_itself():
     order = verdict(evaluation).order
     assert order is not None
     assert (order.ahead, order.level) == ([], ["b"])
-    assert "These images cannot tell a from b" in render(evaluation, title="x")
+    assert "These images cannot tell “a” from “b”" in render(evaluation, title="x")
 
 
 def test_a_clearly_better_method_is_bold():

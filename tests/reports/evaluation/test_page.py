@@ -134,3 +134,11 @@ def test_hostile_names_stay_text(tmp_path):
     assert "<script" not in html
     assert "alert(1)" in html
     assert Reader(html).open == []
+
+
+def test_names_are_quoted_and_one_reason_stands_once(written):
+    text = re.sub(r"<[^>]+>", "", written.html)
+    assert "the accuracy of “MC dropout”" in text or "the AUROC of “" in text
+    notes = re.findall(r"<dt>Note</dt><dd>(.*?)</dd>", written.html)
+    assert sum("null band" in note for note in notes) == 1
+    assert any("in-domain, shifted and joint: no interval" in note for note in notes)

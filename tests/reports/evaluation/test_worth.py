@@ -46,12 +46,12 @@ def on_page(predictions: Predictions, out, **options) -> str:
 
 
 CASES = {
-    "useless": (lambda: drawn(0.25, shift=4.2, scale=3), "Not useful. On the in-domain images, model is worse than always"),
-    "never positive": (lambda: case("never"), "Finds no disease. On the in-domain images, model finds none of the 56 referable images"),
+    "useless": (lambda: drawn(0.25, shift=4.2, scale=3), "Not useful. On the in-domain images, “model” is worse than always"),
+    "never positive": (lambda: case("never"), "Finds no disease. On the in-domain images, “model” finds none of the 56 referable images"),
     "perfect on few": (lambda: case("perfect"), "Too few patients to say."),
-    "inverted": (lambda: drawn(2, turned=-1), "Inverted. On the in-domain images, model ranks images without disease above"),
+    "inverted": (lambda: drawn(2, turned=-1), "Inverted. On the in-domain images, “model” ranks images without disease above"),
     "class weights": (lambda: drawn(2, shift=3), "Not useful as it stands."),
-    "useful": (lambda: drawn(2), "Useful. On the in-domain images, model is better than always answering"),
+    "useful": (lambda: drawn(2), "Useful. On the in-domain images, “model” is better than always answering"),
 }  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def test_a_useless_model_is_not_saved_by_its_uncertainty(tmp_path):
     )
     text = on_page(wrong_first, tmp_path, referred=0.1)
     assert text.startswith("Not useful.") or "Not useful." in text[:200]
-    assert "This does not make model useful" in text
+    assert "This does not make “model” useful" in text
 
 
 def test_useful_answers_with_useless_uncertainty(tmp_path):

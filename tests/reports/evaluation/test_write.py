@@ -46,7 +46,7 @@ def test_one_class_has_no_auroc_and_says_why(tmp_path):
     assert "No ROC curve: this set has images of one class only." in written.html
     assert "needs both classes" in written.html
     assert "nan" not in written.html.replace("nano", "")
-    assert "accuracy of MC dropout" in written.html  # the shift is stated in accuracy instead
+    assert "accuracy of “MC dropout”" in written.html  # the shift is stated in accuracy instead
 
 
 def test_without_grades_patients_and_images(tmp_path):

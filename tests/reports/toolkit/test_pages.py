@@ -71,3 +71,9 @@ def test_counts_and_capitals():
     assert pages.counted(1200, "image") == "1,200 images"
     assert pages.counted(2, "study", "studies") == "2 studies"
     assert pages.capitalise("on MAP") == "On MAP"
+
+
+def test_a_percent_sign_stays_with_its_number_and_names_are_quoted(package: str):
+    html = pages.render("page.html.j2", context() | {"title": "35 % of never"}, package=package)
+    assert "<h1>35\N{NO-BREAK SPACE}% of never</h1>" in html
+    assert pages.quoted("<b>never") == "“&lt;b&gt;never”"

@@ -201,7 +201,7 @@ def _groups(name: str, values: NDArray[Any], *, named: bool) -> tuple[dict[str, 
     if len(levels) == 1:
         return None, "it has one value", ""
     if not named and all(re.match(r"\d{4}-\d\d-\d\d", level) for level in levels if level != UNKNOWN):
-        return None, "it holds dates, which `retinabench monitor` reads", ""
+        return None, "it holds dates, which “retinabench monitor” reads", ""
     if len(levels) > MOST_GROUPS:
         kind = "almost every image has its own" if counts.max() <= 2 else f"it has {len(levels):,} values"
         return None, f"{kind}, more than {MOST_GROUPS}", ""

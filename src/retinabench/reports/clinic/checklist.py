@@ -75,7 +75,7 @@ def checklist(report: ScreeningReport) -> list[Item]:
         ("14", "12e", "29", "Uncertainty of the estimates", clusters),
         ("15", "11", "13", "Indeterminate or missing results", gradable),
         ("17", "14, 23a", "30", "Variability and fairness: subgroups", subgroups),
-        ("18", "10", "19", "Sample size", "not justified by this file; `retinabench plan` states what a question needs"),
+        ("18", "10", "19", "Sample size", "not justified by this file; “retinabench plan” states what a question needs"),
         ("19", "20a", "33", "Flow of participants", AUTHORS),
         ("20", "20b", "34", "Characteristics of participants", "those in the columns of the file" if groups else AUTHORS),
         ("21a", "", "", "Severity of the disease", severity),

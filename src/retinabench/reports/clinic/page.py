@@ -57,7 +57,7 @@ def render(report: ScreeningReport, *, title: str = TITLE) -> str:
     found = [_set_page(answer, report) for answer in answer_sets(report)]
     context = {
         "title": title,
-        "contents": CONTENTS,
+        "contents": [entry for entry in CONTENTS if len(found) > 1 or entry[0] != "work"],
         "report": report,
         "sets": found,
         "many": len(found) > 1,

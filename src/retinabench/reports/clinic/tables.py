@@ -11,7 +11,7 @@ from retinabench.metrics.clinical.set_screening import JudgedTable, SetScreening
 from retinabench.metrics.clinical.subgroups import RATES, Group, GroupRate
 from retinabench.metrics.inference.interval import Interval
 from retinabench.reports.clinic.answer import SetAnswer
-from retinabench.reports.toolkit.number_format import PERCENT, TWO_DIGITS, NumberFormat
+from retinabench.reports.toolkit.number_format import PERCENT, TWO_DIGITS, NumberFormat, percent
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
 SIGNED = NumberFormat(2, signed=True)
@@ -209,7 +209,7 @@ def _counts(answer: SetAnswer) -> list[str]:
         people = one.patients.table
         patients = f"{people.tp + people.fp + people.fn + people.tn:,}"
     return [
-        f"{images:,}", patients, f"{answer.positives:,} ({answer.positives / images:.0%})",
+        f"{images:,}", patients, f"{answer.positives:,} ({percent(answer.positives / images)})",
         "no grades" if answer.severe is None else f"{answer.severe:,}",
         f"{one.ungradable.images:,}" if one.ungradable else "0",
     ]  # fmt: skip

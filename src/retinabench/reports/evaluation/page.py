@@ -12,7 +12,7 @@ from retinabench.reports.evaluation.evaluation import MOST_BAND_REPLICATES, Eval
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.findings import SLIGHT, verdict
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.number_format import NumberFormat, Quantity
+from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
 from retinabench.reports.toolkit.style import LegendEntry
 
 CONTENTS = (
@@ -108,15 +108,18 @@ def _notes(evaluation: Evaluation) -> list[str]:
     for method, files in zip(evaluation.methods, evaluation.files, strict=True):
         for note in dict.fromkeys(note for one in files for note in one.notes):
             where.setdefault(note, []).append(method.name)
-    undefined: dict[str, list[str]] = {}
+    unknown: dict[tuple[str, str], list[str]] = {}  # (set, why) -> scores
     for files in evaluation.files:
         for name in (name for name in evaluation.sets if name in files[0].sets):
             for score, one in files[0][name].scores.items():
                 if one.why:
-                    found = undefined.setdefault(f"{SET_LABELS[name].lower()}: {one.why}", [])
+                    found = unknown.setdefault((SET_LABELS[name].lower(), one.why), [])
                     found += [SCORES[score].label] if SCORES[score].label not in found else []
+    undefined: dict[tuple[str, str], list[str]] = {}  # (scores, why) -> sets
+    for (name, why), scores in unknown.items():
+        undefined.setdefault(("; ".join(scores), why), []).append(name)
     for note in {one.threshold.note for files in evaluation.files for one in files if one.threshold.note}:
         where.pop(note, None)  # stands under "Threshold"
     everyone = len(evaluation.methods)
     notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in where.items()]
-    return notes + [f"{'; '.join(scores)}, {label}" for label, scores in undefined.items()]
+    return notes + [f"{scores}, {join_names(sets)}: {why}" for (scores, why), sets in undefined.items()]

@@ -68,7 +68,7 @@ def _composition(evaluation: Evaluation, name: str) -> str:
     share = evaluation.lead_value(name, evaluation.at("prevalence")).value
     parts = [change(score, score) for score in ("accuracy", "sensitivity", "specificity")]
     parts.append(f"referable {percent(float(case.label.mean()))} → {percent(share)}")
-    return f"{evaluation.leading}, nothing → {percent(evaluation.referred)} referred: {', '.join(parts)}."
+    return f"“{evaluation.leading}”, nothing referred → {percent(evaluation.referred)} referred: {', '.join(parts)}."
 
 
 def roc_panels(evaluation: Evaluation) -> list[Panel]:

@@ -22,6 +22,7 @@ from retinabench.reports.monitoring.sentences import (
 from retinabench.reports.monitoring.tables import evidence_table, expected_table, windows_table
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import to_svg
+from retinabench.reports.toolkit.number_format import percent
 from retinabench.reports.toolkit.pages import Fact
 from retinabench.reports.toolkit.style import LegendEntry, Panel, mark
 
@@ -108,7 +109,7 @@ def _settings(found: Monitoring) -> list[Fact]:
         Fact("Called referable", f"probability {rule}"),
         Fact(
             "Rate of false alarms",
-            f"at most {found.level:.0%}".replace("%", " %") + " over all time, for each of the two alarms",
+            f"at most {percent(found.level)} over all time, for each of the two alarms",
         ),
     ]
     return facts + [Fact("Note", note) for note in found.notes]

@@ -12,6 +12,7 @@ name does not end in `.html.j2` is text (Markdown): nothing is escaped but what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -60,11 +61,9 @@ def render(template: str, context: Mapping[str, Any], *, package: str = TOOLKIT)
         jinja2.UndefinedError: The template uses a name that the context lacks.
     """
     style = Markup(_source(TOOLKIT, "style.css") or "")
-    return (
-        _environment(package)
-        .get_template(template)
-        .render({**context, "style": style, "version": __version__})
-    )
+    filled = _environment(package).get_template(template)
+    page = filled.render({**context, "style": style, "version": __version__})
+    return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", page) if template.endswith(".html.j2") else page
 
 
 def macros(template: str, *, package: str = TOOLKIT) -> Any:
@@ -133,6 +132,11 @@ def capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def quoted(name: str) -> Markup:
+    """Return a name in quotation marks: the name of a file may be any word, such as "never"."""
+    return Markup("“{}”").format(name)
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "table": renderers.to_html,
     "markdown_table": renderers.to_markdown,
@@ -143,6 +147,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "count": _count,
     "counted": counted,
     "join_names": join_names,
+    "quoted": quoted,
     "capitalise": capitalise,
     "md": renderers.escape_markdown,
 }
