@@ -78,7 +78,7 @@ Reader = Annotated[
     typer.Option("--reader", help="Sensitivity/specificity of the human who reads the referred: 0.9/0.95."),
 ]
 ImagesPerHour = Annotated[float, typer.Option("--images-per-hour", help="What an expert reads in an hour.")]
-Columns = Annotated[
+Subgroups = Annotated[
     list[str] | None,
     typer.Option("--subgroup", help="Column of subgroups; may be repeated. Default: all that make groups."),
 ]
@@ -95,7 +95,7 @@ def clinic(
     cost: Cost = 0.0,
     human: Reader = "0.9/0.95",
     images_per_hour: ImagesPerHour = 60.0,
-    subgroup: Columns = None,
+    subgroup: Subgroups = None,
     json: Json = None,
     out: Page = None,
     quiet: Silent = False,

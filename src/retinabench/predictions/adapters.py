@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
@@ -13,6 +12,7 @@ from retinabench.core.errors import InputError
 from retinabench.predictions.arrow_columns import arguments_of_arrow
 from retinabench.predictions.class_probabilities import class_probabilities, referable_probability
 from retinabench.predictions.columns import check_columns
+from retinabench.predictions.identities import named_by_row
 from retinabench.predictions.layouts import recognise
 from retinabench.predictions.reading import Reading
 from retinabench.predictions.validation import REFERABLE_FROM, Check
@@ -216,10 +216,8 @@ class Constructors:
         """Name the images and derive the label where these are missing."""
         check, notes = Check(columns.get("source")), list(columns.pop("notes", ()))
         if image_id is None:
-            image_id = np.arange(1, len(probs) + 1).astype(np.str_)
-            notes.append(
-                "no image_id: images are named by their row, in this order in every file that is compared"
-            )
+            image_id, note = named_by_row(len(probs))
+            notes.append(note)
         if label is None:
             if columns.get("grade") is None:
                 raise check.fail("label", None, "is missing", "Pass label, or the grades of the images.")

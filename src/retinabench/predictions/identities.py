@@ -20,6 +20,12 @@ def is_missing(value: Any) -> bool:
     return value is None or str(value) == "<NA>" or bool(value != value)
 
 
+def named_by_row(n: int) -> tuple[NDArray[np.str_], str]:
+    """Return ids for n images that have none, the numbers of their rows from 1, and the note that says so."""
+    ids = np.arange(1, n + 1).astype(np.str_)
+    return ids, "no image_id: images are named by their row, in this order in every file that is compared"
+
+
 def plain(text: str) -> str:
     """Return text in composed form, without invisible characters and outer blanks, inner blanks single."""
     if not text.isascii() or not text.isprintable():

@@ -14,6 +14,7 @@ from retinabench.core.errors import InputError
 from retinabench.predictions.class_probabilities import referable_probability
 from retinabench.predictions.columns import DOMAINS, SPLITS
 from retinabench.predictions.gradable import GRADABLE, fill_ungradable
+from retinabench.predictions.identities import named_by_row
 from retinabench.predictions.layouts import Layout
 from retinabench.predictions.subgroups import from_arrow, keep_further
 from retinabench.predictions.validation import REFERABLE_FROM, UNKNOWN_GRADE, Check
@@ -92,10 +93,8 @@ def arguments_of(table: Table, reading: Reading) -> dict[str, Any]:
     fill_ungradable(check, known, cells)
     probs = known["probs"]
     if "image_id" not in known:
-        known["image_id"] = np.arange(1, n + 1).astype(np.str_)
-        notes.append(
-            "no image_id: images are named by their row, in this order in every file that is compared"
-        )
+        known["image_id"], note = named_by_row(n)
+        notes.append(note)
     if reading.softmax or reading.grades:
         known["probs"] = referable_probability(check, probs, _lowest_class(check, probs, reading))
         notes.append(_said_of_classes(probs.shape[1], reading))

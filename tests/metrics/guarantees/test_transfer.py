@@ -122,9 +122,10 @@ def test_refused_transfers_say_why():
     found = transfer(predictions, "selective_risk", 0.0001, delta=0.1, bootstrap=20)
     assert found.refused
     assert found.sets == {}
-    assert found.notes[0].startswith("no guarantee: ")
+    assert found.certificate.why
+    assert found.to_dict()["certificate"]["why"] == found.certificate.why
     never = transfer(predictions, "selective_risk", 0.0, bootstrap=20)
-    assert never.threshold is not None or never.notes[0].startswith("no threshold: ")
+    assert never.threshold is not None or never.choice.why
     with pytest.raises(InputError, match="column 'grade'"):
         transfer(predictions, "missed_severe", 0.1, delta=0.1)
     with pytest.raises(InputError, match="Did you mean 'accuracy'"):

@@ -183,7 +183,7 @@ def transfer(
         sets = screened(sets, shapes, max(bootstrap, LEAST_PERMUTATIONS), seed)
         sets = judged(sets, cases, wanted if certificate else (), frozen)
     name = referral_uncertainty(parts["validation"], uncertainty, threshold=decision.value)[1]
-    notes = _notes(parts["validation"], choice, certificate, decision, sets)
+    notes = _notes(parts["validation"], certificate, decision, sets)
     alone = TARGETS["sensitivity"].estimate(first, np.inf)
     return Transfer(per, name, decision, choice, certificate, alone, sets, notes)
 
@@ -207,7 +207,6 @@ def _decision(
 
 def _notes(
     validation: Predictions,
-    choice: Choice,
     certificate: Certificate | None,
     decision: FrozenThreshold,
     sets: Mapping[str, Realised],
@@ -217,12 +216,8 @@ def _notes(
         notes.append("no patient_id: every image counts as a patient")
     if decision.note is not None:
         notes.append(decision.note)
-    if certificate is not None and not certificate.granted:
-        notes.append(f"no guarantee: {certificate.why}")
     if certificate is not None and certificate.granted and certificate.most_images > 1:
         notes.append(f"the certificate covers patients with at most {certificate.most_images} images")
-    if certificate is None and choice.threshold is None:
-        notes.append(f"no threshold: {choice.why}")
     for name, one in sets.items():
         missed, positives = one.missed
         if 2 * missed > positives:

@@ -433,9 +433,6 @@ def _notes(
     notes = [*validation.notes]
     if validation.patient_id is None:
         notes.append("no patient_id: every image counts as a patient")
-    notes += [
-        f"the {side} zone is empty: {zone.why}" for side, zone in zones.items() if zone.threshold is None
-    ]
     most = [
         zone.certificate.most_images
         for zone in zones.values()
