@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
@@ -51,6 +52,25 @@ def test_fits_have_no_interval_where_the_classes_are_nearly_parted():
     assert np.isfinite(few["observed_over_expected"]).all()
     p[4:12] = 1 - p[4:12]
     assert np.isfinite(list(line_intervals_of(Cases(y, p).weighted()).values())).all()
+
+
+def test_intervals_of_the_line_by_hand():
+    """The sandwich patient by patient; 60 patients, of whom fewer than those of a class have an image on the wrong side."""
+    rng = np.random.default_rng(6)
+    patient = np.repeat(np.arange(60), 2)
+    p = expit(np.repeat(rng.normal(0, 2, 60), 2) + rng.normal(size=120))
+    y = rng.random(120) < p
+    line, found = calibration_line(y, p), line_intervals_of(Cases(y, p, patient=patient).weighted())
+    design = np.column_stack([np.ones(120), logit(p)])
+    mean = expit(design @ [line.intercept, line.slope])
+    curvature = design.T @ (design * (mean * (1 - mean))[:, None])
+    scores = np.array([(design * (y - mean)[:, None])[patient == k].sum(axis=0) for k in range(60)])
+    covariance = np.linalg.inv(curvature) @ (60 / 59 * scores.T @ scores) @ np.linalg.inv(curvature)
+    wrong = len(set(patient[(p > 0.5) != y]))
+    assert wrong < min(len(set(patient[y])), len(set(patient[~y])))
+    half = stats.t.ppf(0.975, wrong - 1) * np.sqrt(np.diag(covariance))
+    for name, value, width in zip(("intercept", "slope"), (line.intercept, line.slope), half, strict=True):
+        assert found[name] == pytest.approx((value - width, value + width), rel=1e-6)
 
 
 def test_prior_correction_undoes_class_weights():

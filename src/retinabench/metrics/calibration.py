@@ -1,7 +1,7 @@
 """Calibration errors in bins, of weighted images.
 
-Two meanings of binary calibration error are in use and are named apart: *top label* (confidence max(p, 1-p) against
-being right) and *positive class* (p against y). Bins of equal width are (low, high], the first with its low edge;
+Two meanings of binary calibration error are in use and are named apart: *top label* (confidence in the answer, p where it
+is positive and 1-p where not, against being right) and *positive class* (p against y). Bins of equal width are (low, high], the first with its low edge;
 bins of equal mass hold the same number of images, images of equal forecast being shared evenly where an edge falls
 among them, so that nothing depends on the order of the rows.
 

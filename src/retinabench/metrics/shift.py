@@ -40,8 +40,8 @@ def balanced_weight(shifted: NDArray[np.bool_], weight: Floats | None = None) ->
     """(N,) weights that give both domains the same mass: shifted images count (mass in domain) / (mass shifted) fold.
 
     weight: (N,) multiplicities to start from, such as those of a bootstrap replicate, or (R, N), each row by itself. The
-    result is NaN in all places of a row where one domain has no mass. No image is drawn at random: a score of the balanced set is a function of the
-    predictions. Replaces the random duplication of the published protocol, see `docs/deviations.md`.
+    result is NaN in all places of a row where one domain has no mass. No image is drawn at random: a score of the balanced
+    set is a function of the predictions. Replaces the random duplication of the published protocol, see `docs/deviations.md`.
     """
     weight = np.ones(len(shifted)) if weight is None else weight
     here, there = (

@@ -8,8 +8,8 @@ With p_s the probability of posterior sample s and p = mean_s p_s, and H the ent
 
 Total, the maximum probability and the standard deviation sqrt(p(1-p)) are one ranking: they all order images by
 |p - 1/2|, also where the decision is made at another threshold t; the margin is largest at t, where the model's answer
-changes (at t = 1/2 it is that same ranking). Only epistemic, aleatoric and variance depend on how the
-samples differ, which needs more than one of them.
+changes (at t = 1/2 it is that same ranking). Only epistemic, aleatoric and variance depend on how the samples
+differ, which needs more than one of them.
 
 Source: Depeweg et al., ICML 2018; Filos et al. 2019; Band et al. 2021 (Retina Benchmark), equations 1 and 2.
 """

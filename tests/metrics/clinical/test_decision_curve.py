@@ -118,9 +118,9 @@ def test_net_benefit_intervals_cover_and_never_collapse():
             found.low[0] <= truth <= found.high[0], found.over_all_low[0] <= over_all <= found.over_all_high[0],
         ]  # fmt: skip
     assert (covered / 200 > 0.905).all()
-    nobody = net_benefit([0, 1, 0, 1], [0.1] * 4, [0.5], cluster=list("aabc"))
-    assert nobody.model[0] == 0
-    assert nobody.low[0] < 0 < nobody.high[0]
+    none = net_benefit([0, 1, 0, 1], [0.1] * 4, [0.5], cluster=list("aabc"))
+    assert none.model[0] == 0
+    assert none.low[0] < 0 < none.high[0]
 
 
 def test_net_benefit_of_referral_with_intervals(data):
@@ -128,6 +128,11 @@ def test_net_benefit_of_referral_with_intervals(data):
     arguments = {"referred": sent, "reader": (0.9, 0.95), "referral_cost": 0.02}
     curve = net_benefit(data["y"], data["p"], [0.1, 0.3], cluster=data["patient"], **arguments)
     assert curve.model == pytest.approx(net_benefit(data["y"], data["p"], [0.1, 0.3], **arguments).model)
+    dear = net_benefit(
+        data["y"], data["p"], [0.1], cluster=data["patient"], **(arguments | {"referral_cost": 0.5})
+    )
+    assert dear.low[0] < dear.model[0] < dear.high[0]
+    assert dear.over_all_low[0] < dear.model[0] - dear.treat_all[0] < dear.over_all_high[0]
     assert (curve.low < curve.model).all()
     assert (curve.model < curve.high).all()
     gain = (curve.over_all_low + curve.over_all_high) / 2

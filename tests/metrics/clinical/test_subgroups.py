@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,7 +56,7 @@ def test_a_camera_on_which_the_model_fails_is_named():
 
 
 def test_no_group_is_named_without_a_difference():
-    """100 studies of three groups alike (seed 100 …): a difference is claimed in at most 5 %; standard error 2.2 points."""
+    """100 studies of three equal groups (seed 100 …): a difference is claimed in at most 5 %; standard error 2.2 points."""
     claims = 0
     for seed in range(100):
         part = screened(80, seed=100 + seed, site=np.arange(80) % 3)
@@ -103,3 +105,24 @@ def test_named_columns_must_make_groups():
         groups(part, columns=["site"])
     with pytest.raises(InputError, match="makes no groups"):
         groups(part, columns=["hospital"])
+
+
+def test_a_small_group_is_named_where_an_exact_interval_shows_it():
+    """8 patients whose disease is never found, among 200 of whom it always is: few, and clearly worse."""
+    label, site = np.ones(208), np.where(np.arange(208) < 8, "small", "large")
+    part = rb.Predictions(
+        np.arange(208), label, np.where(site == "small", 0.1, 0.9), subgroups={"site": site}
+    )
+    found = subgroups_of(part, part.prob > 0.5, np.zeros(208, bool))
+    assert [one.name for one in found.failing("sensitivity")] == ["site: small"]
+    same = subgroups_of(part, np.ones(208, bool), np.zeros(208, bool))
+    assert {one.value: bool(one.rates["sensitivity"].too_small) for one in same.groups} == {
+        "large": False, "small": True,
+    }  # fmt: skip
+
+
+def test_fractions_make_quartiles_whatever_their_column_is_called():
+    index = np.linspace(0, 1, 300)
+    assert len(groups(screened(blur_index=index), columns=["blur_index"]).groups) == 4
+    with pytest.raises(InputError, match="own number"):
+        groups(replace(screened(), subgroups={"scan_number": np.arange(600.0)}), columns=["scan_number"])

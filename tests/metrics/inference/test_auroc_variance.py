@@ -67,7 +67,10 @@ def test_the_definition_by_brute_force():
     s10, s01 = i10 / ((i10 - 1) * m) * (v10**2).sum(), i01 / ((i01 - 1) * n) * (v01**2).sum()
     s11 = i / (i - 1) * (v10 * v01).sum()
     variance = s10 / m + s01 / n + 2 * s11 / (m * n)
-    assert auroc_error(y, score, patient).standard_error == pytest.approx(np.sqrt(variance), abs=1e-14)
+    clustered = auroc_error(y, score, patient)
+    assert clustered.standard_error == pytest.approx(np.sqrt(variance), abs=1e-14)
+    noise = (s10 / m) ** 2 / (i10 - 1) + (s01 / n) ** 2 / (i01 - 1)
+    assert clustered.degrees == pytest.approx((s10 / m + s01 / n) ** 2 / noise)
 
 
 def test_images_as_clusters_are_delong():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from retinabench.metrics.inference.interval_methods import FEW, Scaled, difference_method, patients_of
-from retinabench.metrics.inference.scaled import replicate_error
+from retinabench.metrics.inference.scaled import replicate_error, scaled_interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sorted_images import Cases
 
@@ -29,7 +29,13 @@ def test_patients_behind_a_standard_error_by_hand():
     assert patients_of(half, "errors") == 8
 
 
-def test_areas_over_referral_rest_on_the_sure_mistakes():
+def test_few_replicates_lower_the_degrees_of_freedom():
+    draws = np.array([0.79, 0.8, 0.81, 0.82])
+    found = Scaled().ends([WEIGHTED], 0.8, draws, 0.95)
+    assert found[:2] == scaled_interval(0.8, float(draws.std(ddof=1)), (-np.inf, np.inf), 3)
+
+
+def test_areas_over_referral_are_decided_by_the_sure_mistakes():
     patient = np.repeat(np.arange(200), 2)
     label = patient % 2
     wrong = np.isin(patient, (3, 8, 190))
@@ -45,7 +51,7 @@ def test_few_errors_give_no_interval_of_what_they_decide():
         assert SCORES[name].interval.ends([WEIGHTED], 0.01, draws, 0.95).why == FEW["errors"]
 
 
-def test_replicates_that_differ_by_rounding_are_alike():
+def test_replicates_that_differ_by_rounding_are_equal():
     assert replicate_error(1 - 1e-16 * np.arange(50)) == 0
     assert replicate_error([0.0, 1e-6]) > 0
 

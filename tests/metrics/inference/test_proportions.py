@@ -16,7 +16,13 @@ from retinabench.metrics.clinical.operating_points import (
     operating_points,
     two_by_two,
 )
-from retinabench.metrics.inference.proportions import clopper_pearson, clustered_proportion, jeffreys, wilson
+from retinabench.metrics.inference.proportions import (
+    clopper_pearson,
+    clustered_proportion,
+    effective_images,
+    jeffreys,
+    wilson,
+)
 
 
 def test_wilson_and_clopper_pearson_are_golden():
@@ -155,3 +161,12 @@ def test_nothing_eligible_and_wrong_input():
         two_by_two([0, 1], [1])
     with pytest.raises(InputError, match="2 finite numbers"):
         operating_points([0, 1], [0.2, np.nan])
+
+
+def test_the_effective_number_by_hand():
+    """Two images of each of 4 patients, 5 of 8 right: residuals of the patients .75, .75, -.25, -1.25, 3 with a failure at least."""
+    y, codes = np.array([1, 1, 1, 1, 1, 0, 0, 0], float), np.repeat(np.arange(4), 2)
+    found = 4 / 3 * (2 * 0.75**2 + 0.25**2 + 1.25**2) / 64
+    inverse = (2 * found / (5 / 8 * 3 / 8) + 2 / 4) / (2 + 2)
+    z, t = stats.norm.ppf(0.975), stats.t.ppf(0.975, 3)
+    assert effective_images(y, np.ones(8), codes, 0.95) == pytest.approx((z / t) ** 2 / inverse)
