@@ -4,6 +4,8 @@
 
     python benchmarks/guarantees.py --zones --studies 300        # three zones by two thresholds of the probability
 
+    python benchmarks/guarantees.py --adversarial --studies 800  # populations made to break the argument of the certificate
+
 Each study draws validation patients whose diseased members have four images and the others one (or two eyes each), certifies each goal with
 confidence 90 %, and looks up the true risk of the certified threshold in 100,000 patients of the same population.
 """
@@ -18,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics.guarantees.certificate import certify
-from retinabench.metrics.guarantees.risks import Cases, Goal, Per, weights
+from retinabench.metrics.guarantees.risks import PER, Cases, Goal, Per, weights
 from retinabench.metrics.guarantees.threshold import choose_threshold
 from retinabench.metrics.guarantees.triage import (
     Side,
@@ -30,10 +32,12 @@ from retinabench.metrics.guarantees.triage import (
 )
 
 DELTA = 0.1
+GOAL = 0.1  # of the adversarial populations
 POPULATION = 100_000
 GOALS: dict[str, list[str]] = {
     "selective_risk": ["selective_risk=.1"],
     "sensitivity": ["sensitivity=.9"],
+    "specificity": ["specificity=.9"],
     "missed_severe": ["missed_severe=.05"],
     "npv": ["npv=.9"],
     "ppv": ["ppv=.8"],
@@ -147,6 +151,71 @@ def zones(studies: int, sizes: list[int]) -> None:
             )  # fmt: skip
 
 
+WITH_MANY = ((1, 30), (0.97, 0.03)), ((1, 2, 3, 8), (0.4, 0.3, 0.2, 0.1))
+
+
+def adversarial(studies: int) -> None:
+    """Print one line per population whose risk is just above the goal at nearly every threshold at which a sequence may begin."""
+    over, under = GOAL * 1.0001, GOAL * 0.999
+    print("| population | patients | wrong certificates | certified |")
+    print("|---|---|---|---|", flush=True)
+    for patients in (200, 600):
+        k = max(37, 0.25 * patients) / patients  # share of the patients with which the sequence begins
+        populations: dict[str, tuple[list[float], list[float], bool]] = {
+            "risk just above the goal everywhere": ([1], [over], False),
+            "above up to the start, then below, then above": ([k, 1.02 * k, 1], [over, under, over], False),
+            "three stretches around the start": (
+                [0.95 * k, 0.96 * k, 1.05 * k, 1.06 * k, 1], [over, under, over, under, over], False,
+            ),
+            "60 % errors in the surest 2 %": ([0.02, k, 1], [0.6, over, over], False),
+            "three values, the first ones worse": ([0.9 * k, 1.05 * k, 1], [1.2 * GOAL, 1.05 * GOAL, over], True),
+            "three values, the first one twice as bad": ([0.95 * k, 0.6, 1], [2 * GOAL, over, over], True),
+            "five values around the start": ([0.85 * k, 0.95 * k, k, 1.1 * k, 1], [over] * 5, True),
+        }  # fmt: skip
+        for name, (edges, risks, ties) in populations.items():
+            _adversary(name, patients, np.array(edges), np.array(risks), studies, ties=ties)
+    for sizes in WITH_MANY:
+        for per in PER:
+            for same in (True, False):
+                name = f"{', '.join(map(str, sizes[0]))} images, per {per}, {'the same' if same else 'independent'}"
+                edges = np.array([0.3, 1.0])
+                _adversary(name, 200, edges, np.full(2, over), studies // 4, sizes=sizes, per=per, same=same)
+
+
+def _adversary(
+    name: str,
+    patients: int,
+    edges: NDArray[np.float64],
+    risks: NDArray[np.float64],
+    studies: int,
+    *,
+    ties: bool = False,
+    sizes: tuple[tuple[int, ...], tuple[float, ...]] = ((1,), (1.0,)),
+    per: Per = "image",
+    same: bool = False,
+) -> None:
+    """Print how many certificates are wrong where the retained below each of (K,) uncertainties have (K,) risks."""
+    places, errors = np.append(0, edges), np.append(0, risks * edges)
+    rates = np.diff(errors) / np.diff(places)
+    rows = []
+    for study in range(studies):
+        rng = np.random.default_rng([5, study])
+        patient = np.repeat(np.arange(patients), rng.choice(sizes[0], patients, p=sizes[1]))
+        draws = patients if same else len(patient)
+        u, chance = rng.random(draws), rng.random(draws)
+        if same:
+            u, chance = u[patient], chance[patient]
+        piece = np.searchsorted(edges, u)
+        cases = Cases(
+            chance < rates[piece], np.zeros(len(u), bool), edges[piece] if ties else u, patient, weights(patient, per)
+        )  # fmt: skip
+        threshold = certify(cases, [Goal("selective_risk", GOAL)], DELTA).threshold
+        t = min(threshold, 1.0) if threshold is not None else 0.0
+        rows.append((np.interp(t, places, errors) > GOAL * t * (1 + 1e-9), threshold is not None))
+    wrong, certified = np.mean(rows, axis=0)
+    print(f"| {name} | {patients} | {wrong:.1%} | {certified:.0%} |", flush=True)
+
+
 def main() -> None:
     """Print one line per population, estimand, goal and number of patients."""
     parser = argparse.ArgumentParser(
@@ -160,7 +229,15 @@ def main() -> None:
     parser.add_argument(
         "--zones", action="store_true", help="Three zones by two thresholds of the probability."
     )
+    parser.add_argument(
+        "--adversarial",
+        action="store_true",
+        help="Populations made to break the argument of the certificate.",
+    )
     options = parser.parse_args()
+    if options.adversarial:
+        adversarial(options.studies)
+        return
     if options.zones:
         zones(options.studies, options.patients)
         return

@@ -71,7 +71,7 @@ def test_neither_rows_nor_names_change_a_certificate():
     assert certify(other, TARGETS[:1], 0.1) == found
 
 
-def test_two_eyes_of_everybody_make_both_estimands_one():
+def test_two_eyes_of_each_patient_make_both_estimands_one():
     rng = np.random.default_rng(5)
     patient = np.repeat(np.arange(200), 2)
     label = rng.random(400) < 0.4

@@ -100,8 +100,8 @@ def test_zones_are_broken_at_most_at_their_level():
             if end is None:
                 continue
             certified += 1
-            everybody = zone_cases(people, population, side)
-            sums = [goal.spec.sums(everybody, end if side == "negative" else -end) for goal in of]
+            as_zone = zone_cases(people, population, side)
+            sums = [goal.spec.sums(as_zone, end if side == "negative" else -end) for goal in of]
             risks = [num.sum() / den.sum() for num, den in sums]
             broken += any(risk > goal.max_risk for risk, goal in zip(risks, of, strict=True))
     assert certified > 15
@@ -124,7 +124,7 @@ def test_neither_rows_nor_names_change_the_zones():
 
 
 def test_zones_that_would_meet_share_the_images():
-    """Both goals are so low that each zone could take nearly all images; nobody is read, and the negative zone is the smaller one."""
+    """Both goals are so low that each zone could take nearly all images; no image is read, and the negative zone is the smaller one."""
     cases, prob = draw(np.random.default_rng(5), 600)
     goals = zone_goals(["npv=.6", "ppv=.3"])
     found = zone_certificates(cases, prob, goals, 0.1)

@@ -18,6 +18,9 @@ again at most 1 in expectation. Patients are first sorted by their content, then
 order of the rows nor the names of the patients, nor a seed, change a result. So that the mean reaches 1 / delta where most orders
 do, the target of each is 1.25 / delta.
 
+The bets of `monitoring.e_process` are others, because wealth counts there after every patient and for ever: they have no deadline,
+no fixed number of patients, and start anew at every time.
+
 References:
     Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, J. R. Stat. Soc. B 86:1 (2024). Voráček and
     Orabona, STaR-Bets: sequential target-recalculating bets for tighter confidence intervals, arXiv 2505.22422 (2025), whose

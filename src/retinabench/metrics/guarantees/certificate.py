@@ -13,20 +13,30 @@ above the goal: a fixed number. The images retained at the largest observed unce
 A sequence that ends beyond t* has thus passed the test *at t**, a fixed threshold whose null hypothesis is true: that happens with
 probability <= delta, however many candidates there are.
 
-**Where it begins.** Of targets that are a share of all images, or of all referable ones, the risk is 0 where everything is referred, and
-the sequence begins there. A risk among the retained needs retained images: there the sequence begins at the k-th smallest of
-the patients' *smallest* uncertainties (among images that count), with k fixed by the number of patients, goal, delta and the usual number of images of a patient. Given that value s,
-the k - 1 patients with a smaller one are independent draws of those who retain an image at s, and everybody else retains none:
-if the risk at s is above the goal, the test at s is passed with probability <= delta. And t* > s says that at least k patients retain
-an image at t*; given their number they are independent draws, and the test at t* is passed with probability <= delta as
-before. The two cases exclude each other, so that delta covers both. (If the risk is above the goal on several separate stretches of
-thresholds, t* is the first one after s; the bound is then delta times the number of stretches between which s varies by chance: 1
-unless a stretch ends just where s lies.)
+**Where it begins.** Of targets that are a share of all images, or of all referable ones, the risk is 0 where all images are referred, and
+the sequence begins there. A risk among the retained needs retained images: there the sequence begins at s, the k-th smallest of
+the patients' *smallest* uncertainties among images that count, with k fixed by the number of patients who have such an image, goal, delta and
+the usual number of images of a patient.
+
+- The risk at s is above the goal: given s, the k - 1 patients with a smaller value are independent draws of those who retain an image at s,
+  and patients with a larger one retain none. The test at s is passed with probability <= delta.
+- The risk at s is at most the goal, and t* is the first threshold beyond s where it is not: then at least k patients retain an image at
+  t*. Given their number they are independent draws, and the test at t* is passed with probability <= delta.
+
+The two cases exclude each other, so that delta covers both. A second sequence with a tenth of delta begins where every patient with an image
+that counts retains one (k is the number of these patients). It is run if the first one does not reach the end, and is used only if it does.
+
+**Where the argument is not exact.** (a) The k-th patient, whose smallest uncertainty is s, is no such draw: one of k patients. (b) If many
+patients share the value s, the event that the sequence begins there says something about how many of them lie below it. (c) If the
+risk is above the goal on several separate stretches of thresholds (of any of the goals), and s falls now on one, now on the other side of
+the end of a stretch, the bound is delta times their number. (d) Which uncertainties are rounded, the usual number of images, and `most_images`
+where it is not given are read off the validation images, without their labels. In populations made to be such, with the risk just above the goal
+wherever it may be, no more certificates than delta were wrong (`benchmarks/guarantees.py --adversarial`).
 
 **Several goals.** The threshold is the smallest of those certified for each goal. If it breaks a goal, it lies beyond the smallest t* of all
-goals, and so does the sequence of that goal: still delta, not delta times the number of goals. It must not lie below the place where
-the sequence of a goal begins, of which nothing was tested: that is refused. A bound on the share referred pulls the
-other way (its sequence comes down from "refer nobody"): the two directions then have delta / 2 each.
+goals, and the sequence of the goal with this t*, a fixed one, ended beyond it: still delta, not delta times the number of goals. It must not lie below
+the place where the sequence of a goal begins, of which nothing was tested: that is refused. A bound on the share referred pulls the
+other way (its sequence begins where no image is referred, and refers more and more): the two directions then have delta / 2 each.
 
 References:
     Angelopoulos, Bates, Candès, Jordan and Lei, Learn then Test: calibrating predictive algorithms to achieve risk control, Ann. Appl.
@@ -81,7 +91,7 @@ class Certified:
     Args:
         goal: The goal.
         delta: Level of its tests.
-        threshold: The last threshold that passed; infinity: refer nobody, minus infinity: everybody; None: refused.
+        threshold: The last threshold that passed; infinity: refer no image, minus infinity: every image; None: refused.
         first: The first test.
         last: The last test that passed, or the first one where none did.
         tests: Number of tests.
@@ -104,7 +114,7 @@ class Certificate:
     """A threshold that satisfies all goals with confidence 1 - delta, or None with the reason.
 
     Args:
-        threshold: Refer where uncertainty > threshold; infinity: nobody; None: refused.
+        threshold: Refer where uncertainty > threshold; infinity: no image, minus infinity: every image; None: refused.
         delta: Probability of a wrong certificate.
         goals: The sequence of each goal.
         patients: Number of validation patients.
@@ -280,34 +290,36 @@ def _certified(cases: Cases, goal: Goal, delta: float, most_images: int, share: 
     """Run the sequences of a goal."""
     path = _Path.of(cases, goal)
     patients = len(path.base)
-    alike = bool(np.all(cases.weight == 1))  # per image: the images of a patient add up
-    bound = (1 - goal.max_risk) * (most_images if alike else 1)
+    per_image = bool(np.all(cases.weight == 1))  # the images of a patient add up
+    bound = (1 - goal.max_risk) * (most_images if per_image else 1)
     usual = max(1, round(len(cases) / patients))
-    retained = (
-        (1 + usual) / 2 / (1 if alike else usual)
-    )  # weight that a patient with retained images usually retains
+    # The weight that a patient with retained images usually retains.
+    retained = (1 + usual) / 2 / (1 if per_image else usual)
     possible = math.ceil(math.log(TARGET / delta) / math.log1p(goal.max_risk * retained / bound))
     begins = [(-math.inf, delta)]
     if goal.spec.den_retained:
         first, second = _starts(path, math.ceil(START * possible), share)
         begins = [(first, (1 - SECOND) * delta), (second, SECOND * delta)]
-    found: list[Certified] = []
-    for start, level in begins:
+
+    def run(start: float, level: float) -> tuple[Certified, bool]:
+        """The result of a sequence, and whether it reached the end."""
         steps = _steps(path, start, goal.max_risk, bound, level, binomial=most_images == 1)
         tested = _until_failure(steps, level)
         if not tested or not tested[0].patients:
             raise InputError(f"no validation image counts for {goal.target}")
-        if tested[-1].p_value <= level:
-            rule = _rule(tested[-1].threshold, cases, goal)
-            found.append(Certified(goal, level, rule, tested[0], tested[-1], len(tested)))
-            return found[-1]
-        if len(tested) > 1:
-            rule = _rule(tested[-2].threshold, cases, goal)
-            found.append(Certified(goal, level, rule, tested[0], tested[-2], len(tested)))
-        else:
+        ended = tested[-1].p_value <= level
+        passed = tested if ended else tested[:-1]
+        if not passed:
             why, needed = _refusal(tested[0], goal.max_risk, delta, possible, patients)
-            found.append(Certified(goal, level, None, tested[0], tested[0], 1, why, needed))
-    return found[0]  # the second sequence is of use only if it certifies, and then it returned
+            return Certified(goal, level, None, tested[0], tested[0], 1, why, needed), False
+        rule = _rule(passed[-1].threshold, cases, goal)
+        return Certified(goal, level, rule, tested[0], passed[-1], len(tested)), ended
+
+    found, ended = run(*begins[0])
+    if not ended and len(begins) > 1:
+        later, ended = run(*begins[1])
+        return later if ended else found
+    return found
 
 
 def _rule(place: float, cases: Cases, goal: Goal) -> float:

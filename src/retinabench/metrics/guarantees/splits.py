@@ -1,4 +1,4 @@
-"""The validation and test images of a file, and what a rule that was frozen on validation meets on the test sets."""
+"""The validation and test images of a file, and what a rule that was frozen on validation does to them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.tabular import Tabular
+from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.refutation import LabelledRisk, judge
 from retinabench.metrics.guarantees.resemblance import resemblance
 from retinabench.metrics.guarantees.risks import Cases, Goal
-from retinabench.metrics.guarantees.threshold import Realised
+from retinabench.metrics.guarantees.threshold import Realised, realised
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
@@ -56,57 +58,89 @@ def validation_and_test(predictions: Predictions) -> dict[str, Predictions]:
     return {"validation": validation, **tests}
 
 
-def screened(
-    sets: Mapping[str, Realised],
-    shapes: Mapping[str, tuple[Floats, NDArray[np.intp]]],
+class FrozenOnSets(Tabular):
+    """The result of a rule that was chosen on validation, frozen, and applied to the sets of a file."""
+
+    sets: Mapping[str, Realised]
+
+    def __getitem__(self, name: str) -> Realised:
+        return self.sets[name]
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The sets whose labels refute the certificate."""
+        return tuple(name for name, one in self.sets.items() if one.guarantee == "broken")
+
+
+def on_sets(
+    cases: Mapping[str, Cases],
+    threshold: float,
+    certified: Sequence[Goal],
+    features: Mapping[str, Floats],
+    reader: tuple[float, float],
     permutations: int,
     seed: int,
 ) -> dict[str, Realised]:
-    """Return the sets, those of the test splits with the screen for covariate shift.
+    """Return what a frozen threshold does to every set; test sets are screened for shift, and their labels judge the certificate.
 
     Args:
-        sets: Name of a set -> what the rule does to it.
-        shapes: Name of a set -> (N, D) features of its images and (N,) patients.
-        permutations: Number of permutations.
-        seed: Their seed.
-
-    Returns:
-        The sets with `resemblance`.
-    """
-    first = shapes["validation"]
-    return {
-        name: one
-        if name == "validation"
-        else replace(
-            one, resemblance=resemblance(*first, *shapes[name], permutations=permutations, seed=seed)
-        )
-        for name, one in sets.items()
-    }
-
-
-def judged(
-    sets: Mapping[str, Realised], cases: Mapping[str, Cases], goals: Sequence[Goal], threshold: float
-) -> dict[str, Realised]:
-    """Return the sets with what the labels of the test splits say about every goal, tested together.
-
-    Args:
-        sets: Name of a set -> what the rule does to it; the set `validation` is not judged.
-        cases: Their images.
-        goals: The certified goals.
+        cases: `validation` and test sets -> their images.
         threshold: Images with a larger uncertainty are referred.
+        certified: The certified goals, tested together; none in the plain mode.
+        features: Name of a set -> (N, D) what the screen compares with validation.
+        reader: Sensitivity and specificity of the human who reads the referred images.
+        permutations: Permutations of the screen; at least `LEAST_PERMUTATIONS` are made.
+        seed: Seed of the permutations.
 
     Returns:
-        The sets with verdicts.
+        Name of a set -> what the threshold does to it.
     """
-    tests = [name for name in sets if name != "validation"]
+    found = {name: realised(one, threshold, reader=reader) for name, one in cases.items()}
+    tests = [name for name in cases if name != "validation"]
     risks = [
         LabelledRisk(*goal.spec.sums(cases[name], threshold), cases[name].patient, goal.max_risk)
         for name in tests
-        for goal in goals
+        for goal in certified
     ]
     verdicts = iter(judge(risks))
-    found = {name: replace(sets[name], verdicts=tuple(next(verdicts) for _ in goals)) for name in tests}
-    return {**sets, **found}
+    for name in tests:
+        screen = resemblance(
+            features["validation"], cases["validation"].patient, features[name], cases[name].patient,
+            permutations=max(permutations, LEAST_PERMUTATIONS), seed=seed,
+        )  # fmt: skip
+        of_set = tuple(next(verdicts) for _ in certified)
+        found[name] = replace(found[name], resemblance=screen, verdicts=of_set)
+    return found
+
+
+def notes_on(
+    validation: Predictions, sets: Mapping[str, Realised], certificates: Sequence[Certificate], missed: str
+) -> list[str]:
+    """Return what a reader of the numbers must know of the patients, the certificates, and missed disease.
+
+    Args:
+        validation: The validation images.
+        sets: Name of a set -> what the rule does to it.
+        certificates: The certificates that were asked for; none in the plain mode.
+        missed: What happens to referable images that are not seen, such as `missed`.
+
+    Returns:
+        The notes.
+    """
+    notes = [*validation.notes]
+    if validation.patient_id is None:
+        notes.append("no patient_id: every image counts as a patient")
+    most = max((one.most_images for one in certificates if one.granted), default=1)
+    if sets and most > 1:
+        notes.append(f"the certificate covers patients with at most {most} images")
+    for name, one in sets.items():
+        images, positives = one.missed
+        if 2 * images > positives:
+            notes.append(
+                f"{name.replace('_', '-')}: {images:,} of {positives:,} referable images are {missed}; "
+                "ask for --goal sensitivity=0.9"
+            )
+    return notes
 
 
 def infinity_as_text(content: Any) -> Any:

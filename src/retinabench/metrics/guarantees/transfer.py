@@ -12,21 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import Tabular
 from retinabench.metrics.clinical.decision_threshold import DecisionThreshold, FrozenThreshold
 from retinabench.metrics.guarantees.certificate import Certificate, certify
 from retinabench.metrics.guarantees.risks import TARGETS, Cases, Goal, Per, as_goals
 from retinabench.metrics.guarantees.splits import (
-    LEAST_PERMUTATIONS,
+    FrozenOnSets,
     infinity_as_text,
-    judged,
-    screened,
+    notes_on,
+    on_sets,
     validation_and_test,
 )
-from retinabench.metrics.guarantees.threshold import Choice, Realised, choose_threshold, realised
+from retinabench.metrics.guarantees.threshold import Choice, Realised, choose_threshold
 from retinabench.metrics.inference.bootstrap import check_draws
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.uncertainty import referral_uncertainty
@@ -36,7 +34,7 @@ SCHEMA = "retinabench.transfer/2"
 
 
 @dataclass(frozen=True)
-class Transfer(Tabular):
+class Transfer(FrozenOnSets):
     """A threshold from validation, what it does to the test sets, and whether its guarantee holds there.
 
     Args:
@@ -45,7 +43,7 @@ class Transfer(Tabular):
         decision: From which probability on the model calls an image referable.
         choice: The threshold chosen by its plain estimate.
         certificate: The certified threshold in guaranteed mode, else None.
-        alone: Sensitivity of the model on the validation images, nobody referred.
+        alone: Sensitivity of the model on the validation images, without referral.
         sets: `validation`, `in_domain` and `shifted`, as far as they exist -> what the threshold does there.
         notes: What a reader of the numbers must know.
 
@@ -68,9 +66,6 @@ class Transfer(Tabular):
     sets: Mapping[str, Realised]
     notes: tuple[str, ...]
 
-    def __getitem__(self, name: str) -> Realised:
-        return self.sets[name]
-
     @property
     def goals(self) -> tuple[Goal, ...]:
         """What the threshold was to reach."""
@@ -85,11 +80,6 @@ class Transfer(Tabular):
     def refused(self) -> bool:
         """Whether a certificate was asked for and cannot be given."""
         return self.certificate is not None and not self.certificate.granted
-
-    @property
-    def broken(self) -> tuple[str, ...]:
-        """The sets whose labels refute the certificate."""
-        return tuple(name for name, one in self.sets.items() if one.guarantee == "broken")
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary per set."""
@@ -178,19 +168,13 @@ def transfer(
     frozen = choice.threshold if certificate is None else certificate.threshold
     sets: dict[str, Realised] = {}
     if frozen is not None:
-        sets = {name: realised(one, frozen, reader=reader) for name, one in cases.items()}
-        shapes = {name: _shape(parts[name], one) for name, one in cases.items()}
-        sets = screened(sets, shapes, max(bootstrap, LEAST_PERMUTATIONS), seed)
-        sets = judged(sets, cases, wanted if certificate else (), frozen)
+        features = {name: np.column_stack([parts[name].prob, one.uncertainty]) for name, one in cases.items()}
+        sets = on_sets(cases, frozen, wanted if certificate else (), features, reader, bootstrap, seed)
     name = referral_uncertainty(parts["validation"], uncertainty, threshold=decision.value)[1]
-    notes = _notes(parts["validation"], certificate, decision, sets)
+    notes = notes_on(parts["validation"], sets, [certificate] if certificate else [], "missed")
+    notes += [decision.note] if decision.note else []
     alone = TARGETS["sensitivity"].estimate(first, np.inf)
-    return Transfer(per, name, decision, choice, certificate, alone, sets, notes)
-
-
-def _shape(part: Predictions, cases: Cases) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """(N, 2) probability and uncertainty, and (N,) patients."""
-    return np.column_stack([part.prob, cases.uncertainty]), cases.patient
+    return Transfer(per, name, decision, choice, certificate, alone, sets, tuple(notes))
 
 
 def _decision(
@@ -203,25 +187,3 @@ def _decision(
             hint=f"Fix a number beforehand, such as {decision.value:.3g} from earlier patients.",
         )
     return decision
-
-
-def _notes(
-    validation: Predictions,
-    certificate: Certificate | None,
-    decision: FrozenThreshold,
-    sets: Mapping[str, Realised],
-) -> tuple[str, ...]:
-    notes = [*validation.notes]
-    if validation.patient_id is None:
-        notes.append("no patient_id: every image counts as a patient")
-    if decision.note is not None:
-        notes.append(decision.note)
-    if certificate is not None and certificate.granted and certificate.most_images > 1:
-        notes.append(f"the certificate covers patients with at most {certificate.most_images} images")
-    for name, one in sets.items():
-        missed, positives = one.missed
-        if 2 * missed > positives:
-            notes.append(
-                f"{name.replace('_', '-')}: {missed:,} of {positives:,} referable images are missed; ask for --goal sensitivity=0.9"
-            )
-    return tuple(notes)

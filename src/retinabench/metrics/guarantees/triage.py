@@ -26,17 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import Tabular
 from retinabench.metrics.guarantees.certificate import SHARE, Certificate, certify, rounded_up
 from retinabench.metrics.guarantees.risks import Cases, Goal, Per, as_goals, ratio_interval
 from retinabench.metrics.guarantees.splits import (
-    LEAST_PERMUTATIONS,
+    FrozenOnSets,
     infinity_as_text,
-    judged,
-    screened,
+    notes_on,
+    on_sets,
     validation_and_test,
 )
-from retinabench.metrics.guarantees.threshold import Realised, meeting, realised
+from retinabench.metrics.guarantees.threshold import Realised, meeting
 from retinabench.metrics.inference.bootstrap import check_draws
 from retinabench.metrics.inference.interval import Interval
 from retinabench.predictions.table import Predictions
@@ -85,7 +84,7 @@ class Zone:
 
 
 @dataclass(frozen=True)
-class Triage(Tabular):
+class Triage(FrozenOnSets):
     """Three zones from validation, what they do to the test sets, and whether their guarantees hold there.
 
     Args:
@@ -114,9 +113,6 @@ class Triage(Tabular):
     shares: Mapping[str, tuple[Interval, Interval]]
     notes: tuple[str, ...]
 
-    def __getitem__(self, name: str) -> Realised:
-        return self.sets[name]
-
     @property
     def thresholds(self) -> tuple[float | None, float | None]:
         """The ends of the negative and of the positive zone; None where it is empty."""
@@ -129,11 +125,6 @@ class Triage(Tabular):
     def refused(self) -> tuple[Side, ...]:
         """The zones with goals for which no threshold is found."""
         return tuple(side for side, zone in self.zones.items() if zone.threshold is None)
-
-    @property
-    def broken(self) -> tuple[str, ...]:
-        """The sets whose labels refute the certificate."""
-        return tuple(name for name, one in self.sets.items() if one.guarantee == "broken")
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary per set."""
@@ -229,25 +220,19 @@ def triage(
     if any(end is not None for end in ends):
         three = {name: _three(cases[name], parts[name].prob, *ends) for name in parts}
         shares = {name: _shares(one) for name, one in three.items()}
-        sets = {name: realised(one, READ, reader=reader) for name, one in three.items()}
-        shapes = {name: (part.prob[:, None], cases[name].patient) for name, part in parts.items()}
-        sets = judged(
-            screened(sets, shapes, max(bootstrap, LEAST_PERMUTATIONS), seed), three, _kept(zones), READ
-        )
+        features = {name: part.prob[:, None] for name, part in parts.items()}
+        kept = [zone for zone in zones.values() if zone.certificate and zone.threshold is not None]
+        certified = [goal for zone in kept for goal in zone.goals]
+        sets = on_sets(three, READ, certified, features, reader, bootstrap, seed)
     read = float(np.average(_three(first, prob, *chosen).uncertainty, weights=first.weight))
-    return Triage(per, delta, zones, read, sets, shares, _notes(parts["validation"], zones, sets))
+    notes = notes_on(parts["validation"], sets, [*certificates.values()], "called negative")
+    return Triage(per, delta, zones, read, sets, shares, tuple(notes))
 
 
 def _zone(
     goals: tuple[Goal, ...], end: float | None, plain: float | None, certificate: Certificate | None
 ) -> Zone:
     return Zone(goals, end, plain, certificate, _why(certificate) if end is None else None)
-
-
-def _kept(zones: Mapping[Side, Zone]) -> list[Goal]:
-    """The certified goals of the zones that are not empty."""
-    kept = [zone for zone in zones.values() if zone.certificate is not None and zone.threshold is not None]
-    return [goal for zone in kept for goal in zone.goals]
 
 
 def zone_goals(goals: Sequence[Goal | str]) -> dict[Side, tuple[Goal, ...]]:
@@ -425,25 +410,3 @@ def _why(certificate: Certificate | None) -> str:
     if certificate.threshold == -math.inf:
         return "no image can be in it with this confidence"
     return "the images for which it is certified are all in the other zone"
-
-
-def _notes(
-    validation: Predictions, zones: Mapping[Side, Zone], sets: Mapping[str, Realised]
-) -> tuple[str, ...]:
-    notes = [*validation.notes]
-    if validation.patient_id is None:
-        notes.append("no patient_id: every image counts as a patient")
-    most = [
-        zone.certificate.most_images
-        for zone in zones.values()
-        if zone.certificate and zone.threshold is not None
-    ]
-    if most and most[0] > 1:
-        notes.append(f"the certificate covers patients with at most {most[0]} images")
-    for name, one in sets.items():
-        missed, positives = one.missed
-        if 2 * missed > positives:
-            notes.append(
-                f"{name}: {missed:,} of {positives:,} referable images are called negative; ask for --goal sensitivity=0.9"
-            )
-    return tuple(notes)

@@ -7,17 +7,19 @@ import math
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from retinabench.metrics.guarantees.risks import PER, TARGETS, Per
-from retinabench.metrics.guarantees.threshold import Realised
 from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.sets import SET_LABELS
-from retinabench.reports.toolkit.number_format import COUNT, THREE_DIGITS, percent
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
-from retinabench.reports.toolkit.terminal import to_terminal
+from retinabench.reports.guarantees.sets_table import (
+    broken_lines,
+    counted,
+    goals_line,
+    needed_lines,
+    sets_table,
+)
+from retinabench.reports.toolkit.number_format import THREE_DIGITS, percent
+from retinabench.reports.toolkit.tables import Row
 
-ALWAYS = ("sensitivity", "npv", "ppv")
-LABELS = SET_LABELS | {"validation": "Validation"}
+ALWAYS = ("sensitivity", "npv", "ppv", "severe_sensitivity")
 
 
 def transfer_summary(found: Transfer) -> Group:
@@ -34,30 +36,21 @@ def transfer_summary(found: Transfer) -> Group:
 
 
 def _verdict(found: Transfer) -> list[str]:
-    goals = "; ".join(goal.words for goal in found.goals)
     certificate = found.certificate
-    lines = [_alone(found.alone)] if found.alone.value < 0.5 else []
+    delta = None if certificate is None else certificate.delta
+    claimed = certificate is not None and certificate.granted
+    goals = goals_line(found.goals, found.per, delta, claimed=claimed)
+    alone = [_alone(found.alone)] if found.alone.value < 0.5 else []
     if certificate is None:
         if found.threshold is None:
-            lines.append(f"No threshold: {found.choice.why}.")
-        else:
-            lines.append(f"Frozen on validation, not certified: {_rule(found.threshold)}.")
-        return [*lines, f"Goal, {PER[found.per]}: {goals}."]
+            return [*alone, f"No threshold: {found.choice.why}.", goals]
+        return [*alone, f"Frozen on validation, not certified: {_rule(found.threshold)}.", goals]
     if certificate.threshold is None:
         why = certificate.why or ""
-        lines.insert(0, f"Refused: no threshold is certified. {why[:1].upper()}{why[1:]}.")
-        if certificate.needed is not None:
-            lines.append(
-                f"About {certificate.needed:,} validation patients would be needed; there are {certificate.patients:,}."
-            )
-    else:
-        if found.broken:
-            sets = " and ".join(LABELS[name] for name in found.broken)
-            lines.insert(0, f"Broken: the labels of {sets} refute the certificate.")
-        lines.append(f"Certified on validation: {_rule(certificate.threshold)}.")
-    sure = f"with confidence {1 - certificate.delta:.6g} over the draw of the validation patients"
-    said = "Goal" if found.refused else "Claim"
-    return [*lines, f"{said}, {PER[found.per]}: {goals}; {sure}.", _plain(found)]
+        refused = f"Refused: no threshold is certified. {why[:1].upper()}{why[1:]}."
+        return [refused, *alone, *needed_lines(certificate), goals, _plain(found)]
+    certified = f"Certified on validation: {_rule(certificate.threshold)}."
+    return [*broken_lines(found.broken), *alone, certified, goals, _plain(found)]
 
 
 def _alone(sensitivity: Interval) -> str:
@@ -87,54 +80,11 @@ def _rule(threshold: float) -> str:
 
 
 def _table(found: Transfer) -> Group:
-    sets = found.sets
-    asked = [goal.target for goal in found.goals]
-    severe = all(one.missed_severe is not None for one in sets.values())
-    extra = [*ALWAYS, *(["severe_sensitivity"] if severe else [])]
-    names = ["referral_rate", "selective_risk", *asked, *extra]
+    sets = found.sets.values()
     rows = [
-        Row("images", [Cell.number(one.images, form=COUNT) for one in sets.values()]),
-        Row("called negative", [Cell.number(one.called[0], form=COUNT) for one in sets.values()]),
-        Row("called positive", [Cell.number(one.called[1], form=COUNT) for one in sets.values()]),
-        Row("referred", [Cell.number(one.referred, form=COUNT) for one in sets.values()]),
-        *(
-            Row(TARGETS[name].heading, [interval_cell(one.targets[name]) for one in sets.values()])
-            for name in dict.fromkeys(names)
-        ),
-        Row("referable images missed", [counts_cell(one.missed) for one in sets.values()]),
+        Row("called negative", [counted(one.called[0]) for one in sets]),
+        Row("called positive", [counted(one.called[1]) for one in sets]),
+        Row("referred", [counted(one.referred) for one in sets]),
     ]
-    if severe:
-        rows.append(
-            Row(
-                "grade 3-4 missed",
-                [counts_cell(one.missed_severe) for one in sets.values() if one.missed_severe],
-            )
-        )
-    rows.append(Row("differs from validation", [differs_cell(one) for one in sets.values()]))
-    if found.certificate is not None:
-        rows.append(Row("certificate", [Cell(one.guarantee or "") for one in sets.values()]))
-    return to_terminal(Table.of("", [Column(LABELS[name]) for name in sets], rows, note=note(found.per)))
-
-
-def note(per: Per) -> str:
-    """Return the note under a table of sets."""
-    return (
-        f"All shares: {PER[per]}, with 95 % intervals over patients. Referred images count as read without error. "
-        '"Differs" is a screen for covariate shift at level 5 %, not a test of the goals: it cannot see errors of '
-        "which the model is sure, and gave no alarm in 94 to 96 % of the simulated studies in which such errors broke a goal."
-    )
-
-
-def differs_cell(one: Realised) -> Cell:
-    """Return what the screen for shift says of a set."""
-    return Cell("" if one.resemblance is None else "yes" if one.resemblance.alarm else "not found")
-
-
-def counts_cell(counts: tuple[int, int]) -> Cell:
-    """Return `3 of 12`."""
-    return Cell(f"{counts[0]:,} of {counts[1]:,}")
-
-
-def interval_cell(one: Interval) -> Cell:
-    """Return a value with its interval."""
-    return Cell.number(one.value, one.low, one.high)
+    targets = ["referral_rate", "selective_risk", *(goal.target for goal in found.goals), *ALWAYS]
+    return sets_table(found.sets, rows, targets, found.per, certified=found.certificate is not None)

@@ -1,0 +1,74 @@
+"""What `transfer` prints: verdicts, one reason of a refusal, and the table of sets."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+
+import numpy as np
+from rich.console import Console
+
+import retinabench as rb
+from retinabench.reports.guarantees.transfer_terminal import transfer_summary
+
+
+def printed(found):
+    out = StringIO()
+    Console(file=out, width=80).print(transfer_summary(found))
+    return out.getvalue()
+
+
+def predictions_of(wrong, labels=None, wrong_of_test=None):
+    """300 validation and 300 test images; the first ones of each are called wrongly, by a model that is sure of them."""
+    label = np.arange(300) % 2 if labels is None else labels
+    probs = [
+        np.where(np.arange(300) < k, 0.95 - 0.9 * label, 0.1 + 0.8 * label)
+        for k in (wrong, wrong_of_test or wrong)
+    ]
+    return rb.Predictions(
+        [f"i{k}" for k in range(600)], [*label, *label], np.concatenate(probs), split=["validation"] * 300 + ["test"] * 300,
+        grade=[*(3 * label), *(3 * label)],
+    )  # fmt: skip
+
+
+def test_a_certificate_says_claim_plain_choice_and_verdict():
+    text = printed(rb.transfer(predictions_of(3), "selective_risk", 0.1, delta=0.1, bootstrap=20))
+    lines = text.splitlines()
+    assert lines[0] == "Certified on validation: refer no image."
+    assert lines[1].startswith("Claim, per image: error of the retained at most 0.1; with")
+    assert "Plain choice, not certified: refer above an uncertainty of" in text
+    rows = [re.sub(r"\s{2,}", "|", line.strip()) for line in lines]
+    for row in ("images|300|300", "called negative|149|149",
+        "called positive|151|151", "referred|0|0", "referable images missed|1 of 150|1 of 150",
+                "grade 3-4 missed|1 of 150|1 of 150", "differs from validation|not found", "certificate|holds"):  # fmt: skip
+        assert row in rows, row
+
+
+def test_labels_that_refute_a_certificate_come_first():
+    found = rb.transfer(predictions_of(3, wrong_of_test=90), "selective_risk", 0.1, delta=0.1, bootstrap=20)
+    assert printed(found).splitlines()[0] == "Broken: the labels of In-domain refute the certificate."
+
+
+def test_a_refusal_is_explained_once():
+    found = rb.transfer(predictions_of(0), "selective_risk", 0.001, delta=0.1, bootstrap=20)
+    lines = " ".join(printed(found).split())
+    assert lines.startswith(
+        "Refused: no threshold is certified. For error of the retained at most 0.001, the risk is"
+    )
+    assert "validation patients would be needed; there are 300." in lines
+    assert "Goal, per image: " in lines
+    assert "Claim" not in lines
+    assert not any("guarantee" in note for note in found.notes)
+
+
+def test_the_sensitivity_of_a_model_that_calls_all_negative_is_named():
+    label = (np.arange(300) % 10 == 0).astype(int)
+    blind = rb.Predictions(
+        [f"i{k}" for k in range(600)], [*label, *label], np.linspace(0.01, 0.4, 600), split=["validation"] * 300 + ["test"] * 300
+    )  # fmt: skip
+    text = printed(rb.transfer(blind, "accuracy", 0.5, bootstrap=20))
+    assert text.startswith(
+        "Sensitivity of the model alone: 0.00 [0.00, 0.12] on validation.\nFrozen on validation, not"
+    )
+    assert "grade 3-4" not in text
+    assert "\n certificate" not in text
