@@ -125,6 +125,23 @@ def test_wrong_options_are_refused_in_one_line(options, message, tmp_path, capsy
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
+def test_a_seed_of_the_model_belongs_to_one_file(table, capsys):
+    files = [table(f"{k}.csv", 0.1) for k in range(2)]
+    assert run(["score", *files, *OPTIONS, "--method", "Ours", "--model-seed", "1", "-q"]) == 2
+    assert "--model-seed is given 1 times for 2 files" in capsys.readouterr().err
+    out = ["--referral-list", "refer.csv", "--referral", "0.1"]
+    assert run(["score", *files, *OPTIONS, *out, "--bootstrap", "0", "-q"]) == 2
+    assert "--referral-list needs one file" in capsys.readouterr().err
+
+
+def test_several_files_are_named_in_notes_that_not_all_share(table, capsys):
+    files = [table(f"{k}.csv", 0.1) for k in range(2)]
+    assert run(["score", files[0], files[1], *OPTIONS, "--bootstrap", "0", "-q"]) == 0
+    notes = capsys.readouterr().err.splitlines()
+    assert len([note for note in notes if "softmax over two classes" in note]) == 1
+    assert len(set(notes)) == len(notes)
+
+
 def test_the_referral_list_is_written(table, tmp_path, capsys):
     out = tmp_path / "refer.csv"
     command = ["score", table(), *OPTIONS, "--bootstrap", "0", "-q", "--referral-list", str(out)]

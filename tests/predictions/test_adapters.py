@@ -167,6 +167,8 @@ def test_data_frames_with_options_and_types():
 def test_an_index_with_a_name_and_lists_of_samples():
     frame = pd.DataFrame({"label": [0, 1], "prob": [0.1, 0.8]}, index=pd.Index(["a", "b"], name="image_id"))
     assert rb.Predictions.from_dataframe(frame).image_id.tolist() == ["a", "b"]
+    frame.index = pd.RangeIndex(5, 7, name="image_id")
+    assert rb.Predictions.from_dataframe(frame).image_id.tolist() == ["5", "6"]
     samples = {"image_id": ["a", "b"], "label": [0, 1], "probs": [[0.1, 0.2], [0.8, 0.7]]}
     for made in (pd.DataFrame(samples), pl.DataFrame(samples)):
         assert rb.Predictions.from_dataframe(made).probs.tolist() == samples["probs"]

@@ -115,6 +115,8 @@ def test_usual_words_of_splits(tmp_path):
     assert found.split.tolist() == ["validation", "test"]
     assert "split: read 'Test' as test, 'val' as validation" in found.notes
     assert "column 'set (split)': is 'train'" in refused(tmp_path, text.replace("val", "train"))
+    training = text.replace("val", "training").replace("Test", "train")
+    assert "column 'set (split)': is 'training'" in refused(tmp_path, training)
     other = read(tmp_path, text.replace("val", "north").replace("Test", "south"))
     assert other.split.tolist() == ["test", "test"]
     assert other.subgroups["set"].tolist() == ["north", "south"]
@@ -130,6 +132,23 @@ def test_method_and_seed_come_from_options_or_columns(tmp_path):
     several = read(tmp_path, text.replace("b,1,.6,Ours,3", "b,1,.6,Other,4"))
     assert several.subgroups["method"].tolist() == ["Ours", "Other"]
     assert "title" not in several.metadata
+
+
+def test_a_method_that_is_named_replaces_that_of_the_file_with_its_setting(tmp_path):
+    made = rb.Predictions(
+        ["a", "b"], [0, 1], [0.1, 0.8], metadata={"title": "MAP", "setting": "x", "seed": 3}
+    )
+    rb.write_predictions(made, tmp_path / "p.parquet")
+    found = rb.read_predictions(tmp_path / "p.parquet", method="Ours").metadata
+    assert (found["method"], found["title"], found["seed"]) == ("Ours", "Ours", 3)
+    assert "setting" not in found
+
+
+def test_the_task_of_a_run_says_which_grades_are_referable():
+    columns = {"label": [0, 1], "probs": [0.1, 0.8], "grade": [0, 1]}
+    with pytest.raises(InputError, match="is 1 where the grade is 1"):
+        rb.Predictions(["a", "b"], **columns)
+    assert len(rb.Predictions(["a", "b"], **columns, metadata={"task": "severity_shift_mild"})) == 2
 
 
 def test_other_formats_are_recognised_as_well(tmp_path):

@@ -75,7 +75,9 @@ def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -
     if name in ("prob", "uncertainty") or sample_number(name) is not None:
         may_be_empty = (*may_be_empty, name)  # of an image that cannot be graded
     if column.null_count == len(column) and len(column):
-        if name in ("image_id", "prob", "probs"):  # an empty label may follow from the grade
+        if (
+            name == "image_id"
+        ):  # an empty label may follow from the grade, and without any prob the reader refuses
             raise InputError("is empty in every row", file=source, column=name)
         return None
     if column.null_count and name not in may_be_empty:
