@@ -71,3 +71,21 @@ def test_the_manifest_states_what_the_features_are_of(tmp_path):
     manifest = json.loads(path.read_text())
     assert manifest["network"] == {"name": "means"}
     assert manifest["images"] == data.fingerprint
+
+
+@pytest.mark.parametrize("name", ["00000.npy", "sha256.json"])
+def test_a_flipped_bit_is_found(tmp_path, name):
+    data = open_prepared(make_prepared(tmp_path / "data"))
+    cached_features(data, {"name": "means"}, means)
+    (path,) = data.folder.glob(f"features-*/{name}")
+    content = bytearray(path.read_bytes())
+    content[-4] ^= 1  # the values stay finite; in the JSON, a digit of the last checksum changes
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"is damaged.*Delete"):
+        cached_features(data, {"name": "means"}, means)
+
+
+def test_features_that_are_not_finite_are_named(tmp_path):
+    data = open_prepared(make_prepared(tmp_path / "data"))
+    with pytest.raises(InputError, match=r"00000.npy: is damaged \(holds values that are not finite\)"):
+        cached_features(data, {"name": "nan"}, lambda images: np.full((len(images), 2), np.nan, np.float32))

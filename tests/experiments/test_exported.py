@@ -4,6 +4,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import retinabench as rb
 from retinabench.core.errors import InputError
@@ -115,6 +116,24 @@ def test_images_of_another_shape_are_refused(model):
             lambda f: edit(f, lambda about: about["run"]["model"].update(name="resnet19")),
             "unknown model 'resnet19'",
         ),
+        (
+            lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**5)),
+            "another network .* parameters",
+        ),
+        (
+            lambda f: edit(f, lambda about: about["run"]["model"].update(weights="/dev/zero")),
+            "without its SHA-256",
+        ),
+        (lambda f: edit(f, lambda about: about["run"]["method"].update(name="of-a-plug-in")), "of-a-plug-in"),
+        (
+            lambda f: edit(f, lambda a: a["run"].update(method={"name": "ensemble", "members": 9})),
+            "9 members, of which 1",
+        ),
+        (
+            lambda f: tensors(f / "member-0.safetensors", lambda t: t["conv1.weight"].fill_(torch.nan)),
+            "not finite",
+        ),
+        (lambda f: tensors(f / "scale.safetensors", lambda t: t["std"].zero_()), "std > 0"),
     ],
 )
 def test_a_damaged_model_is_named_in_one_line(model, tmp_path, damage, says):
@@ -123,6 +142,17 @@ def test_a_damaged_model_is_named_in_one_line(model, tmp_path, damage, says):
     with pytest.raises(InputError, match=says) as error:
         rb.load_model(copy)
     assert "\n" not in str(error.value)
+
+
+def test_an_absent_device_is_named(model):
+    with pytest.raises(InputError, match="no device 'cuda:99' here"):
+        rb.load_model(model, "cuda:99")
+
+
+def tensors(path, change):
+    content = {name: tensor.clone() for name, tensor in load_file(path).items()}
+    change(content)
+    save_file(content, path)
 
 
 def edit(folder, change):

@@ -1,7 +1,7 @@
 """Features of prepared images, computed once by a fixed network and stored beside the images.
 
 A prepared folder keeps one folder `features-KEY` for each network that was applied to it: one file (n, D) float32 per shard of
-images, and a manifest that states the network and the fingerprint of the images, of which KEY is a hash.
+images, a manifest that states the network and the fingerprint of the images, of which KEY is a hash, and the SHA-256 of each file.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.atomic_files import atomic_write
+from retinabench.core.atomic_files import atomic_write, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.workspace import Workspace
 from retinabench.data.prepared import Prepared, open_prepared
 
 Extract = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+CHECKSUMS = "sha256.json"
 BATCH = 32  # images that are computed together: part of the bits of a result
 
 
@@ -67,21 +70,44 @@ def _of_folder(
                         with atomic_write(path) as handle:
                             np.save(handle, np.concatenate(features), allow_pickle=False)
                     advance(len(shard))
+            write_json(
+                workspace.folder / CHECKSUMS, {path.name: _sha256(path.read_bytes()) for path in paths}
+            )
             workspace.finish()
-    return np.concatenate(
-        [_read(workspace, path, len(shard)) for path, shard in zip(paths, data.shards, strict=True)]
-    )
+    sums = _checksums(workspace)
+    return np.concatenate([
+        _read(workspace, path, len(shard), sums.get(path.name))
+        for path, shard in zip(paths, data.shards, strict=True)
+    ])  # fmt: skip
 
 
-def _read(workspace: Workspace, path: Any, images: int) -> NDArray[np.float32]:
+def _read(workspace: Workspace, path: Path, images: int, checksum: str | None) -> NDArray[np.float32]:
     try:
-        features: NDArray[np.float32] = np.load(path, allow_pickle=False)
-        problem = "" if features.ndim == 2 and len(features) == images else f"has shape {features.shape}"
-        problem = problem or ("" if np.isfinite(features).all() else "holds values that are not finite")
+        content = path.read_bytes()
+        if _sha256(content) != checksum:
+            raise ValueError("its content is not what was written")
+        features: NDArray[np.float32] = np.load(BytesIO(content), allow_pickle=False)
+        if features.ndim != 2 or len(features) != images:
+            raise ValueError(f"has shape {features.shape}")
+        if not np.isfinite(features).all():
+            raise ValueError("holds values that are not finite")
     except (OSError, ValueError, EOFError) as error:
-        problem = str(error)
-    if problem:
-        raise InputError(
-            f"is damaged ({problem})", file=path, hint=f"Delete {workspace.folder} and run the command again."
-        )
+        raise _damaged(workspace, path, error) from None
     return features
+
+
+def _checksums(workspace: Workspace) -> Mapping[str, str]:
+    path = workspace.folder / CHECKSUMS
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise _damaged(workspace, path, error) from None
+
+
+def _damaged(workspace: Workspace, path: Path, error: Exception) -> InputError:
+    hint = f"Delete {workspace.folder} and run the command again."
+    return InputError(f"is damaged ({error})", file=path, hint=hint)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,13 @@ from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run, build_run
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.features import Extractor
 from retinabench.experiments.run import LIKELIHOOD, PREDICT_BATCH
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, precision
-from retinabench.models.build import build_model, build_trunk
+from retinabench.models.build import build_model, build_trunk, parameters_of
+from retinabench.models.settings import is_path
 
 FORMAT = "retinabench.model/1"
 ABOUT, SCALE, TRUNK = "model.json", "scale.safetensors", "trunk.safetensors"
@@ -136,13 +138,14 @@ def load_model(folder: str | Path, device: str = "cpu") -> ExportedModel:
 
     Args:
         folder: The folder.
-        device: Where it computes.
+        device: Where it computes: `auto`, `cpu`, `cuda` or `cuda:N`.
 
     Returns:
         The model.
 
     Raises:
-        InputError: The folder holds no model, or a file of it is missing, damaged or of another network.
+        InputError: The folder holds no model, a file of it is missing, damaged, not finite or of another network, or the
+            device is absent.
 
     Examples:
         >>> import retinabench as rb
@@ -155,18 +158,22 @@ def load_model(folder: str | Path, device: str = "cpu") -> ExportedModel:
     folder = Path(folder)
     about = _read_about(folder)
     run = build_run({**about["run"], "data": about["data"]}, folder / ABOUT)
-    where = torch.device(device)
-    scale = read_tensors(folder / SCALE, ("mean", "std"))
+    where = Resources(device).torch_device()
+    scale = _read_scale(folder / SCALE)
     members = []
+    _check_members(folder, run)
     for number, member in enumerate(leaf_runs(run)):
+        path = folder / f"member-{number}.safetensors"
+        tensors = read_tensors(path)
+        _check_size(member, tensors, path)
         model = build_model(member.model, member.seed, pretrained=False).to(where)
         posterior: Posterior = METHODS[member.method.name].build(model, member, LIKELIHOOD)
-        _restore(posterior, folder / f"member-{number}.safetensors")
+        _restore(posterior.restore, tensors, path)
         members.append((member, posterior))
     extract = None
     if run.model.trained == "head":
         trunk = build_trunk(run.model, pretrained=False)
-        _restore_state(lambda state: trunk.trunk.load_state_dict(state), folder / TRUNK)
+        _restore(trunk.trunk.load_state_dict, read_tensors(folder / TRUNK), folder / TRUNK)
         extract = Extractor(run.model, where, trunk.to(where))
     return ExportedModel(
         folder, run, Recipe(**about["recipe"]), about["referable_from"], tuple(members), scale["mean"].numpy(),
@@ -206,10 +213,10 @@ def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
     Raises:
         InputError: It is missing or damaged, or lacks one of the names.
     """
+    if not path.is_file():
+        raise InputError("is missing", file=path, hint="Export the model again.")
     try:
         tensors: dict[str, Tensor] = importlib.import_module("safetensors.torch").load_file(path)
-    except FileNotFoundError:
-        raise InputError("is missing", file=path, hint="Export the model again.") from None
     except Exception as error:  # damaged headers raise errors of many kinds
         raise InputError(
             f"is damaged ({str(error).partition(chr(10))[0]})", file=path, hint="Export the model again."
@@ -217,7 +224,40 @@ def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
     for name in names:
         if name not in tensors:
             raise InputError(f"lacks the tensor '{name}'", file=path, hint="Export the model again.")
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise InputError(f"{name!r} holds values that are not finite", file=path)
     return tensors
+
+
+def _read_scale(path: Path) -> dict[str, Tensor]:
+    scale = read_tensors(path, ("mean", "std"))
+    mean, std = scale["mean"], scale["std"]
+    if (
+        mean.ndim != 1
+        or mean.shape != std.shape
+        or {mean.dtype, std.dtype} != {torch.float32}
+        or (std <= 0).any()
+    ):
+        raise InputError("mean and std are not float32 vectors of one length with std > 0", file=path)
+    return scale
+
+
+def _check_members(folder: Path, run: Run) -> None:
+    """Refuse settings that ask for more members than there are files, before they are listed."""
+    asked, found = getattr(run.method, "members", 1), len(list(folder.glob("member-*.safetensors")))
+    if asked > max(found, 1):
+        raise InputError(f"asks for {asked} members, of which {found} are there", file=folder / ABOUT)
+
+
+def _check_size(run: Run, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse a network of more parameters than the file holds, before memory is taken for it."""
+    needed, found = parameters_of(run.model), sum(tensor.numel() for tensor in tensors.values())
+    if needed > found:
+        raise InputError(
+            f"holds the tensors of another network ({found:,} values; '{run.model.name}' has {needed:,} parameters)",
+            file=path,
+        )
 
 
 def _read_about(folder: Path) -> Mapping[str, Any]:
@@ -234,19 +274,19 @@ def _read_about(folder: Path) -> Mapping[str, Any]:
         for key, kind in (("run", dict), ("data", str), ("referable_from", int)):
             if not isinstance(about[key], kind):
                 raise TypeError(f"{key} is {about[key]!r}")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        network = about["run"].get("model", {})
+        if network.get("weights") and network.get("weights_sha256") is None and is_path(network["weights"]):
+            raise ValueError(
+                "model.weights names a file without its SHA-256"
+            )  # it would be read to compute it
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"is damaged ({str(error).rstrip('.')})", file=path, hint="Export the model again."
         ) from None
     return about
 
 
-def _restore(posterior: Posterior, path: Path) -> None:
-    _restore_state(posterior.restore, path)
-
-
-def _restore_state(restore: Any, path: Path) -> None:
-    tensors = read_tensors(path)
+def _restore(restore: Callable[[dict[str, Tensor]], object], tensors: dict[str, Tensor], path: Path) -> None:
     try:
         restore(tensors)
     except (RuntimeError, KeyError, ValueError) as error:

@@ -66,10 +66,25 @@ def build_trunk(config: ModelConfig, *, pretrained: bool = True) -> SplitNetwork
 
 def feature_width(config: ModelConfig) -> int:
     """Return the number of features that the last layer of a network reads."""
+    return split_last_layer(_shapes(config)).width
+
+
+def parameters_of(config: ModelConfig) -> int:
+    """Return the number of parameters that `build_model` would make with one output, without memory for them."""
+    if config.trained == "head":
+        with torch.device("meta"):
+            model: nn.Module = Head(feature_width(config), 1, config.hidden)
+    else:
+        model = _shapes(config)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _shapes(config: ModelConfig) -> nn.Module:
+    """The network with one output and without values."""
     with torch.device("meta"):
         if config.name.startswith(TIMM):
-            return split_last_layer(timm_network(config.name.removeprefix(TIMM), seed=0)).width
-        return split_last_layer(_own_network(config, outputs=1)).width
+            return timm_network(config.name.removeprefix(TIMM), seed=0)
+        return _own_network(config, outputs=1)
 
 
 def _network(config: ModelConfig, seed: int, outputs: int) -> nn.Module:

@@ -67,7 +67,7 @@ class ModelConfig(Frozen):
     @property
     def weights_file(self) -> Path | None:
         """The checkpoint that `weights` names, None where it names none."""
-        return Path(self.weights).expanduser() if self.weights and _is_path(self.weights) else None
+        return Path(self.weights).expanduser() if self.weights and is_path(self.weights) else None
 
     @field_validator("name")
     @classmethod
@@ -89,7 +89,7 @@ class ModelConfig(Frozen):
             given = {"width": width, **given}
         if weights is not None:
             given = {"inputs": "lite" if "efficientnet_lite" in name else "imagenet", **given}
-            if isinstance(weights, str) and _is_path(weights) and "weights_sha256" not in given:
+            if isinstance(weights, str) and is_path(weights) and "weights_sha256" not in given:
                 given = {**given, "weights_sha256": _sha256(Path(weights).expanduser())}
         return given
 
@@ -128,7 +128,8 @@ class ModelConfig(Frozen):
         return {k: v for k, v in content.items() if k not in defaults or v != defaults[k]}
 
 
-def _is_path(weights: str) -> bool:
+def is_path(weights: str) -> bool:
+    """Return whether `ModelConfig.weights` names a file, and not a package, timm or the hub."""
     return weights not in ("imagenet", "timm") and not weights.startswith(HUB)
 
 

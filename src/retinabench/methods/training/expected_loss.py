@@ -31,8 +31,11 @@ def expected_loss(likelihood: Likelihood, mean: Tensor, variance: Tensor, labels
         mean: Of the outputs, (B, O).
         variance: Of the first `random_outputs(likelihood)` outputs, (B, V); the others are known.
         labels: As the likelihood takes them.
+
+    Raises:
+        TypeError: The likelihood is none of those of `training/likelihood.py`, which all have a bound here.
     """
-    raise NotImplementedError(f"no bound for {likelihood}")
+    raise TypeError(f"no bound of the expected loss is known for the likelihood '{likelihood.name}'")
 
 
 def random_outputs(likelihood: Likelihood) -> int:
