@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from retinabench.reports.evaluation.evaluation import MethodPredictions, evaluate_methods
+from retinabench.metrics.comparison.compare import compare
+from retinabench.reports.evaluation.evaluate import evaluate_methods
+from retinabench.reports.evaluation.evaluation import MethodPredictions
 from retinabench.reports.evaluation.findings import verdict
 from retinabench.reports.evaluation.page import render
 from support.fake_predictions import population, predictions
@@ -42,3 +45,15 @@ def test_a_clearly_better_method_is_bold():
     assert evaluation.best("joint", "auroc") == 1
     assert evaluation.best("joint", "nll") == 1
     assert evaluation.leader == 1
+
+
+def test_a_stated_difference_is_that_of_compare():
+    people = population(200, 100)
+    files = [predictions("MC dropout", seed, people) for seed in (0, 1)]
+    methods = [MethodPredictions.of(name, one) for name, one in zip("ab", files, strict=True)]
+    evaluation = evaluate_methods(methods, rules="corrected", bootstrap=60, seed=3)
+    compared = compare(*files, bootstrap=60, seed=3, scores=["accuracy_at_50", "nll"]).sets["joint"].scores
+    for name, other in compared.items():
+        gap = evaluation.difference(0, 1, "joint", name)
+        assert other.high > other.low
+        assert (gap.value, gap.low, gap.high) == pytest.approx((other.difference, other.low, other.high))

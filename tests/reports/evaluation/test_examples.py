@@ -3,7 +3,8 @@
 import numpy as np
 
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import MethodPredictions, evaluate_methods
+from retinabench.reports.evaluation.evaluate import evaluate_methods
+from retinabench.reports.evaluation.evaluation import MethodPredictions
 from retinabench.reports.evaluation.examples import SIDE, data_uri, groups
 
 

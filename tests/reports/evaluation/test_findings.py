@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import Evaluation, MethodPredictions, evaluate_methods
+from retinabench.reports.evaluation.evaluate import evaluate_methods
+from retinabench.reports.evaluation.evaluation import Evaluation, MethodPredictions
 from retinabench.reports.evaluation.findings import verdict
 from retinabench.reports.evaluation.set_statistics import SetPredictions
 from retinabench.reports.toolkit.number_format import Quantity

@@ -169,7 +169,7 @@ def _state_figures(state: Mapping[str, Any]) -> list[tuple[str, list[Panel]]]:
         panels = []
         for j, (name, parts) in enumerate(drawn.items()):
             asked = [int(half.sum()) for half in parts[0].reshape(2, 50)]
-            told = f"{asked[0]} questions without, {asked[1]} with"
+            told = f"{pages.counted(asked[0], 'question')} without, {asked[1]} with"
             title = f"{concept} after {state['questions']} questions, {name}"
             svg = to_svg(
                 figures.performance_panel(*parts, limits=limits),

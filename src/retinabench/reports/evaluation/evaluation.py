@@ -1,8 +1,4 @@
-"""`Evaluation`: all numbers of a report, computed once; page, tables and files only read them.
-
-Scores come from `retinabench.score`. What the report adds (referral of half of the images, the change under shift, paired
-differences between methods, bands of curves) is computed here, with the same patients in every bootstrap replicate.
-"""
+"""`Evaluation`: all numbers of a report, which page, tables and files only read; `evaluate.py` computes them."""
 
 from __future__ import annotations
 
@@ -12,31 +8,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold
-from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
-from retinabench.metrics.results import Scores, ScoreValue
-from retinabench.metrics.score import score as score_file
+from retinabench.metrics.results import Scores
 from retinabench.metrics.selective import half_referred
 from retinabench.metrics.selective.referral_curves import area_of
-from retinabench.metrics.sets import SET_LABELS
-from retinabench.metrics.sorted_images import Cases
 from retinabench.metrics.uncertainty import binary_entropy
-from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import set_statistics as stats
 from retinabench.reports.evaluation.set_statistics import Floats, SetPredictions
 from retinabench.reports.toolkit.number_format import Place, Quantity
-from retinabench.reports.toolkit.style import Mark, mark
+from retinabench.reports.toolkit.style import Mark
 
 Progress = Callable[[str, float], None]
-MOST_BAND_REPLICATES = 300
 BASIC = (
     "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "accuracy_gain", "ece_positive_class",
     "referral_accuracy_area", "failure_auroc",
 )  # fmt: skip
 """Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds."""
-CHANGED = ("auroc", "accuracy", "nll")
 
 
 @dataclass(frozen=True)
@@ -246,164 +234,3 @@ class Evaluation:
             and len(one) == len(two)
             and np.array_equal(np.sort(one.image_id), np.sort(two.image_id))
         )
-
-
-def evaluate_methods(
-    methods: Sequence[MethodPredictions],
-    *,
-    rules: str,
-    bootstrap: int,
-    seed: int,
-    referred: float = 0.5,
-    threshold: DecisionThreshold | float | str = DEFAULT,
-    uncertainty: str = "auto",
-    progress: Progress | None = None,
-) -> Evaluation:
-    """Score every file and compute every interval.
-
-    Args:
-        methods: What is compared, in the order in which it is shown.
-        rules: "corrected" or "published", for the scores; what the report adds always follows the corrected rules.
-        bootstrap: Number of replicates over patients.
-        seed: Seed of the bootstrap.
-        referred: Share of the images that statements and figures refer.
-        threshold: The decision threshold, as in `score`; a rule chooses it for each file.
-        uncertainty: What orders the referral, as in `score`.
-        progress: Called with what is done now and the share done, 0 to 1.
-
-    Returns:
-        All numbers of the report.
-
-    Raises:
-        InputError: There is no method, two have one name, or no file has test images.
-    """
-    methods = _checked(methods, referred)
-    tell = progress or (lambda _text, _share: None)
-    sets = _sets(methods)
-    found = Evaluation(methods, rules, bootstrap, seed, sets, [mark(i) for i in range(len(methods))])
-    found.referred, found.uncertainty, found.threshold = referred, uncertainty, str(threshold)
-    for i, method in enumerate(methods):
-        tell(f"scoring {method.name}", i / len(methods))
-        found.files.append(
-            [
-                score_file(p, rules, bootstrap, seed, uncertainty, threshold=threshold)
-                for p in method.predictions
-            ]
-        )
-        for k, name in enumerate(sets):
-            tell(f"{method.name}, {SET_LABELS[name].lower()}", (i + (k + 1) / (len(sets) + 1)) / len(methods))
-            made = [
-                SetPredictions.of(p, name, uncertainty, file.threshold.value)
-                for p, file in zip(method.predictions, found.files[i], strict=True)
-            ]
-            cases = [case for case in made if case is not None]
-            if cases:
-                found.cases[i, name] = cases
-                _add_estimates(found, i, name)
-                _add_curves(found, i, name)
-        _add_changes(found, i)
-    areas = [found.get(i, sets[-1], "referral_accuracy_area").value for i in range(len(methods))]
-    found.leader = int(np.nanargmax(areas)) if np.isfinite(areas).any() else 0
-    tell("scored", 1.0)
-    return found
-
-
-def _checked(methods: Sequence[MethodPredictions], referred: float) -> list[MethodPredictions]:
-    names = [method.name for method in methods]
-    if not methods:
-        raise InputError("there is nothing to report", hint="Give one predictions file or more.")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"two methods are named '{twice}'", hint="Give every method its own name.")
-    if not 0.01 <= referred <= 0.95:
-        raise InputError(
-            f"the share referred is {referred:g}", hint="Give a share between 0.01 and 0.95, such as 0.1."
-        )
-    return list(methods)
-
-
-def _sets(methods: Sequence[MethodPredictions]) -> list[str]:
-    """Return the sets of the report; `joint` where some file holds both domains."""
-    of_files = [
-        {name for name in DOMAINS if p.select(domain=name, split="test") is not None}
-        for method in methods
-        for p in method.predictions
-    ]
-    found = set().union(*of_files)
-    if not found:
-        raise InputError("no file has test images", column="split", hint="Report needs rows of split 'test'.")
-    sets = [name for name in stats.SETS if name in found]
-    return [*sets, "joint"] if any(len(domains) == 2 for domains in of_files) else sets
-
-
-def _add_estimates(found: Evaluation, i: int, name: str) -> None:
-    def prepare(case: SetPredictions) -> Callable[[Floats], Floats]:
-        def statistic(weight: Floats) -> Floats:
-            w = case.cases.weighted(weight)
-            at = half_referred.numbers(w, found.referred)
-            return np.concatenate([at, [SCORES[key](w) for key in BASIC]])
-
-        return statistic
-
-    values, replicates = stats.replicated(found.cases[i, name], prepare, found.bootstrap, found.seed)
-    found.replicates[i, name] = values, replicates
-    wholes = [case.cases.weighted() for case in found.cases[i, name]]
-    specs = [found.spec(score) for score in found.replicated]
-    own = dict(zip(found.replicated, stats.scored(specs, wholes, values, replicates), strict=True))
-    if found.rules != "corrected":  # the scores of other rules come from `score` alone, without intervals
-        own = {key: own[key] for key in half_referred.names(found.referred)}
-    found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
-    blocks = [file[name].scores for file in found.files[i] if name in file.sets]
-    for score in {key for block in blocks for key in block}:
-        found.estimates[i, name, score] = _of_files([block[score] for block in blocks], own.get(score))
-
-
-def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
-    """Merge the scores of the seeds: their mean, its standard error, and the interval of the mean."""
-
-    value, low, high = np.array([(one.value, one.low, one.high) for one in scores], np.float64).T
-    if len(scores) == 1:
-        return Quantity(float(value[0]), float(low[0]), float(high[0]))
-    error = float(value.std(ddof=1) / np.sqrt(len(scores)))
-    if own is not None:
-        return Quantity(float(value.mean()), own.low, own.high, error)
-    return Quantity(float(value.mean()), float(low.mean()), float(high.mean()), error)
-
-
-def _add_curves(found: Evaluation, i: int, name: str) -> None:
-    replicates = min(found.bootstrap, MOST_BAND_REPLICATES)
-    values, curves = stats.replicated(found.cases[i, name], stats.all_curves, replicates, found.seed)
-    low, high = percentile_interval(curves.mean(axis=0), points=True)
-    start = 0
-    grids: dict[str, Floats] = dict.fromkeys((*stats.METRICS, "roc"), stats.GRID)
-    for key, x in {**grids, "observed": np.arange(stats.BINS, dtype=np.float64)}.items():
-        part = slice(start, start + len(x))
-        start = part.stop
-        found.curves[i, name, key] = Band(x, values[:, part].mean(axis=0), low[part], high[part])
-
-
-def _add_changes(found: Evaluation, i: int) -> None:
-    """Add shifted minus in-domain; patients are resampled once for both, as a patient may have images in both."""
-    if "joint" not in found.sets or not all((i, name) in found.cases for name in stats.SETS):
-        return
-
-    def prepare(case: SetPredictions) -> Callable[[Floats], Floats]:
-        rows = [np.flatnonzero(case.domain == domain) for domain in ("in_domain", "shifted")]
-        parts = [
-            Cases(case.label[r], case.prob[r], case.uncertainty[r], threshold=case.threshold) for r in rows
-        ]
-
-        def statistic(weight: Floats) -> Floats:
-            out = []
-            for r, cases in zip(rows, parts, strict=True):
-                w = cases.weighted(weight[r]) if weight[r].any() else None
-                out.append([SCORES[key](w) if w else np.nan for key in CHANGED])
-            return np.asarray(np.subtract(out[1], out[0]))
-
-        return statistic
-
-    values, replicates = stats.replicated(found.cases[i, "joint"], prepare, found.bootstrap, found.seed)
-    specs = [SCORES[key] for key in CHANGED]
-    wholes = [case.cases.weighted() for name in stats.SETS[:2] for case in found.cases[i, name]]
-    for key, quantity in zip(CHANGED, stats.differences(specs, wholes, values, replicates), strict=True):
-        found.changes[i, key] = quantity

@@ -8,7 +8,8 @@ from retinabench.metrics.clinical.operating_points import GOALS
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import PER_IMAGE, SET_LABELS
 from retinabench.reports.evaluation import examples, panels, tables
-from retinabench.reports.evaluation.evaluation import MOST_BAND_REPLICATES, Evaluation
+from retinabench.reports.evaluation.evaluate import MOST_BAND_REPLICATES
+from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.findings import SLIGHT, verdict
 from retinabench.reports.toolkit import pages

@@ -16,12 +16,8 @@ from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThr
 from retinabench.metrics.selective import half_referred
 from retinabench.predictions.io import ReadEach, find_files, method_names, read_each
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import (
-    Evaluation,
-    MethodPredictions,
-    Progress,
-    evaluate_methods,
-)
+from retinabench.reports.evaluation.evaluate import evaluate_methods
+from retinabench.reports.evaluation.evaluation import Evaluation, MethodPredictions, Progress
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.page import render
 from retinabench.reports.evaluation.set_statistics import scored
