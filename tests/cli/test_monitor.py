@@ -50,6 +50,7 @@ def test_no_alarm_is_0_and_an_alarm_is_4(folder, capsys):
     [
         (["--date-column", "day"], "column 'day': is missing. Did you mean 'date'"),
         (["--level", "1.5"], "--level 1.5 is not between 0 and 1"),
+        (["--level", "0"], "--level 0 is not between 0 and 1"),
     ],
 )
 def test_wrong_options_are_2(folder, capsys, arguments, message):
