@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,6 +41,23 @@ def test_the_path_is_that_of_the_patient_sums(per):
     last = [np.flatnonzero(day == one)[-1] for one in np.unique(day)]
     np.testing.assert_allclose(found.log_wealth, path[last], atol=1e-12)
     assert found.patients == int(kept.any(1).sum())
+
+
+def test_a_patient_with_more_images_than_certified_counts_as_so_many():
+    images = follow_up(np.random.default_rng(0), 200)
+    found = monitor(images, replace(certified("selective_risk=0.1"), most_images=1)).risks[0]
+    kept = (images.uncertainty <= THRESHOLD).reshape(-1, 2)
+    wrong = kept & (images.label != (images.prob > 0.5)).reshape(-1, 2)
+    shares = wrong.sum(1) / np.maximum(kept.sum(1), 1)
+    path = log_wealth((shares - 0.1) / 0.1 * kept.any(1))
+    assert found.log_wealth[-1] == pytest.approx(path[-1])
+
+
+def test_each_of_two_goals_needs_twice_the_evidence_of_their_mean():
+    images = follow_up(np.random.default_rng(0), 50)
+    found = monitor(images, certified("selective_risk=0.05", "sensitivity=0.8"), level=0.1)
+    assert [one.needed for one in found.risks] == pytest.approx([20, 20])
+    assert found.combined.needed == pytest.approx(10)
 
 
 def test_more_days_continue_the_history():

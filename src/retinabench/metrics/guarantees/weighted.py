@@ -199,7 +199,7 @@ def covariate_weights(validation: Images, new: Images) -> Reweighting:
 def distance_after(validation: Images, weight: Floats, new: Images) -> float:
     """Return the largest difference of the distribution functions of prob, of weighted validation images and of new ones.
 
-    A distance that stays large says that the weights do not make the sets alike: the assumption or its form is wrong.
+    If the distance stays large, the weights do not give the two sets the same distribution: the assumption or its form is wrong.
 
     Args:
         validation: N validation images.
