@@ -1,9 +1,9 @@
 """Calibration errors in bins, of weighted images.
 
 Two meanings of binary calibration error are in use and are named apart: *top label* (confidence in the answer, p where it
-is positive and 1-p where not, against being right) and *positive class* (p against y). Bins of equal width are (low, high], the first with its low edge;
-bins of equal mass hold the same number of images, images of equal forecast being shared evenly where an edge falls
-among them, so that nothing depends on the order of the rows.
+is positive and 1-p where not, against being right) and *positive class* (p against y). Bins of equal width are (low, high],
+the first with its low edge; bins of equal mass hold the same number of images, images of equal forecast being shared evenly
+where an edge falls among them, so that nothing depends on the order of the rows.
 
 A calibration error of finitely many images is above 0 even for a perfectly calibrated model: read it beside its
 `null_band`, or use the debiased error of `metrics.calibration_error`, which has an interval.
