@@ -40,7 +40,7 @@ def finished(raw, folder, *words):
 
 @pytest.mark.parametrize("words", [
     ["method=map"], ["method=mfvi"], ["method=swag"], ["method=laplace"], ["model.inputs=unit"],
-    ["method=ensemble", "method.members=2"], ["method=ddu"],
+    ["method=ensemble", "method.members=2"], ["method=ddu"], ["method=sgld", "method.samples=2"],
 ])  # fmt: skip
 def test_an_exported_model_predicts_as_its_run_did_without_the_data(raw, tmp_path, words):
     run = finished(raw, tmp_path, *words)
@@ -120,6 +120,7 @@ def test_images_of_another_shape_are_refused(model):
             lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**5)),
             "another network .* parameters",
         ),
+        (lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**9)), "fits no memory"),
         (
             lambda f: edit(f, lambda about: about["run"]["model"].update(weights="/dev/zero")),
             "without its SHA-256",

@@ -252,7 +252,11 @@ def _check_members(folder: Path, run: Run) -> None:
 
 def _check_size(run: Run, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Refuse a network of more parameters than the file holds, before memory is taken for it."""
-    needed, found = parameters_of(run.model), sum(tensor.numel() for tensor in tensors.values())
+    found = sum(tensor.numel() for tensor in tensors.values())
+    try:
+        needed = parameters_of(run.model)
+    except RuntimeError:  # a tensor of more bytes than can be counted
+        raise InputError(f"'{run.model.name}' of these settings fits no memory", file=path) from None
     if needed > found:
         raise InputError(
             f"holds the tensors of another network ({found:,} values; '{run.model.name}' has {needed:,} parameters)",
