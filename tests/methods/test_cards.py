@@ -30,4 +30,6 @@ def test_every_setting_is_described(name):
 
 def test_the_page_of_methods_shows_every_card():
     shown = re.findall(r"^::: (\S+)", (ROOT / "docs" / "methods.md").read_text(), flags=re.MULTILINE)
-    assert set(shown) == {METHODS[name].__name__ for name in METHODS}
+    # Other tests of the same process may have added methods of their own.
+    modules = {METHODS[name].__name__ for name in METHODS}
+    assert set(shown) == {module for module in modules if module.startswith("retinabench.")}
