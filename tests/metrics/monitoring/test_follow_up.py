@@ -7,7 +7,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.monitoring.follow_up import Units, Watched, days, windows
+from retinabench.metrics.monitoring.follow_up import Units, Watched, days, one_image_each, windows
 
 
 def predictions(dates, **columns):
@@ -49,7 +49,24 @@ def test_units_are_patients_at_their_first_day_by_day_and_id():
     assert units.day.astype(str).tolist() == ["2026-01-01", "2026-01-01", "2026-01-02"]  # a, c, b
     assert units.later == 1
     assert units.sums(np.array([1.0, 2, 4, 8, 16])).tolist() == [8, 2, 17]
-    assert units.means(np.array([1.0, 2, 4, 8, 16])).tolist() == [8, 2, 8.5]
+    rows = units.one_each(images.image_id)
+    assert images.patient[rows].tolist() == ["a", "c", "b"]
+    assert rows[2] in (0, 4)  # not the later day
+
+
+def test_the_image_that_stands_for_a_patient_does_not_depend_on_the_others():
+    names = np.array([f"image-{k}" for k in range(600)])
+    codes = np.arange(600) // 3
+    chosen = one_image_each(names, codes)
+    assert codes[chosen].tolist() == list(range(200))
+    order = np.random.default_rng(0).permutation(600)
+    assert set(names[order][one_image_each(names[order], codes[order])]) == set(names[chosen])
+    kept = np.setdiff1d(
+        np.arange(600), np.setdiff1d(np.arange(0, 600, 2), chosen)
+    )  # some that were not chosen are gone
+    assert set(names[kept][one_image_each(names[kept], codes[kept])]) == set(names[chosen])
+    # Each of three places is chosen in a third of 200 patients: standard error 3.3 points.
+    assert np.all(np.abs(np.bincount(chosen % 3) / 200 - 1 / 3) < 4 * 0.033)
 
 
 def test_later_days_only_add_to_the_order():

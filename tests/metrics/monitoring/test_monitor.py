@@ -88,6 +88,27 @@ def test_alarms_are_rare_at_the_goal_and_come_when_the_risk_doubles():
     assert found >= 13
 
 
+def independent_eyes(rng, images):
+    """Deal the rows anew, so that a mean over two eyes varies much less than one eye."""
+    order = rng.permutation(len(images))
+    return replace(
+        images, prob=images.prob[order], uncertainty=images.uncertainty[order], label=images.label[order]
+    )
+
+
+def test_the_images_of_a_patient_on_two_days_are_no_drift():
+    """40 follow-ups at level 10 %: the standard error of a share of 10 % is 4.7 points."""
+    goals, alarms = certified("selective_risk=0.1"), 0
+    for study in range(40):
+        rng = np.random.default_rng([5, study])
+        reference = independent_eyes(rng, follow_up(rng, 300, name="v"))  # both eyes of each patient
+        images = independent_eyes(rng, follow_up(rng, 400))
+        second = np.arange(len(images)) % 2 == 1
+        apart = replace(images, day=images.day + np.where(second, 30, 0))
+        alarms += monitor(apart, goals, reference=reference, level=0.1).drift.alarm is not None
+    assert alarms / 40 <= 0.1 + 3 * 0.047
+
+
 def test_drift_is_seen_without_labels_and_sure_errors_are_not():
     rng = np.random.default_rng(3)
     reference = follow_up(rng, 400, name="v")

@@ -7,6 +7,7 @@ patient id. The order depends on nothing else, so that a file to which later day
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -213,9 +214,29 @@ class Units:
         total = np.bincount(self.unit[self.rows], values[self.rows], minlength=len(self.day))
         return np.asarray(total, np.float64)
 
-    def means(self, values: Floats) -> Floats:
-        """(T,) means of (N,) values over the images that count of each unit."""
-        return np.asarray(self.sums(values) / self.sums(np.ones(len(values))), np.float64)
+    def one_each(self, image_id: NDArray[np.str_]) -> NDArray[np.intp]:
+        """(T,) one row of each unit, among the images that count; see `one_image_each`."""
+        counted = np.flatnonzero(self.rows)
+        return np.asarray(counted[one_image_each(image_id[counted], self.unit[counted])], np.intp)
+
+
+def one_image_each(image_id: NDArray[np.str_], codes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Choose one image of each patient by a hash of its id.
+
+    The choice does not depend on how many images a patient has, on their order or on what the model said of them: the value of
+    the chosen image has one distribution, whether all images of a patient are there or those of one visit.
+
+    Args:
+        image_id: (N,) text.
+        codes: (N,) number of the patient of each image, each from 0 on at least once.
+
+    Returns:
+        (patients,) rows, in the order of the codes.
+    """
+    digest = np.array([hashlib.blake2b(name.encode(), digest_size=8).digest() for name in image_id.tolist()])
+    order = np.lexsort((digest, codes))
+    first = np.append(True, codes[order][1:] != codes[order][:-1])
+    return np.asarray(order[first], np.intp)
 
 
 def windows(day: Days) -> tuple[Days, NDArray[np.intp], str]:

@@ -36,7 +36,7 @@ from retinabench.metrics.monitoring.e_process import (
     log_wealth,
     mean_log_wealth,
 )
-from retinabench.metrics.monitoring.follow_up import Units, Watched, windows
+from retinabench.metrics.monitoring.follow_up import Units, Watched, one_image_each, windows
 from retinabench.metrics.monitoring.result import Evidence, Monitoring, Window
 
 Floats = NDArray[np.float64]
@@ -118,8 +118,8 @@ def _evidence(
 ) -> Evidence:
     """Reduce a path over T units to days; an alarm between two patients of a day counts."""
     last = np.append(np.flatnonzero(np.diff(units.day).astype(np.int64) > 0), len(path) - 1)
-    rang = first_alarm(path, 1 / needed)
-    alarm = None if rang is None else units.day[rang]
+    crossed = first_alarm(path, 1 / needed)
+    alarm = None if crossed is None else units.day[crossed]
     return Evidence(name, units.day[last], path[last], needed, alarm, int(informative.sum()))
 
 
@@ -137,16 +137,23 @@ def _risk_path(
 
 
 def _drift_path(images: Watched, units: Units, reference: Watched | None, seed: int) -> Floats:
-    """(T,) log of the mean wealth of bets against exchangeability of mean probability and mean uncertainty."""
+    """(T,) log of the mean wealth of bets against exchangeability of the patients' probability and uncertainty.
+
+    One image stands for each patient: a mean over the images of a patient would vary less the more there are, and would tell
+    validation patients with both eyes on one day from later ones with an eye a day.
+    """
+    rows = units.one_each(images.image_id)
+    before = np.zeros(0, np.intp)
+    if reference is not None:
+        _, codes = np.unique(reference.patient, return_inverse=True)
+        before = one_image_each(reference.image_id, codes)
     streams = []
     for k, name in enumerate(("prob", "uncertainty")):
-        before = np.zeros(0)
-        if reference is not None:
-            _, codes = np.unique(reference.patient, return_inverse=True)
-            before = np.bincount(codes, getattr(reference, name)) / np.bincount(codes)
-        values = units.means(getattr(images, name))
-        # Sums of equal numbers in another order differ in the last digit: such values are ties.
-        p_values = conformal_p_values(np.round(before, 12), np.round(values, 12), seed + k)
+        known = np.zeros(0) if reference is None else getattr(reference, name)[before]
+        # The last digit of a computed uncertainty may differ for equal probabilities: such values are ties.
+        p_values = conformal_p_values(
+            np.round(known, 12), np.round(getattr(images, name)[rows], 12), seed + k
+        )
         streams.append(drift_log_wealth(p_values))
     return mean_log_wealth(np.stack(streams))
 

@@ -126,7 +126,7 @@ class Monitoring:
 
     @property
     def alarm(self) -> bool:
-        """Whether an alarm has rung."""
+        """Whether an alarm was raised."""
         return self.combined.alarm is not None or self.drift.alarm is not None
 
     @property
