@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test slow coverage recipes lint hooks docs dist bench clean
+.PHONY: demo test slow coverage torture recipes lint hooks docs dist bench clean
 
 demo: $(VENV)/train.stamp
 	$(BIN)/retinabench demo
@@ -18,6 +18,11 @@ slow: $(VENV)/dev.stamp
 
 coverage: $(VENV)/dev.stamp
 	$(PYTEST) -m "not slow and not recipes" --cov=retinabench --cov-report=term:skip-covered --cov-report=html:build/coverage
+
+# Try to break every command (tools/torture); the log in build/torture continues after an interruption.
+MINUTES ?= 60
+torture: $(VENV)/dev.stamp
+	PYTHONPATH=tools OMP_NUM_THREADS=1 $(BIN)/python -m torture --minutes $(MINUTES)
 
 # Follow every recipe of CONTRIBUTING.md in a temporary copy of the tree, then lint and test it there.
 recipes: $(VENV)/dev.stamp

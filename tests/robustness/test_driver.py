@@ -1,0 +1,72 @@
+"""The driver of the campaigns: limits of a trial, the log, and the table."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from torture.contract import Outcome, Verdict, campaign_names, load
+from torture.log import OutcomeLog, failures, table
+from torture.trial import command, isolated
+
+
+def test_a_trial_returns_raises_hangs_dies_or_needs_too_much() -> None:
+    assert isolated(lambda: 3).value == 3
+    raised = isolated(int, "x")
+    assert raised.code == 1
+    assert raised.error.startswith("ValueError")
+    assert isolated(time.sleep, 5, seconds=0.1).broken == "longer than 0.1 s"
+    assert isolated(bytearray, 2**30, megabytes=100).broken == "more than 100 MB"
+    assert isolated(os._exit, 3).broken == "died with code 3"
+
+
+def test_a_command_that_prints_a_traceback_or_hangs_is_broken() -> None:
+    python = [sys.executable, "-c"]
+    assert command("raise OSError", program=python).broken == "traceback"
+    assert command("import time; time.sleep(9)", program=python, seconds=0.2).broken == "longer than 0.2 s"
+    said = command(
+        "import sys; sys.exit(print('retinabench: error: a.csv: is empty.', file=sys.stderr) or 2)",
+        program=python,
+    )
+    assert said.refused
+
+
+def test_the_log_counts_a_repeated_case_once_and_survives_a_cut_line(tmp_path: Path) -> None:
+    log = OutcomeLog(tmp_path / "log.jsonl")
+    log.outcome("a", 0, "kills", Outcome("a", "first", Verdict.FAILED, "it | broke"))
+    log.outcome("a", 0, "kills", Outcome("a", "first", Verdict.EQUAL))
+    log.outcome("b", 0, "inputs", Outcome("b", "second", Verdict.REFUSED))
+    log.outcome("b", 0, "inputs", Outcome("b", "third", Verdict.SKIPPED))
+    with log.path.open("ab") as file:
+        file.write(b'{"name": "a", "se')
+    assert failures(log) == []
+    assert table(log).splitlines()[2:] == [
+        "| a | 1 kills | 0 | 1 | 0 | 0 | 0 |",
+        "| b | 1 inputs | 1 | 0 | 0 | 1 | 0 |",
+        "| all | 2 trials | 1 | 1 | 0 | 1 | 0 |",
+    ]
+
+
+@pytest.mark.parametrize("name", campaign_names())
+def test_every_campaign_says_what_it_tries(name: str) -> None:
+    module = load(name)
+    assert module.UNIT in ("inputs", "kills", "faults")
+    assert (module.__doc__ or "").partition("\n")[0].endswith(".")
+
+
+def test_an_interrupted_run_continues(tmp_path: Path) -> None:
+    order = [sys.executable, "-m", "torture", "--only", "atomic_writes", "--jobs", "1", "--minutes", "0.02"]
+    tools = str(Path(__file__).parents[2] / "tools")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([tools, os.environ.get("PYTHONPATH", "")])}
+    log = tmp_path / "log.jsonl"
+    first = subprocess.run([*order, "--log", str(log)], env=env, capture_output=True, text=True, check=True)
+    assert "atomic_writes" in first.stdout
+    before = log.read_bytes()
+    again = subprocess.run([*order, "--log", str(log)], env=env, capture_output=True, text=True, check=True)
+    assert log.read_bytes().startswith(before)
+    assert again.returncode == 0

@@ -1,0 +1,189 @@
+"""Run the campaigns for a time and print the table of counts; an interrupted run continues.
+
+python -m torture --minutes 60
+python -m torture --only kills --seed 3     # repeat one batch, and print each outcome
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from torture.contract import Verdict, campaign_names, load
+from torture.log import OutcomeLog, failures, table
+from torture.trial import end_group
+
+LONGEST_BATCH = 900.0  # seconds after which a batch is stopped and counted as a failure
+
+
+@dataclass
+class Batch:
+    """A batch that runs now."""
+
+    name: str
+    seed: int
+    process: subprocess.Popen[bytes]
+    scratch: Path
+    start: float
+
+
+def run_batch(name: str, seed: int, log: OutcomeLog, scratch: Path, *, show: bool = False) -> int:
+    """Run one batch of a campaign in this process and log it.
+
+    Returns:
+        The number of failures.
+    """
+    module, start, trials, failed = load(name), time.monotonic(), 0, 0
+    for outcome in module.campaign(seed, scratch):
+        log.outcome(name, seed, module.UNIT, outcome)
+        trials += 1
+        failed += outcome.verdict == Verdict.FAILED
+        if show:
+            print(f"{outcome.verdict:9}{outcome.campaign}: {outcome.case}: {outcome.detail}", flush=True)
+    log.ended(name, seed, time.monotonic() - start, trials)
+    return failed
+
+
+def start_batch(name: str, seed: int, log: Path) -> Batch:
+    """Start a batch in a process group of its own."""
+    scratch = Path(tempfile.mkdtemp(prefix=f"torture-{name}-"))
+    order = [
+        sys.executable,
+        "-m",
+        "torture",
+        "--log",
+        log,
+        "--only",
+        name,
+        "--seed",
+        seed,
+        "--scratch",
+        scratch,
+    ]
+    process = subprocess.Popen(
+        [*map(str, order), "--quiet"],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    return Batch(name, seed, process, scratch, time.monotonic())
+
+
+def stop(batch: Batch) -> None:
+    """End a batch's processes and delete its folder."""
+    end_group(batch.process.pid)
+    batch.process.wait()
+    shutil.rmtree(batch.scratch, ignore_errors=True)
+
+
+def next_batch(names: list[str], log: OutcomeLog, running: list[Batch]) -> tuple[str, int] | None:
+    """Return the campaign that has had the least time, and its next seed; None when all have nothing left."""
+    done = log.batches()
+    spent = {name: sum(line["seconds"] for line in done.get(name, [])) for name in names}
+    for batch in running:
+        spent[batch.name] += time.monotonic() - batch.start
+    left = [
+        name for name in names if not any(not line["trials"] for line in done.get(name, []))
+    ]  # a batch without trials ends its campaign
+    if not left:
+        return None
+    name = min(left, key=lambda name: spent[name])
+    taken = {line["seed"] for line in done.get(name, [])}
+    taken |= {batch.seed for batch in running if batch.name == name}
+    return name, next(seed for seed in range(len(taken) + 1) if seed not in taken)
+
+
+def run_all(names: list[str], log: OutcomeLog, minutes: float, jobs: int) -> None:
+    """Run batches, `jobs` at once, until the log holds `minutes` of work."""
+    before = sum(line["elapsed"] for line in log.lines() if "elapsed" in line)
+    running: list[Batch] = []
+    last = time.monotonic()
+    try:
+        while before < minutes * 60:
+            while len(running) < jobs and (order := next_batch(names, log, running)):
+                running.append(start_batch(*order, log.path))
+            if not running:
+                break
+            time.sleep(0.2)
+            for batch in [*running]:
+                if batch.process.poll() is not None or time.monotonic() - batch.start > LONGEST_BATCH:
+                    _close(batch, log)
+                    running.remove(batch)
+            now = time.monotonic()
+            if now - last > 10:
+                log.append({"elapsed": now - last})
+                before, last = before + now - last, now
+    finally:
+        for batch in running:
+            stop(batch)
+
+
+def _close(batch: Batch, log: OutcomeLog) -> None:
+    """Count a batch that hung or crashed as a failure, so that it is not repeated without end."""
+    code = batch.process.poll()
+    stop(batch)
+    if code != 0:
+        why = f"the batch ended with code {code}" if code is not None else f"longer than {LONGEST_BATCH:g} s"
+        log.append(
+            {
+                "name": batch.name,
+                "seed": batch.seed,
+                "unit": load(batch.name).UNIT,
+                "campaign": batch.name,
+                "case": "whole batch",
+                "verdict": Verdict.FAILED,
+                "detail": why,
+            }
+        )
+        log.ended(batch.name, batch.seed, time.monotonic() - batch.start, 1)
+
+
+def main() -> int:
+    """Run, print the table and the failures; return 1 where there are any."""
+    parser = argparse.ArgumentParser(prog="torture", description="Try to break retinabench, and count.")
+    parser.add_argument(
+        "--minutes", type=float, default=60, help="time to spend, with that of earlier runs in the log"
+    )
+    parser.add_argument(
+        "--log", type=Path, default=Path("build/torture/outcomes.jsonl"), help="log to continue"
+    )
+    parser.add_argument("--only", action="append", choices=campaign_names(), help="campaigns; all by default")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="batches at once")
+    parser.add_argument(
+        "--seed", type=int, help="run one batch of each campaign with this seed, and log nothing"
+    )
+    parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--quiet", action="store_true", help="print the table alone")
+    given = parser.parse_args()
+    names = given.only or campaign_names()
+    if given.scratch:
+        run_batch(names[0], given.seed, OutcomeLog(given.log), given.scratch)
+        return 0
+    if given.seed is not None:
+        with tempfile.TemporaryDirectory(prefix="torture-") as folder:
+            log = OutcomeLog(Path(folder) / "outcomes.jsonl")
+            for name in names:
+                (scratch := Path(folder) / name).mkdir()
+                run_batch(name, given.seed, log, scratch, show=not given.quiet)
+            print(table(log))
+            return bool(failures(log))
+    log = OutcomeLog(given.log)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        run_all(names, log, given.minutes, given.jobs)
+    print(table(log))
+    print("\n".join(failures(log)))
+    print(f"Log: {given.log}")
+    return bool(failures(log))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

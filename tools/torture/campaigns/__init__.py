@@ -1,0 +1,1 @@
+"""The campaigns: one module each, found by the driver; the package's docstring states what a module holds."""

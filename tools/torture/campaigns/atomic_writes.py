@@ -1,0 +1,45 @@
+"""One file, written again and again by a process that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from retinabench.core.atomic_files import sweep, write_json
+from torture.contract import Outcome, Verdict
+from torture.trial import isolated
+
+UNIT, KILLS, NUMBERS = "kills", 50, 4000
+
+
+def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
+    """Kill writers of a 40 kB file after 0 to 50 ms: what is there is one of the files that were written, whole."""
+    rng, path = random.Random(seed), scratch / "numbers.json"
+    write_json(path, [0] * NUMBERS)
+    for number in range(KILLS):
+        after = rng.uniform(0.0, 0.05)
+        isolated(_write, path, number * 10**6, seconds=after)
+        wrong = _wrong(path)
+        verdict = Verdict.FAILED if wrong else Verdict.EQUAL
+        yield Outcome("atomic_writes", f"kill {number} after {1000 * after:.1f} ms", verdict, wrong)
+
+
+def _write(path: Path, first: int) -> None:
+    for step in range(10**6):
+        write_json(path, [first + step] * NUMBERS)
+
+
+def _wrong(path: Path) -> str:
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        return f"not whole: {error}"
+    for leftover in path.parent.glob(".*"):
+        os.utime(leftover, (0, 0))  # as if the kill were long ago
+    sweep(path.parent)
+    if len(content) != NUMBERS or len(set(content)) != 1:
+        return "a mixture of two files"
+    return "leftovers of killed writes" if len(list(path.parent.iterdir())) > 1 else ""

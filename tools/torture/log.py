@@ -1,0 +1,96 @@
+"""The log of outcomes: one JSON line each, only ever appended to, from which a campaign continues and the table is counted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torture.contract import Outcome, Verdict
+
+COLUMNS = tuple(Verdict)
+
+
+class OutcomeLog:
+    """The log file.
+
+    Args:
+        path: Its path; created with the first line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Add one line in one write, so that several processes can log to one file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab", buffering=0) as file:
+            file.write(json.dumps(line).encode() + b"\n")
+
+    def outcome(self, name: str, seed: int, unit: str, outcome: Outcome) -> None:
+        """Log one trial of a batch."""
+        self.append({"name": name, "seed": seed, "unit": unit, **asdict(outcome)})
+
+    def ended(self, name: str, seed: int, seconds: float, trials: int) -> None:
+        """Log the end of a batch; without this line the batch is repeated."""
+        self.append({"name": name, "seed": seed, "ended": True, "seconds": seconds, "trials": trials})
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """All whole lines; the last may be cut by a kill."""
+        if self.path.is_file():
+            for line in self.path.read_bytes().split(b"\n"):
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    continue
+
+    def batches(self) -> dict[str, list[dict[str, Any]]]:
+        """The ended batches of each campaign."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for line in self.lines():
+            if line.get("ended"):
+                found.setdefault(line["name"], []).append(line)
+        return found
+
+    def trials(self) -> list[dict[str, Any]]:
+        """The trials; of a batch that was interrupted and repeated, each case counts once, as it ended last."""
+        return list(
+            {
+                (line["name"], line["seed"], line["campaign"], line["case"]): line
+                for line in self.lines()
+                if "verdict" in line
+            }.values()
+        )
+
+
+def table(log: OutcomeLog) -> str:
+    """Return the Markdown table of counts: a row per campaign, a column per verdict."""
+    units: dict[str, str] = {}
+    counts: dict[str, Counter[str]] = {}
+    for trial in log.trials():
+        units[trial["campaign"]] = trial["unit"]
+        counts.setdefault(trial["campaign"], Counter())[trial["verdict"]] += 1
+    rows = [(name, units[name], counts[name]) for name in sorted(counts)]
+    rows.append(("all", "trials", sum(counts.values(), Counter())))
+    lines = [
+        f"| campaign | trials | {' | '.join(COLUMNS)} |",
+        f"|---|{'---:|' * (1 + len(COLUMNS))}",
+    ]
+    for name, unit, count in rows:
+        tried = sum(count.values()) - count[Verdict.SKIPPED]
+        lines.append(f"| {name} | {tried:,} {unit} | {' | '.join(f'{count[c]:,}' for c in COLUMNS)} |")
+    return "\n".join(lines)
+
+
+def failures(log: OutcomeLog, limit: int = 40) -> list[str]:
+    """Return one line for each failure, at most `limit`."""
+    lines = [
+        f"{trial['campaign']} (batch {trial['name']} {trial['seed']}): {trial['case']}: {trial['detail'][:300]}"
+        for trial in log.trials()
+        if trial["verdict"] == Verdict.FAILED
+    ]
+    more = [f"and {len(lines) - limit} more"] if len(lines) > limit else []
+    return [*lines[:limit], *more]

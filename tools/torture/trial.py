@@ -1,0 +1,176 @@
+"""One trial in a process of its own, with limits of time and memory."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+SECONDS, MEGABYTES = 20.0, 2048
+RETINABENCH = (sys.executable, "-m", "retinabench")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a trial's process ended.
+
+    Args:
+        code: Exit code of a command, negative for a signal; 0 where a function returned, 1 where it raised.
+        value: What a function returned.
+        error: The exception that a function raised, as text ``"Class: message"``; a command's standard error.
+        traceback: Where a function raised, for the detail of an outcome.
+        output: A command's standard output.
+        seconds: Wall time.
+        broken: Why the trial counts as failed whatever it printed: a hang, too much memory, a crash, a traceback; or "".
+    """
+
+    code: int
+    value: Any = None
+    error: str = ""
+    traceback: str = ""
+    output: str = ""
+    seconds: float = 0.0
+    broken: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether a command failed as it should: exit code 1 or 2 and one line on standard error that says why."""
+        lines = [line for line in self.error.splitlines() if line.startswith("retinabench: error: ")]
+        return not self.broken and self.code in (1, 2) and len(lines) == 1
+
+
+def isolated(
+    function: Callable[..., Any], *arguments: Any, seconds: float = SECONDS, megabytes: int = MEGABYTES
+) -> Ended:
+    """Call a function in a forked child; import what it needs before, so that the child starts with it.
+
+    Args:
+        function: Returns something small that can be pickled.
+        *arguments: Its arguments.
+        seconds: Limit of wall time.
+        megabytes: Limit of memory above what this process has, in MB: of addresses, so that a forged size fails at once.
+
+    Returns:
+        How it ended.
+    """
+    receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
+    start = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        _call(function, arguments, sender, megabytes)
+    sender.close()
+    content: tuple[int, Any, str, str] | None = None
+    hung = not receiver.poll(seconds)
+    if not hung:
+        with contextlib.suppress(EOFError):
+            content = receiver.recv()
+    if hung or content is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    receiver.close()
+    status = os.waitpid(child, 0)[1]
+    spent = time.monotonic() - start
+    if hung:
+        return Ended(-signal.SIGKILL, seconds=spent, broken=f"longer than {seconds:g} s")
+    if content is None:
+        code = os.waitstatus_to_exitcode(status)
+        return Ended(code, seconds=spent, broken=f"died with code {code}")
+    code, value, error, where = content
+    broken = f"more than {megabytes} MB" if error.startswith("MemoryError") else ""
+    return Ended(code, value, error, where, seconds=spent, broken=broken)
+
+
+def _call(function: Callable[..., Any], arguments: Sequence[Any], sender: Connection, megabytes: int) -> None:
+    """Call the function in the child, send what comes of it, and end the child."""
+    with contextlib.suppress(BaseException):
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + megabytes * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        try:
+            content = (0, function(*arguments), "", "")
+        except BaseException as error:
+            content = (1, None, f"{type(error).__name__}: {error}", traceback.format_exc())
+        sender.send(content)
+        sender.close()
+    os._exit(0)
+
+
+def command(
+    *arguments: str | Path,
+    seconds: float = SECONDS,
+    megabytes: int = MEGABYTES,
+    program: Sequence[str] = RETINABENCH,
+    **options: Any,
+) -> Ended:
+    """Run a `retinabench` command in a process group of its own.
+
+    Args:
+        *arguments: The verb and its arguments.
+        seconds: Limit of wall time.
+        megabytes: Limit of resident memory, in MB, of each process.
+        program: What the arguments are given to.
+        **options: Of `subprocess.Popen`: ``cwd``, ``env``.
+
+    Returns:
+        How it ended; `broken` where it hung, used too much memory, crashed or printed a traceback.
+    """
+    start, broken = time.monotonic(), ""
+    with tempfile.TemporaryFile("w+b") as output, tempfile.TemporaryFile("w+b") as error:
+        process = subprocess.Popen(
+            [*program, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=error,
+            start_new_session=True,
+            **options,
+        )
+        while process.poll() is None and not broken:
+            time.sleep(0.02)
+            if time.monotonic() - start > seconds:
+                broken = f"longer than {seconds:g} s"
+            elif resident(process.pid) > megabytes:
+                broken = f"more than {megabytes} MB"
+        end_group(process.pid)
+        code = process.wait()
+        spent = time.monotonic() - start
+        texts = []
+        for stream in (output, error):
+            stream.seek(0)
+            texts.append(stream.read().decode("utf-8", "replace"))
+    if not broken and code < 0:
+        broken = f"died with code {code}"
+    if "Traceback (most recent call last)" in texts[1]:
+        broken = broken or "traceback"
+    return Ended(code, output=texts[0], error=texts[1], seconds=spent, broken=broken)
+
+
+def end_group(group: int) -> None:
+    """Kill what is left of a process group that this process started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def resident(process: int) -> float:
+    """Return the resident memory of a process in MB; 0 once it has ended."""
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+    except (OSError, IndexError):
+        return 0.0
+
+
+def environment(**changes: str | None) -> Mapping[str, str]:
+    """Return this process's environment with one thread per process and the given changes; None removes a variable."""
+    merged = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", **changes}
+    return {name: value for name, value in merged.items() if value is not None}
