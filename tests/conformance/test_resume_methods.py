@@ -17,7 +17,18 @@ from support.helpers import TINY, make_prepared
 
 ENGINE = Resources("cpu")
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
-OVER_WEIGHTS = ["map", "fsvi", "vbll", "laplace", "sngp", "swag", "ivon", "vogn", "gaussian_vi"]
+OVER_WEIGHTS = [
+    "map",
+    "fsvi",
+    "vbll",
+    "laplace",
+    "sngp",
+    "swag",
+    "ivon",
+    "vogn",
+    "gaussian_vi",
+    "batch_ensemble",
+]
 
 
 class StoppedError(Exception):

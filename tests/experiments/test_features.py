@@ -62,7 +62,7 @@ def test_a_feature_that_is_constant_over_the_training_images_explodes_in_no_othe
 
 
 @pytest.mark.parametrize(
-    "method", ["map", "dropout", "mfvi", "laplace", "fsvi", "swag", "vbll", "sngp", "ddu"]
+    "method", ["map", "dropout", "mfvi", "laplace", "fsvi", "swag", "vbll", "sngp", "ddu", "batch_ensemble"]
 )
 def test_every_kind_of_method_trains_a_head(tmp_path, weights, method):
     data = make_prepared(tmp_path / "data")

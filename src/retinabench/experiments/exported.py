@@ -245,7 +245,8 @@ def _read_scale(path: Path) -> dict[str, Tensor]:
 
 def _check_members(folder: Path, run: Run) -> None:
     """Refuse settings that ask for more members than there are files, before they are listed."""
-    asked, found = getattr(run.method, "members", 1), len(list(folder.glob("member-*.safetensors")))
+    asked = getattr(run.method, "members", 1) if run.method.pools_seeds else 1
+    found = len(list(folder.glob("member-*.safetensors")))
     if asked > max(found, 1):
         raise InputError(f"asks for {asked} members, of which {found} are there", file=folder / ABOUT)
 

@@ -34,6 +34,7 @@ METHODS: Registry[Any] = Registry(
         "sngp": "retinabench.methods.posthoc.sngp",
         "ddu": "retinabench.methods.posthoc.ddu",
         "temperature": "retinabench.methods.posthoc.temperature",
+        "batch_ensemble": "retinabench.methods.ensembles.batch_ensemble",
         "ensemble": "retinabench.methods.ensembles.ensemble",
     },
 )

@@ -9,7 +9,10 @@ from torch import nn
 from retinabench.experiments.config import load_run
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.variational import mfvi, radial, rank1
+from retinabench.models.build import build_model
 from retinabench.models.networks.resnet import resnet18, resnet50
+from retinabench.models.pretrained.stages import freeze
+from retinabench.models.settings import ModelConfig
 from retinabench.models.stochastic.drawing import use_generator
 from retinabench.models.stochastic.dropout import add_dropout
 from retinabench.models.stochastic.surgery import kl, kl_terms, swap
@@ -133,3 +136,21 @@ def test_the_seed_decides_the_initial_spread():
 def test_what_swap_makes_is_up_to_the_caller():
     model = swap(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), lambda layer: nn.Identity())
     assert isinstance(model[0], nn.Identity)
+
+
+def test_a_network_that_reads_the_geometry_of_its_layers_finds_it():
+    """EfficientNet pads by the kernel and the stride of a convolution."""
+    model = build_model(ModelConfig(name="efficientnet_lite0"), seed=0)
+    mfvi.build(model, run("mfvi"), Bernoulli())
+    use_generator(model, torch.Generator())
+    assert model(torch.zeros(2, 3, 33, 33)).shape == (2, 1)
+
+
+def test_a_stage_that_is_not_trained_is_left_alone(recwarn):
+    """Its new layers would stay in training mode, in which frozen stages cannot be set."""
+    model = resnet18(width=4)
+    freeze(model.layer1)
+    mfvi.build(model, run("mfvi"), Bernoulli())
+    changed = {name.partition(".")[0] for name, m in model.named_modules() if isinstance(m, Variational)}
+    assert changed == {"conv1", "layer2", "layer3", "layer4", "fc"}
+    assert not recwarn.list

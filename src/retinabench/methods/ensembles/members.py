@@ -1,0 +1,51 @@
+"""What ensembles whose members are parts of one network have in common: their number, and how they predict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from retinabench.methods.posteriors.sampled import SampledPosterior
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, no_target
+
+
+class MembersConfig(MethodConfig):
+    """members: K. samples: the same number, since each member is one posterior sample."""
+
+    members: int = Field(4, ge=1)
+    samples: int = Field(4, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_sample_per_member(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "samples" not in given:
+            return {**given, "samples": given.get("members", cls.model_fields["members"].default)}
+        return given
+
+    @model_validator(mode="after")
+    def _equal(self) -> MembersConfig:
+        if self.samples != self.members:
+            raise ValueError(
+                f"samples ({self.samples}) is not members ({self.members}), each of which is one sample. Leave out samples"
+            )
+        return self
+
+    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
+        """Return the target posterior (see `MethodConfig`)."""
+        return no_target("members that share most of their weights, which are points")
+
+
+@dataclass
+class MembersPosterior(SampledPosterior):
+    """One network with K members, of which posterior sample k is the k-th."""
+
+    members: int = 1
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """Return probabilities (S, B, C) of the first S members, of all K at most."""
+        return super().predict(images, min(samples, self.members), generator)
