@@ -212,7 +212,10 @@ def _learns_under(subject: Subject, likelihood: Likelihood) -> None:
     }
     optimizer = subject.run.optimizer.model_copy(update=settings)
     run, cpu = subject.run.model_copy(update={"optimizer": optimizer}), torch.device("cpu")
-    network = MLP(3, 16, likelihood.outputs, torch.nn.ReLU)
+    network: torch.nn.Module = MLP(3, 16, likelihood.outputs, torch.nn.ReLU)
+    if subject.run.method.needs_images:  # of one colour each
+        inputs = inputs[:, :, None, None].repeat(1, 1, 4, 4)
+        network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), network)
     initialise(network, torch_generator(cpu, run.seed, "weights"))
     batches = array_batches(inputs.numpy(), targets.numpy(), 20, run.seed, cpu)
     posterior = subject.method.fit(network, batches, run, Checkpoint(), likelihood)

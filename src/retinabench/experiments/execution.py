@@ -26,7 +26,7 @@ from torch import nn
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.workspace import Workspace
-from retinabench.data.loader import Batches
+from retinabench.data.loader import ArraySource, Batches
 from retinabench.experiments.config import Run
 from retinabench.methods.posteriors.collected import SAMPLES
 from retinabench.methods.registry import METHODS
@@ -209,6 +209,19 @@ def check_likelihood(run: TrainingRun, likelihood: Likelihood) -> None:
         )
 
 
+def check_inputs(run: TrainingRun) -> None:
+    """Refuse a method that needs images where the inputs are features or other arrays.
+
+    Raises:
+        InputError: It needs images.
+    """
+    if run.method.needs_images:
+        raise InputError(
+            f"the method '{run.method.name}' needs images, and the inputs are features that are computed once, or no images",
+            hint="Name another method, or train more than the head (model.trained).",
+        )
+
+
 def is_composed(method: ModuleType) -> bool:
     """Tell whether a method combines the runs of others instead of training (`methods/base.py`)."""
     return hasattr(method, "member_runs")
@@ -217,6 +230,8 @@ def is_composed(method: ModuleType) -> bool:
 def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources: Resources) -> Result:
     method, leads, saved = METHODS[run.method.name], distributed.current().leads, folder / "posterior.pt"
     training = task.training(run, resources)
+    if isinstance(training.batches.source, ArraySource):
+        check_inputs(run)
     if saved.is_file():
         posterior = method.build(training.model, run, task.likelihood)
         posterior.restore(load_tensors(saved, mapped=True))

@@ -19,7 +19,13 @@ from retinabench.data.loader import Batches, ImageSource, Source
 from retinabench.data.prepared import recipe_of
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import DEFAULT_RESOURCES, Resources, Training, execute_run
+from retinabench.experiments.execution import (
+    DEFAULT_RESOURCES,
+    Resources,
+    Training,
+    check_inputs,
+    execute_run,
+)
 from retinabench.experiments.features import feature_source
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
@@ -183,6 +189,7 @@ def make_batches(
 def _source(run: Run, task: Task, device: torch.device, workers: int, progress: Progress) -> Source:
     """The images of a run, or their features where the head alone is trained."""
     if run.model.trained == "head":
+        check_inputs(run)
         if run.optimizer.augment != "none":
             raise InputError(
                 f"optimizer.augment={run.optimizer.augment} changes images, and features are computed once",

@@ -88,12 +88,14 @@ class MethodConfig(Frozen):
 
     name: as in `METHODS`. samples: posterior samples per prediction. title: what readers call the method; the name where
     it is empty. likelihoods: names of those that it supports (`training/likelihood.py`). needs_validation_labels: whether
-    predictions depend on labels of a validation split. pools_seeds: whether it combines runs that differ by their seed.
+    predictions depend on labels of a validation split. needs_images: whether it takes images only, and no features of a trunk
+    that were computed once. pools_seeds: whether it combines runs that differ by their seed.
     """
 
     title: ClassVar[str] = ""
     likelihoods: ClassVar[tuple[str, ...]] = ("bernoulli", "categorical", "gaussian", "multilabel")
     needs_validation_labels: ClassVar[bool] = False
+    needs_images: ClassVar[bool] = False
     pools_seeds: ClassVar[bool] = False
 
     name: str
