@@ -28,6 +28,8 @@ OVER_WEIGHTS = [
     "vogn",
     "gaussian_vi",
     "batch_ensemble",
+    "head_ensemble",
+    "lora_ensemble",
 ]
 
 

@@ -40,7 +40,7 @@ def finished(raw, folder, *words):
 
 @pytest.mark.parametrize("words", [
     ["method=map"], ["method=mfvi"], ["method=swag"], ["method=laplace"], ["model.inputs=unit"],
-    ["method=ensemble", "method.members=2"], ["method=ddu"], ["method=batch_ensemble"], ["method=tta", "method.views=affine"], ["method=sgld", "method.samples=2"],
+    ["method=ensemble", "method.members=2"], ["method=ddu"], ["method=batch_ensemble"], ["method=lora_ensemble"], ["method=tta", "method.views=affine"], ["method=sgld", "method.samples=2"],
 ])  # fmt: skip
 def test_an_exported_model_predicts_as_its_run_did_without_the_data(raw, tmp_path, words):
     run = finished(raw, tmp_path, *words)

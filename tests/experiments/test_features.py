@@ -62,7 +62,20 @@ def test_a_feature_that_is_constant_over_the_training_images_explodes_in_no_othe
 
 
 @pytest.mark.parametrize(
-    "method", ["map", "dropout", "mfvi", "laplace", "fsvi", "swag", "vbll", "sngp", "ddu", "batch_ensemble"]
+    "method",
+    [
+        "map",
+        "dropout",
+        "mfvi",
+        "laplace",
+        "fsvi",
+        "swag",
+        "vbll",
+        "sngp",
+        "ddu",
+        "batch_ensemble",
+        "head_ensemble",
+    ],
 )
 def test_every_kind_of_method_trains_a_head(tmp_path, weights, method):
     data = make_prepared(tmp_path / "data")
@@ -99,6 +112,7 @@ def test_the_hash_of_a_run_holds_the_content_of_the_weights_not_their_path(tmp_p
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["method=lora_ensemble"], "'lora_ensemble' needs images"),
         (["method=tta"], "'tta' needs images, and the inputs are features.*train more than the head"),
         (["optimizer.augment=flip"], "features are computed once.*augment=none"),
         (["model.inputs=standardised"], "fixed scale"),

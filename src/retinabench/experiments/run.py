@@ -73,6 +73,10 @@ class ImageRuns:
         """Return network, batches and prediction of a run."""
         for note in self.task.notes:
             resources.progress.say(f"note: {note}")
+        if run.method.keeps_trunk and run.model.weights is None:
+            resources.progress.say(
+                f"note: '{run.method.name}' keeps the weights of the trunk, which are random without model.weights"
+            )
         device = resources.torch_device()
         batches = make_batches(run, self.task, device, resources.readers, resources.progress)
         return Training(

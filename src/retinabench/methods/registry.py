@@ -36,6 +36,8 @@ METHODS: Registry[Any] = Registry(
         "tta": "retinabench.methods.posthoc.tta",
         "temperature": "retinabench.methods.posthoc.temperature",
         "batch_ensemble": "retinabench.methods.ensembles.batch_ensemble",
+        "head_ensemble": "retinabench.methods.ensembles.head_ensemble",
+        "lora_ensemble": "retinabench.methods.ensembles.lora_ensemble",
         "ensemble": "retinabench.methods.ensembles.ensemble",
     },
 )

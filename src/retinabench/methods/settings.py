@@ -89,13 +89,14 @@ class MethodConfig(Frozen):
     name: as in `METHODS`. samples: posterior samples per prediction. title: what readers call the method; the name where
     it is empty. likelihoods: names of those that it supports (`training/likelihood.py`). needs_validation_labels: whether
     predictions depend on labels of a validation split. needs_images: whether it takes images only, and no features of a trunk
-    that were computed once. pools_seeds: whether it combines runs that differ by their seed.
+    that were computed once. keeps_trunk: whether it leaves the weights of the trunk as they are. pools_seeds: whether it combines runs that differ by their seed.
     """
 
     title: ClassVar[str] = ""
     likelihoods: ClassVar[tuple[str, ...]] = ("bernoulli", "categorical", "gaussian", "multilabel")
     needs_validation_labels: ClassVar[bool] = False
     needs_images: ClassVar[bool] = False
+    keeps_trunk: ClassVar[bool] = False
     pools_seeds: ClassVar[bool] = False
 
     name: str

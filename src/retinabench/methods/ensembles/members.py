@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from retinabench.methods.posteriors.sampled import SampledPosterior
-from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, no_target
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
+from retinabench.methods.training.likelihood import Likelihood
+from retinabench.methods.training.losses import BatchInfo, cross_entropy
+from retinabench.models.build import initialise
 
 
 class MembersConfig(MethodConfig):
@@ -49,3 +54,34 @@ class MembersPosterior(SampledPosterior):
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """Return probabilities (S, B, C) of the first S members, of all K at most."""
         return super().predict(images, min(samples, self.members), generator)
+
+
+def own_layers(layer: nn.Module, generators: Iterable[torch.Generator]) -> list[nn.Module]:
+    """Return a copy of a layer for each generator, drawn as the last layers of networks are.
+
+    Args:
+        layer: A linear layer, or a head of several.
+        generators: On the CPU, so that the device of the layer does not matter.
+    """
+    device, made = next(layer.parameters()).device, []
+    for generator in generators:
+        twin = copy.deepcopy(layer).cpu()
+        initialise(twin, generator)
+        made.append(twin.to(device))
+    return made
+
+
+def sum_of_losses(
+    outputs: Tensor, labels: Tensor, likelihood: Likelihood, run: TrainingRun, batch: BatchInfo
+) -> Tensor:
+    """Return the sum of the members' mean losses, a scalar: its gradient trains each member as if it were alone.
+
+    Args:
+        outputs: Of the members, (K, B, O).
+        labels: As the likelihood takes them, (B,).
+        likelihood: What the outputs mean.
+        run: Settings: reweighting.
+        batch: The whole batch, of which the B images may be a part.
+    """
+    losses = [cross_entropy(one, labels, likelihood, run.optimizer.reweight, batch) for one in outputs]
+    return torch.stack(losses).sum()
