@@ -16,7 +16,7 @@ import pytest
 import typer
 
 import retinabench as rb
-from retinabench.cli.main import VERBS, app, run
+from retinabench.cli.main import GROUPS, app, run
 from retinabench.data.registry import DATASETS, TASKS
 from retinabench.methods.registry import METHODS
 from support.helpers import TINY, hear_interrupts, make_prepared
@@ -243,7 +243,7 @@ def test_an_unknown_device_is_one_line(prepared, tmp_path, capsys):
     assert "cuda" in one_line(capsys)
 
 
-def test_ctrl_c_is_one_line_and_exit_1(prepared, tmp_path):
+def test_ctrl_c_is_one_line_and_exit_130(prepared, tmp_path):
     words = [*TINY, "optimizer.epochs=500"]
     process = subprocess.Popen(
         [sys.executable, "-m", "retinabench", "train", "--data", str(prepared), "--out", str(tmp_path), "-q", *words],
@@ -254,7 +254,7 @@ def test_ctrl_c_is_one_line_and_exit_1(prepared, tmp_path):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert errors.strip().splitlines() == [
         "retinabench: error: interrupted; the same command continues, where its work is kept in a folder"
     ]
@@ -363,17 +363,48 @@ def test_a_configuration_that_is_a_folder_is_one_line(tmp_path, capsys):
     assert "folder.toml: cannot be read" in one_line(capsys)
 
 
-def test_the_verbs_stand_in_the_order_of_a_user_s_path(capsys):
-    assert run(["--help"]) == 0
-    listed = capsys.readouterr().out.partition("Commands:")[2].splitlines()
-    path = "demo prepare inspect train predict export check tune benchmark score compare transfer clinic plan monitor report track examine lesions uci fidelity"
-    assert [line.split()[0] for line in listed if line.strip()] == path.split()
+def without_boxes(text):
+    return " ".join(re.sub("[─-╿]", " ", text).split())
 
 
-@pytest.mark.parametrize(("verb", "example"), [(verb.__name__, example) for verb, example in VERBS.items()])
+EXAMPLES = [(verb, example) for verbs in GROUPS.values() for verb, (_, example) in verbs.items()]
+
+
+def test_the_help_lists_every_verb_with_its_whole_sentence(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["-h"]) == 0
+    said = without_boxes(capsys.readouterr().out)
+    for verbs in GROUPS.values():
+        for verb, (function, _) in verbs.items():
+            assert f"{verb} {' '.join(function.__doc__.splitlines()[0].split())}" in said
+    assert "fidelity How close" in said
+
+
+def test_version_and_an_interrupted_command(capsys, monkeypatch):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"retinabench {rb.__version__}\n"
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("retinabench.predictions.io.find_files", interrupted)
+    assert run(["score", "x.csv"]) == 130
+    assert "interrupted" in one_line(capsys)
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_the_help_is_coloured_only_where_it_may_be(no_color, capsys, monkeypatch):
+    """Rich decides; the test holds that nothing of ours forces a style."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    assert run(["score", "-h"]) == 0
+    assert ("\x1b[3" in capsys.readouterr().out) == (not no_color)
+
+
+@pytest.mark.parametrize(("verb", "example"), EXAMPLES)
 def test_every_verb_s_help_has_an_example_that_parses(verb, example, capsys):
     assert run([verb, "--help"]) == 0
-    assert f"Example: {example}" in " ".join(capsys.readouterr().out.split())
+    assert f"Example: {example}" in without_boxes(capsys.readouterr().out)
     program, first, *arguments = shlex.split(example)
     assert (program, first) == ("retinabench", verb)
     # Raises where an option or argument is unknown, missing or of the wrong type; runs nothing.

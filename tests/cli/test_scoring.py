@@ -67,3 +67,13 @@ def test_csv_has_a_row_per_score(file, tmp_path):
     assert [row["score"] for row in rows] == list(scores)
     assert [float(row["value"]) for row in rows] == [one.value for one in scores.values()]
     assert {row["low"] for row in rows} == {""}
+
+
+def test_json_to_standard_output_is_all_that_is_there(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    file = tmp_path / "p.csv"
+    rows = [f"i{k},{k % 2},{x:.3f}" for k, x in enumerate(rng.random(40))]
+    file.write_text("\n".join(["image_id,label,prob", *rows]))
+    assert run(["score", str(file), "--bootstrap", "0", "--json", "-", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "retinabench.scores/1"
+    assert not (tmp_path / "-").exists()

@@ -15,13 +15,19 @@ DatasetName = Annotated[
     str,
     typer.Argument(help=f"{', '.join(DATASETS)}; folder is for your own images."),
 ]
-Source = Annotated[Path | None, typer.Option("--source", help="The data set as downloaded: folder or zip.")]
+Source = Annotated[
+    Path | None, typer.Option("--source", metavar="PATH", help="The data set as downloaded: folder or zip.")
+]
 Download = Annotated[
     bool, typer.Option("--download", help="Fetch what needs no login into --source, or say what to do.")
 ]
-Size = Annotated[int, typer.Option("--size", help="Side of the square images, in pixels.")]
-Images = Annotated[int | None, typer.Option("--images", help="Synthetic data: number of training images.")]
-DrawSeed = Annotated[int | None, typer.Option("--seed", min=0, help="Synthetic data: seed of the drawing.")]
+Size = Annotated[int, typer.Option("--size", metavar="N", help="Side of the square images, in pixels.")]
+Images = Annotated[
+    int | None, typer.Option("--images", metavar="N", help="Synthetic data: number of training images.")
+]
+DrawSeed = Annotated[
+    int | None, typer.Option("--seed", metavar="N", min=0, help="Synthetic data: seed of the drawing.")
+]
 Preprocess = Annotated[
     Literal["crop", "graham", "none"],
     typer.Option("--preprocess", help="graham: subtract the local average; none: the whole image."),
@@ -29,7 +35,9 @@ Preprocess = Annotated[
 Blur = Annotated[
     int,
     typer.Option(
-        "--blur", help="graham: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30."
+        "--blur",
+        metavar="N",
+        help="graham: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30.",
     ),
 ]
 Published = Annotated[
@@ -40,14 +48,20 @@ OnBad = Annotated[
     typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
 ]
 IntoSplit = Annotated[
-    str | None, typer.Option("--split", help="Put all images into this split, not the published ones.")
+    str | None,
+    typer.Option("--split", metavar="SPLIT", help="Put all images into this split, not the published ones."),
 ]
 Labels = Annotated[
-    str | None, typer.Option("--labels", help="folder: the CSV with the labels, below --source.")
+    str | None,
+    typer.Option("--labels", metavar="FILE", help="folder: the CSV with the labels, below --source."),
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--column", help="folder: ROLE=NAME; image, grade, label, patient, eye, split, domain."),
+    typer.Option(
+        "--column",
+        metavar="NAME=COLUMN",
+        help="folder: ROLE=NAME; image, grade, label, patient, eye, split, domain.",
+    ),
 ]
 
 
@@ -107,7 +121,9 @@ def inspect(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Prepared folder: read every image, write contact sheets and a data card here."
+            "--out",
+            metavar="FOLDER",
+            help="Prepared folder: read every image, write contact sheets and a data card here.",
         ),
     ] = None,
     seed: Seed = 0,

@@ -1,6 +1,6 @@
 """The command line: one verb per function, which may return an exit code (`output.ExitCode`).
 
-A new verb is one function in the file of its group, and one line in `VERBS`. Whatever is slow to import is imported
+A new verb is one function in the file of its group, and one line in `GROUPS`. Whatever is slow to import is imported
 inside the function: `--help` stays quick and never needs PyTorch.
 """
 
@@ -8,76 +8,110 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
-from retinabench.cli import (
-    clinic,
-    data,
-    examining,
-    guarantees,
-    monitor,
-    scoring,
-    studies,
-    training,
-    tuning,
-)
+from retinabench.cli import data, entries, examining, scoring, studies, training, tuning
+from retinabench.cli.application import Verbs, add_verbs, application
+from retinabench.cli.clinical import clinic, guarantees, monitor
 from retinabench.cli.fidelity.verbs import app as fidelity_app
 from retinabench.cli.output import ExitCode
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.subprocesses import sleeping_threads
+from retinabench.core.version import __version__
 
-SHELL_INTERRUPTED = 130  # what newer versions of typer turn Ctrl-C into
-
-# In the order of a user's path; each with the example that ends its help.
-VERBS: dict[Callable[..., int | None], str] = {
-    training.demo: "retinabench demo --out retinabench-demo",
-    data.prepare: "retinabench prepare aptos --source ~/aptos.zip --out data/aptos --size 512",
-    data.inspect: "retinabench inspect data/idrid --out idrid-inspection",
-    training.train: (
-        "retinabench train --data data/idrid --task in_domain --method dropout --out runs optimizer.epochs=40"
-    ),
-    training.predict: (
-        "retinabench predict runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --data data/aptos --out aptos.parquet"
-    ),
-    training.export: "retinabench export runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --out model",
-    training.check: "retinabench check my_method.py",
-    tuning.tune: (
-        "retinabench tune --data data/synthetic --config demo/dropout --space demo/dropout --trials 32 "
-        "--criterion in_domain_auroc --out sweeps/dropout"
-    ),
-    studies.benchmark: "retinabench benchmark demo --plan",
-    scoring.score: "retinabench score predictions.csv --json scores.json",
-    scoring.compare: "retinabench compare ours.csv theirs.csv --json comparison.json",
-    guarantees.transfer: (
-        "retinabench transfer predictions.csv --target selective_risk --goal 0.05 --confidence 0.95"
-    ),
-    clinic.clinic: "retinabench clinic predictions.csv --prevalence 0.1 --cost 0.01 --out clinic",
-    clinic.plan: "retinabench plan --prevalence 0.1 --above-sensitivity 0.85",
-    monitor.monitor: (
-        "retinabench monitor follow-up.csv validation.csv --date-column date --certificate transfer.json --out monitor"
-    ),
-    scoring.report: "retinabench report runs/* --out report",
-    training.track: "retinabench track runs/* --to tensorboard --out tb",
-    examining.examine: (
-        "retinabench examine --answers answers.csv --truth truth.csv --strategy precision --questions 200 "
-        "--out examination"
-    ),
-    examining.lesions: "retinabench lesions idrid --source ~/idrid --out idrid-lesions",
-    studies.uci: "retinabench uci --source UCI_Datasets --sets boston,energy --out uci",
+# Groups and verbs in the order of a user's path; each with the example that ends its help.
+GROUPS: dict[str, Verbs] = {
+    "Start": {
+        "demo": (training.demo, "retinabench demo --out retinabench-demo"),
+        "list": (entries.list_entries, "retinabench list methods"),
+    },
+    "Data": {
+        "prepare": (
+            data.prepare,
+            "retinabench prepare aptos --source ~/aptos.zip --out data/aptos --size 512",
+        ),
+        "inspect": (data.inspect, "retinabench inspect data/idrid --out idrid-inspection"),
+    },
+    "Training": {
+        "train": (
+            training.train,
+            "retinabench train --data data/idrid --task in_domain --method dropout --out runs optimizer.epochs=40",
+        ),
+        "predict": (
+            training.predict,
+            "retinabench predict runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --data data/aptos --out aptos.parquet",
+        ),
+        "export": (
+            training.export,
+            "retinabench export runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --out model",
+        ),
+        "check": (entries.check, "retinabench check my_method.py"),
+        "tune": (
+            tuning.tune,
+            "retinabench tune --data data/synthetic --config demo/dropout --space demo/dropout --trials 32 "
+            "--criterion in_domain_auroc --out sweeps/dropout",
+        ),
+        "benchmark": (studies.benchmark, "retinabench benchmark demo --plan"),
+        "track": (training.track, "retinabench track runs/* --to tensorboard --out tb"),
+    },
+    "Scores": {
+        "score": (scoring.score, "retinabench score predictions.csv --json scores.json"),
+        "compare": (scoring.compare, "retinabench compare ours.csv theirs.csv --json comparison.json"),
+        "report": (scoring.report, "retinabench report runs/* --out report"),
+    },
+    "Decisions": {
+        "transfer": (
+            guarantees.transfer,
+            "retinabench transfer predictions.csv --target selective_risk --goal 0.05 --confidence 0.95",
+        ),
+        "clinic": (
+            clinic.clinic,
+            "retinabench clinic predictions.csv --prevalence 0.1 --cost 0.01 --out clinic",
+        ),
+        "plan": (clinic.plan, "retinabench plan --prevalence 0.1 --above-sensitivity 0.85"),
+        "monitor": (
+            monitor.monitor,
+            "retinabench monitor follow-up.csv validation.csv --date-column date --certificate transfer.json "
+            "--out monitor",
+        ),
+    },
+    "Concepts": {
+        "examine": (
+            examining.examine,
+            "retinabench examine --answers answers.csv --truth truth.csv --strategy precision --questions 200 "
+            "--out examination",
+        ),
+        "lesions": (examining.lesions, "retinabench lesions idrid --source ~/idrid --out idrid-lesions"),
+    },
+    "Approximate inference": {
+        "uci": (studies.uci, "retinabench uci --source UCI_Datasets --sets boston,energy --out uci"),
+    },
 }
 
-app = typer.Typer(
-    help="Tells whether a deep model knows when it does not know, on screening photographs of the retina.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+app = application(
+    "Tells whether a deep model knows when it does not know, on screening photographs of the retina."
 )
-for verb, example in VERBS.items():
-    app.command(epilog=f"Example: {example}")(verb)
-app.add_typer(fidelity_app, name="fidelity")
+for group, verbs in GROUPS.items():
+    add_verbs(app, verbs, group)
+app.add_typer(fidelity_app, name="fidelity", rich_help_panel="Approximate inference")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"retinabench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:
@@ -90,7 +124,7 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; every error becomes one line on standard error."""
     try:
         code = app(arguments, prog_name="retinabench", standalone_mode=False)
-        if code == SHELL_INTERRUPTED:
+        if code == ExitCode.INTERRUPTED:  # what some versions of typer turn Ctrl-C into
             raise KeyboardInterrupt
         return code if isinstance(code, int) else ExitCode.DONE
     except InputError as error:
@@ -99,7 +133,8 @@ def run(arguments: list[str]) -> int:
         return _fail(str(error), ExitCode.FAILED)
     except (KeyboardInterrupt, typer.Abort):
         return _fail(
-            "interrupted; the same command continues, where its work is kept in a folder", ExitCode.FAILED
+            "interrupted; the same command continues, where its work is kept in a folder",
+            ExitCode.INTERRUPTED,
         )
     except MemoryError:
         return _fail("not enough memory; choose a smaller --size, batch or network", ExitCode.FAILED)

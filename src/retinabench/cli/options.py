@@ -18,13 +18,39 @@ from retinabench.methods.registry import METHODS
 if TYPE_CHECKING:
     from retinabench.predictions.table import Predictions
 
-Out = Annotated[Path, typer.Option("--out", help="Folder to write into.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
-Silent = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; default: one per core.")]
-Threads = Annotated[int | None, typer.Option("--workers", min=1, help="Threads; default: one per core.")]
-Readers = Annotated[int, typer.Option("--readers", min=0, help="Processes that read images ahead.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
+READING, COMPUTING = "How files are read", "How it is computed"
+
+Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to write into.")]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", metavar="N", min=0, help="Seed of everything random.", rich_help_panel=COMPUTING),
+]
+Silent = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="No progress, only results and errors.", rich_help_panel=COMPUTING),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", metavar="N", min=1, help="Processes; default: one per core.", rich_help_panel=COMPUTING
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", metavar="N", min=1, help="Threads; default: one per core.", rich_help_panel=COMPUTING
+    ),
+]
+Readers = Annotated[
+    int,
+    typer.Option(
+        "--readers", metavar="N", min=0, help="Processes that read images ahead.", rich_help_panel=COMPUTING
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:N.", rich_help_panel=COMPUTING),
+]
 Rules = Annotated[
     Literal["corrected", "published"],
     typer.Option(
@@ -35,6 +61,7 @@ Uncertainty = Annotated[
     str,
     typer.Option(
         "--uncertainty",
+        metavar="NAME",
         help="What orders the referral: auto, own, total, epistemic, aleatoric, variance, max_probability, margin.",
     ),
 ]
@@ -42,72 +69,158 @@ Threshold = Annotated[
     str,
     typer.Option(
         "--threshold",
+        metavar="THRESHOLD",
         help="From which probability on an image counts as referable: 0.3, youden, sensitivity=.85@validation, "
         "specificity=.9@validation; default: above 0.5.",
     ),
 ]
-Json = Annotated[Path | None, typer.Option("--json", help="Write everything as JSON.")]
-Bootstrap = Annotated[int, typer.Option("--bootstrap", min=0, help="Replicates for the intervals; 0: none.")]
+Json = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write everything as JSON; -: to standard output, and nothing else there.",
+    ),
+]
+Bootstrap = Annotated[
+    int, typer.Option("--bootstrap", metavar="N", min=0, help="Replicates for the intervals; 0: none.")
+]
 
 # Of the verbs that train.
-Data = Annotated[Path, typer.Option("--data", help="Prepared folder.")]
+Data = Annotated[Path, typer.Option("--data", metavar="FOLDER", help="Prepared folder.")]
 Shifted = Annotated[
-    Path | None, typer.Option("--shifted", help="A second prepared folder, to test on as the shifted domain.")
+    Path | None,
+    typer.Option(
+        "--shifted", metavar="FOLDER", help="A second prepared folder, to test on as the shifted domain."
+    ),
 ]
 Config = Annotated[
     str | None,
     typer.Option(
-        "--config", help="TOML file, or a preset such as demo/map; settings left out have defaults."
+        "--config",
+        metavar="NAME|FILE",
+        help="TOML file, or a preset such as demo/map; settings left out have defaults.",
     ),
 ]
 Overrides = Annotated[
     list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2 or optimizer.epochs=20.")
 ]
-Task = Annotated[str | None, typer.Option("--task", help=f"One of: {', '.join(TASKS)}.")]
-Method = Annotated[str | None, typer.Option("--method", help=f"One of: {', '.join(METHODS)}.")]
+Task = Annotated[str | None, typer.Option("--task", metavar="TASK", help=f"One of: {', '.join(TASKS)}.")]
+Method = Annotated[
+    str | None, typer.Option("--method", metavar="METHOD", help=f"One of: {', '.join(METHODS)}.")
+]
 
 # Of the verbs that compute many runs.
 RunEngine = Annotated[
-    Literal["local", "ray"], typer.Option("--engine", help="Processes of this machine, or a Ray cluster.")
+    Literal["local", "ray"],
+    typer.Option("--engine", help="Processes of this machine, or a Ray cluster.", rich_help_panel=COMPUTING),
 ]
 Address = Annotated[
-    str | None, typer.Option("--address", help="Of a running Ray cluster; default: one of this machine.")
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="ADDRESS",
+        help="Of a running Ray cluster; default: one of this machine.",
+        rich_help_panel=COMPUTING,
+    ),
 ]
 Parallel = Annotated[
-    int | None, typer.Option("--parallel", min=1, help="Runs at a time; default: as many as fit.")
+    int | None,
+    typer.Option(
+        "--parallel",
+        metavar="N",
+        min=1,
+        help="Runs at a time; default: as many as fit.",
+        rich_help_panel=COMPUTING,
+    ),
 ]
-Cpus = Annotated[float, typer.Option("--cpus", min=0, help="Cores of one run, on Ray.")]
-Gpus = Annotated[float, typer.Option("--gpus", min=0, help="GPUs of one run, on Ray; 0.5: two share one.")]
+Cpus = Annotated[
+    float,
+    typer.Option("--cpus", metavar="X", min=0, help="Cores of one run, on Ray.", rich_help_panel=COMPUTING),
+]
+Gpus = Annotated[
+    float,
+    typer.Option(
+        "--gpus",
+        metavar="X",
+        min=0,
+        help="GPUs of one run, on Ray; 0.5: two share one.",
+        rich_help_panel=COMPUTING,
+    ),
+]
 Storage = Annotated[
     str | None,
-    typer.Option("--storage", help="Where a cluster's runs meet: a shared folder or an fsspec URL."),
+    typer.Option(
+        "--storage",
+        metavar="URL",
+        help="Where a cluster's runs meet: a shared folder or an fsspec URL.",
+        rich_help_panel=COMPUTING,
+    ),
 ]
-Attempts = Annotated[int, typer.Option("--attempts", min=1, help="How often a run that fails is started.")]
+Attempts = Annotated[
+    int,
+    typer.Option(
+        "--attempts",
+        metavar="N",
+        min=1,
+        help="How often a run that fails is started.",
+        rich_help_panel=COMPUTING,
+    ),
+]
 
 # Of the verbs that read predictions files.
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--column", help="NAME=COLUMN of the file, such as label=y_true; may be repeated."),
+    typer.Option(
+        "--column",
+        metavar="NAME=COLUMN",
+        help="NAME=COLUMN of the file, such as label=y_true; may be repeated.",
+        rich_help_panel=READING,
+    ),
 ]
 Softmax = Annotated[
-    bool, typer.Option("--softmax", help="prob_0, prob_1 … are the probabilities of classes, not samples.")
+    bool,
+    typer.Option(
+        "--softmax",
+        help="prob_0, prob_1 … are the probabilities of classes, not samples.",
+        rich_help_panel=READING,
+    ),
 ]
 Grades = Annotated[
-    bool, typer.Option("--grades", help="The classes are the grades 0 to 4: P(referable) = P(grade >= 2).")
+    bool,
+    typer.Option(
+        "--grades",
+        help="The classes are the grades 0 to 4: P(referable) = P(grade >= 2).",
+        rich_help_panel=READING,
+    ),
 ]
 ReferableFrom = Annotated[
     str | None,
     typer.Option(
         "--referable-from",
+        metavar="GRADE",
         help="Lowest referable grade, default 2; label: the file's label stands, whatever the grade.",
+        rich_help_panel=READING,
     ),
 ]
 Methods = Annotated[
     list[str] | None,
-    typer.Option("--method", help="Name of the method: once, or once for each file. Files of one are seeds."),
+    typer.Option(
+        "--method",
+        metavar="METHOD",
+        help="Name of the method: once, or once for each file. Files of one are seeds.",
+        rich_help_panel=READING,
+    ),
 ]
 ModelSeeds = Annotated[
-    list[int] | None, typer.Option("--model-seed", min=0, help="Seed of the model, once for each file.")
+    list[int] | None,
+    typer.Option(
+        "--model-seed",
+        metavar="N",
+        min=0,
+        help="Seed of the model, once for each file.",
+        rich_help_panel=READING,
+    ),
 ]
 
 

@@ -22,20 +22,44 @@ from retinabench.cli.options import (
     Workers,
     reads_predictions,
 )
-from retinabench.cli.output import print_notes, print_table, progress_of
+from retinabench.cli.output import print_notes, print_result, progress_of
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
     from retinabench.predictions.table import Predictions
 
 ReferralOut = Annotated[
-    Path | None, typer.Option("--referral-list", help="Write the images to refer, in order, as CSV.")
+    Path | None,
+    typer.Option("--referral-list", metavar="FILE", help="Write the images to refer, in order, as CSV."),
 ]
 Referral = Annotated[
-    float | None, typer.Option("--referral", help="With --referral-list: share that is referred, 0.1.")
+    float | None,
+    typer.Option("--referral", metavar="X", help="With --referral-list: share that is referred, 0.1."),
 ]
 ReferAbove = Annotated[
-    float | None, typer.Option("--refer-above", help="Instead: the uncertainty above which it is referred.")
+    float | None,
+    typer.Option("--refer-above", metavar="X", help="Instead: the uncertainty above which it is referred."),
+]
+
+Tables = Annotated[
+    bool,
+    typer.Option("--tables", help="Instead of the page, the papers' tables and figures into OUT/papers."),
+]
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        "--labels",
+        metavar="FILE",
+        help="With --tables: a CSV of file, method, task, dataset, criterion, blur, seed.",
+    ),
+]
+Images = Annotated[
+    Path | None,
+    typer.Option(
+        "--images",
+        metavar="PATH",
+        help="With --tables: a folder of images, for the examples of preprocessing.",
+    ),
 ]
 
 
@@ -47,7 +71,9 @@ def score(
     uncertainty: Uncertainty = "auto",
     threshold: Threshold = "0.5",
     json: Json = None,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write all scores as CSV.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write all scores as CSV.")
+    ] = None,
     referral_list: ReferralOut = None,
     referral: Referral = None,
     refer_above: ReferAbove = None,
@@ -57,7 +83,7 @@ def score(
     reader: FileReader = PLAIN,
 ) -> None:
     """Score predictions of any model from any framework: no training, no PyTorch."""
-    from retinabench.core.atomic_files import write_bytes, write_json
+    from retinabench.core.atomic_files import write_bytes
     from retinabench.metrics.results import scores_csv, scores_json
     from retinabench.metrics.score import score as score_predictions
     from retinabench.predictions.io import find_files, method_names, notes_of_files
@@ -81,11 +107,9 @@ def score(
             if not replicates:
                 advance(1)
     names = method_names(paths, predictions)
-    if json is not None:
-        write_json(json, scores_json(found, names))
     if csv is not None:
         write_bytes(csv, scores_csv(found, names))
-    print_table(scores_table(names, found))
+    print_result(scores_table(names, found), json, lambda: scores_json(found, names))
     notes = notes_of_files([str(path) for path in paths], [one.notes for one in found])
     if referral_list is not None:
         notes += _write_referral_list(
@@ -124,7 +148,6 @@ def compare(
     reader: FileReader = PLAIN,
 ) -> None:
     """Compare two models on the same images: paired differences with patient-clustered intervals."""
-    from retinabench.core.atomic_files import write_json
     from retinabench.metrics.comparison.compare import compare as compare_predictions
     from retinabench.reports.evaluation.terminal import comparison_table
 
@@ -134,9 +157,7 @@ def compare(
             first, second, rules, bootstrap, seed, uncertainty=uncertainty, threshold=threshold
         )
         advance(1)
-    if json is not None:
-        write_json(json, found.to_dict())
-    print_table(comparison_table(found))
+    print_result(comparison_table(found), json, found.to_dict)
     print_notes(found.notes)
 
 
@@ -146,29 +167,21 @@ def report(
         list[Path], typer.Argument(help="Predictions files or run folders; seeds of one method join.")
     ],
     out: Out = Path("report"),
-    data: Annotated[Path | None, typer.Option("--data", help="Prepared folder, for example images.")] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="FOLDER", help="Prepared folder, for example images.")
+    ] = None,
     shifted: Annotated[
-        Path | None, typer.Option("--shifted", help="The other one, as `train` had it.")
+        Path | None, typer.Option("--shifted", metavar="FOLDER", help="The other one, as `train` had it.")
     ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="Headline of the page.")] = None,
-    tables: Annotated[
-        bool,
-        typer.Option("--tables", help="Instead of the page, the papers' tables and figures into OUT/papers."),
-    ] = False,
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            "--labels", help="With --tables: a CSV of file, method, task, dataset, criterion, blur, seed."
-        ),
+    title: Annotated[
+        str | None, typer.Option("--title", metavar="TITLE", help="Headline of the page.")
     ] = None,
-    images: Annotated[
-        Path | None,
-        typer.Option(
-            "--images", help="With --tables: a folder of images, for the examples of preprocessing."
-        ),
-    ] = None,
+    tables: Tables = False,
+    labels: Labels = None,
+    images: Images = None,
     referral: Annotated[
-        float, typer.Option("--referral", help="Share referred in the page's statements and figures.")
+        float,
+        typer.Option("--referral", metavar="X", help="Share referred in the page's statements and figures."),
     ] = 0.5,
     rules: Rules = "corrected",
     bootstrap: Bootstrap = 1000,

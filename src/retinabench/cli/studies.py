@@ -43,7 +43,8 @@ StudyOverrides = Annotated[
     list[str] | None, typer.Argument(help="key=value, such as seeds=3 or base.optimizer.epochs=10.")
 ]
 StudyOut = Annotated[
-    Path | None, typer.Option("--out", help="Folder to write into; default: benchmark-NAME.")
+    Path | None,
+    typer.Option("--out", metavar="FOLDER", help="Folder to write into; default: benchmark-NAME."),
 ]
 Plan = Annotated[
     bool, typer.Option("--plan", help="Only say what it will compute, in hours and disk, from a timed probe.")
@@ -52,12 +53,16 @@ Status = Annotated[
     bool, typer.Option("--status", help="Only say where it stands, also while another process works.")
 ]
 FirstSeed = Annotated[
-    int | None, typer.Option("--seed", min=0, help="First seed of the runs, and of all else that is random.")
+    int | None,
+    typer.Option(
+        "--seed", metavar="N", min=0, help="First seed of the runs, and of all else that is random."
+    ),
 ]
 UciSets = Annotated[
     str | None,
     typer.Option(
         "--sets",
+        metavar="SETS",
         help="boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht, joined by commas; "
         "default: those that are there.",
     ),
@@ -161,11 +166,14 @@ def _compute(definition: Study, folder: Path, engine: JobEngine, progress: Progr
 
 
 def uci(
-    source: Annotated[Path, typer.Option("--source", help="Folder with the UCI sets, such as UCI_Datasets.")],
+    source: Annotated[
+        Path, typer.Option("--source", metavar="PATH", help="Folder with the UCI sets, such as UCI_Datasets.")
+    ],
     sets: UciSets = None,
     out: Out = Path("uci"),
     epochs: Annotated[
-        int, typer.Option("--epochs", min=1, help="40: the standard protocol; 400: to convergence.")
+        int,
+        typer.Option("--epochs", metavar="N", min=1, help="40: the standard protocol; 400: to convergence."),
     ] = 40,
     workers: Workers = None,
     seed: Seed = 0,

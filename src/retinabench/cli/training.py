@@ -1,9 +1,8 @@
-"""From prepared data to predictions: `demo` (the whole path on drawn retinas), `train`, `predict`, `track`; `check` of a method."""
+"""From prepared data to predictions: `demo` (the whole path on drawn retinas), `train`, `predict`, `track`."""
 
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +24,7 @@ from retinabench.cli.options import (
     Workers,
 )
 from retinabench.cli.output import progress_of
-from retinabench.core.errors import InputError, WorkError
+from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
     from retinabench.experiments.config import Run
@@ -49,7 +48,7 @@ def train(
     task: Task = None,
     method: Method = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of weights, order and noise.")
+        int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of weights, order and noise.")
     ] = None,
     device: Device = "auto",
     readers: Readers = 0,
@@ -68,21 +67,32 @@ def train(
 
 def predict(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished run, or of an exported model.")],
-    out: Annotated[Path, typer.Option("--out", help="Predictions file to write: .parquet, .csv or .npz.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Predictions file to write: .parquet, .csv or .npz.")
+    ],
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="With a run: prepared folder, to test on as the shifted domain."),
+        typer.Option(
+            "--data", metavar="FOLDER", help="With a run: prepared folder, to test on as the shifted domain."
+        ),
     ] = None,
     images: Annotated[
-        Path | None, typer.Option("--images", help="With an exported model: folder or zip of images.")
+        Path | None,
+        typer.Option("--images", metavar="PATH", help="With an exported model: folder or zip of images."),
     ] = None,
     labels: Annotated[
         str | None,
-        typer.Option("--labels", help="With --images: a CSV in that folder (image, grade, patient)."),
+        typer.Option(
+            "--labels", metavar="FILE", help="With --images: a CSV in that folder (image, grade, patient)."
+        ),
     ] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option("--column", help="With --labels: ROLE=NAME of a column, such as grade=icdr."),
+        typer.Option(
+            "--column",
+            metavar="NAME=COLUMN",
+            help="With --labels: ROLE=NAME of a column, such as grade=icdr.",
+        ),
     ] = None,
     device: Device = "auto",
     readers: Readers = 0,
@@ -130,37 +140,12 @@ def _predict_images(
 
 def export(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder to write; new or empty.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to write; new or empty.")],
 ) -> None:
     """Write a finished run as a model that predicts images on any machine, without the training data."""
     from retinabench.experiments.export import export_run
 
     print(export_run(folder, out))
-
-
-def check(
-    method: Annotated[
-        str,
-        typer.Argument(
-            help="A method's name, its Python file (my_method.py) or its module (my_package.mine)."
-        ),
-    ],
-    overrides: Overrides = None,
-    quiet: Silent = False,
-) -> None:
-    """Check in seconds that one method keeps its contract: seeds, saved state, shapes, continued trainings."""
-    from retinabench.experiments.conformance import check_method, find_method
-
-    failed = count = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for one in check_method(find_method(method), Path(folder), tuple(overrides or ())):
-            count, failed = count + 1, failed + bool(one.problem)
-            if one.problem:
-                print(f"failed  {one.check}: {one.problem}", flush=True)
-            elif not quiet:
-                print(f"ok      {one.check} ({one.seconds:.1f} s)", flush=True)
-    if failed:
-        raise WorkError(f"{failed} of {count} checks failed")
 
 
 def configured_run(
@@ -183,10 +168,15 @@ def configured_run(
 def track(
     folders: Annotated[list[Path], typer.Argument(help="Run folders, finished or still in training.")],
     to: Annotated[
-        str, typer.Option("--to", help="tensorboard, or wandb (WANDB_MODE=offline: without network).")
+        str,
+        typer.Option(
+            "--to", metavar="TRACKER", help="tensorboard, or wandb (WANDB_MODE=offline: without network)."
+        ),
     ] = "tensorboard",
     out: Out = Path("tracking"),
-    project: Annotated[str, typer.Option("--project", help="Project of Weights & Biases.")] = "retinabench",
+    project: Annotated[
+        str, typer.Option("--project", metavar="PROJECT", help="Project of Weights & Biases.")
+    ] = "retinabench",
     rules: Rules = "corrected",
     quiet: Silent = False,
 ) -> None:

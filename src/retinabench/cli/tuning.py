@@ -32,10 +32,14 @@ from retinabench.cli.training import configured_run
 
 SpaceFile = Annotated[
     str,
-    typer.Option("--space", help="TOML file of ranges, or one that comes along, such as demo/dropout."),
+    typer.Option(
+        "--space",
+        metavar="NAME|FILE",
+        help="TOML file of ranges, or one that comes along, such as demo/dropout.",
+    ),
 ]
 Trials = Annotated[
-    int, typer.Option("--trials", min=1, help="Points of the space; more later keep the first.")
+    int, typer.Option("--trials", metavar="N", min=1, help="Points of the space; more later keep the first.")
 ]
 Criterion = Annotated[
     Literal["in_domain_auroc", "balanced_joint_accuracy_area"],
@@ -44,7 +48,10 @@ Criterion = Annotated[
 Halving = Annotated[
     int | None,
     typer.Option(
-        "--halving", min=2, help="Give up hopeless trials: the best 1/N train N times as long, twice."
+        "--halving",
+        metavar="N",
+        min=2,
+        help="Give up hopeless trials: the best 1/N train N times as long, twice.",
     ),
 ]
 

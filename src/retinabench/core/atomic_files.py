@@ -59,7 +59,12 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 def write_json(path: str | Path, content: Any) -> None:
     """Write `content` as indented JSON to `path` atomically; NaN and infinity are refused."""
-    write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+    write_bytes(path, json_text(content).encode())
+
+
+def json_text(content: Any) -> str:
+    """Return `content` as indented JSON that ends with a newline; NaN and infinity are refused."""
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
 def claim(path: str | Path, content: Any) -> None:

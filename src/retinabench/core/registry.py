@@ -12,12 +12,13 @@ Entry points are found in every process in which the plug-in is installed, inclu
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -84,6 +85,19 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             raise InputError(f"unknown {self.kind} '{name}'", hint=nearest(name, list(self)))
         return self[name]
 
+    def summary(self, name: str) -> str:
+        """Return the first line of an entry's docstring, without importing it.
+
+        Args:
+            name: One of the names of the registry.
+
+        Returns:
+            The first line of the docstring of the function or class, of its module where it is neither; an empty
+            string where there is no source.
+        """
+        location = self._builtin.get(name) or (self._plugins[name].value if name in self._plugins else "")
+        return docstring(location).partition("\n")[0] if isinstance(location, str) else ""
+
     def add(self, name: str, entry: Entry) -> None:
         """Add an entry for this process only, such as a method that is defined in a notebook.
 
@@ -141,6 +155,24 @@ def import_location(location: str) -> Any:
         return _import_file(Path(location)) if location.endswith(".py") else _import(location)
     except Exception as error:  # foreign code raises what it likes
         raise InputError(f"cannot be imported ({type(error).__name__}: {error})", file=location) from error
+
+
+def docstring(location: str) -> str:
+    """Return the docstring at ``package.module:attribute`` as it is written in the source; empty where there is none."""
+    module, _, attribute = location.partition(":")
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError):
+        return ""
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return ""
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    documented = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == attribute
+    ]
+    return ast.get_docstring(documented[0] if documented else tree) or ""
 
 
 def _import(location: str) -> Any:

@@ -167,7 +167,7 @@ def test_ctrl_c_is_one_line_also_with_workers_and_the_command_continues(whole, t
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     if process.returncode:  # it may have finished in the same moment
-        assert process.returncode == 1
+        assert process.returncode == 130
         assert len(errors.splitlines()) == 1, errors
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0
     assert same_pictures(whole, tmp_path / "out")

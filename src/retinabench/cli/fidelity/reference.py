@@ -16,28 +16,39 @@ from retinabench.core.errors import InputError
 if TYPE_CHECKING:
     from retinabench.fidelity.reference.reference_file import Reference
 
+Chains = Annotated[
+    int, typer.Option("--chains", metavar="N", min=1, help="Number of chains; fewer than 4 cannot pass.")
+]
+BurnIn = Annotated[
+    int,
+    typer.Option("--burn-in", metavar="N", min=1, help="Transitions that adapt the step and are dropped."),
+]
+Keep = Annotated[
+    int, typer.Option("--keep", metavar="N", min=8, help="Transitions of each chain that count.")
+]
+Step = Annotated[
+    float | None,
+    typer.Option("--step", metavar="X", min=1e-9, help="First step size; default: searched for."),
+]
+
 
 def reference(
     task: Annotated[str, typer.Argument(help="A target: fundus, energy-gap, …")],
-    out: Annotated[Path, typer.Option("--out", help="File to write, such as fundus.npz.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write, such as fundus.npz.")],
     data: Annotated[
-        Path | None, typer.Option("--data", help="Folder or file of the data, where none are shipped.")
+        Path | None,
+        typer.Option("--data", metavar="FOLDER", help="Folder or file of the data, where none are shipped."),
     ] = None,
-    chains: Annotated[
-        int, typer.Option("--chains", min=1, help="Number of chains; fewer than 4 cannot pass.")
-    ] = 4,
-    burn_in: Annotated[
-        int, typer.Option("--burn-in", min=1, help="Transitions that adapt the step and are dropped.")
-    ] = 50,
-    keep: Annotated[int, typer.Option("--keep", min=8, help="Transitions of each chain that count.")] = 150,
-    step: Annotated[
-        float | None, typer.Option("--step", min=1e-9, help="First step size; default: searched for.")
-    ] = None,
+    chains: Chains = 4,
+    burn_in: BurnIn = 50,
+    keep: Keep = 150,
+    step: Step = None,
     seed: Seed = 0,
     dtype: Annotated[Literal["float32", "float64"], typer.Option("--dtype")] = "float32",
     device: Device = "auto",
     threads: Annotated[
-        int, typer.Option("--threads", min=1, help="On processors; the chains do not depend on it.")
+        int,
+        typer.Option("--threads", metavar="N", min=1, help="On processors; the chains do not depend on it."),
     ] = 1,
     quiet: Silent = False,
 ) -> None:

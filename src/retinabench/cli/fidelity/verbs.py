@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from retinabench.cli.application import Verbs, add_verbs, application
 from retinabench.cli.fidelity.reference import reference as make_reference
 from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent
-from retinabench.cli.output import progress_of
+from retinabench.cli.output import print_result, progress_of
 
 if TYPE_CHECKING:
     from retinabench.fidelity.submissions.tuning import Trial
 
-Task = Annotated[str, typer.Option("--task", help="A target: a name of `retinabench fidelity tasks`.")]
+Task = Annotated[
+    str, typer.Option("--task", metavar="TASK", help="A target: a name of `retinabench fidelity tasks`.")
+]
 Source = Annotated[
-    Path | None, typer.Option("--data", help="The target's data, where they do not come with the package.")
+    Path | None,
+    typer.Option(
+        "--data", metavar="FOLDER", help="The target's data, where they do not come with the package."
+    ),
 ]
 
 
 def tasks(
-    json: Annotated[bool, typer.Option("--json", help="Print the definitions, machine-readable.")] = False,
+    json: Json = None,
 ) -> None:
-    """List the targets, or print their definitions."""
-    import json as text
-
-    from rich.console import Console
+    """List the targets; as JSON with their definitions."""
+    from rich.console import Group
     from rich.table import Table
 
     from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, entries
     from retinabench.fidelity.targets.registry import TARGETS
 
-    if json:
-        print(text.dumps({name: one.model_dump(mode="json") for name, one in TARGETS.items()}, indent=2))
-        return
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("task", "what", "network"):
         table.add_column(column, overflow="fold")
@@ -45,8 +45,12 @@ def tasks(
         table.add_row(
             name, one.title, one.network, f"{one.parameters:,}", f"{one.prior_variance:.4g}", f"{one.train:,}"
         )
-    Console().print(table)
-    print(f"\nmethods: {', '.join([*entries(), *UNTRAINED_TITLES])}")
+    methods = f"\nmethods: {', '.join([*entries(), *UNTRAINED_TITLES])}"
+    print_result(
+        Group(table, methods),
+        json,
+        lambda: {name: one.model_dump(mode="json") for name, one in TARGETS.items()},
+    )
 
 
 def run(
@@ -54,7 +58,7 @@ def run(
     task: Task,
     data: Source = None,
     budget: Annotated[
-        float, typer.Option("--budget", min=1, help="Gradient evaluations per training example.")
+        float, typer.Option("--budget", metavar="X", min=1, help="Gradient evaluations per training example.")
     ] = 1000,
     over_budget: Annotated[
         Literal["refuse", "mark"],
@@ -63,7 +67,9 @@ def run(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="key=value, such as optimizer.lr=0.01 or method.members=5.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write into.")] = Path("fidelity-runs"),
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to write into.")] = Path(
+        "fidelity-runs"
+    ),
     seed: Seed = 0,
     device: Device = "cpu",
     quiet: Silent = False,
@@ -84,17 +90,24 @@ def run(
 def tune(
     method: Annotated[str, typer.Argument(help="An entry for which settings are searched.")],
     task: Annotated[
-        str, typer.Option("--task", help="A development target: fundus-small or energy-gap-wall.")
+        str,
+        typer.Option("--task", metavar="TASK", help="A development target: fundus-small or energy-gap-wall."),
     ] = "fundus-small",
     data: Source = None,
     reference: Annotated[
-        Path | None, typer.Option("--reference", help="Its reference; default: the shipped one.")
+        Path | None,
+        typer.Option("--reference", metavar="FILE", help="Its reference; default: the shipped one."),
     ] = None,
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Points of the search space.")] = 8,
+    trials: Annotated[
+        int, typer.Option("--trials", metavar="N", min=1, help="Points of the search space.")
+    ] = 8,
     budget: Annotated[
-        float, typer.Option("--budget", min=1, help="Gradient evaluations per training example, each trial.")
+        float,
+        typer.Option(
+            "--budget", metavar="X", min=1, help="Gradient evaluations per training example, each trial."
+        ),
     ] = 1000,
-    out: Annotated[Path, typer.Option("--out", help="Folder for runs and records.")] = Path(
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for runs and records.")] = Path(
         "fidelity-tuning"
     ),
     seed: Seed = 0,
@@ -127,28 +140,35 @@ def score(
     task: Task,
     data: Source = None,
     reference: Annotated[
-        Path | None, typer.Option("--reference", help="A reference of your own; default: the shipped one.")
+        Path | None,
+        typer.Option(
+            "--reference", metavar="FILE", help="A reference of your own; default: the shipped one."
+        ),
     ] = None,
     bootstrap: Bootstrap = 1000,
     seed: Seed = 0,
     json: Json = None,
     keep: Annotated[
-        Path | None, typer.Option("--keep", help="Copy the submission into this folder, for `board`.")
+        Path | None,
+        typer.Option("--keep", metavar="FOLDER", help="Copy the submission into this folder, for `board`."),
     ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="What to call the method.")] = None,
+    title: Annotated[
+        str | None, typer.Option("--title", metavar="TITLE", help="What to call the method.")
+    ] = None,
 ) -> None:
     """Score anyone's submission against the reference, without training and without PyTorch."""
-    from rich.console import Console
+    from rich.console import Group
 
+    from retinabench.fidelity.leaderboard.board import make_board
     from retinabench.fidelity.leaderboard.files import make_evaluator, score_files
     from retinabench.fidelity.leaderboard.tables import groups_shown, task_table
     from retinabench.fidelity.targets.registry import TARGETS
     from retinabench.reports.toolkit.terminal import to_terminal
 
     evaluator = make_evaluator(TARGETS.find(task), data, reference, bootstrap, seed)
-    found = score_files(files, evaluator, json_out=json, keep=keep, title=title)
-    for group in groups_shown(found):
-        Console().print(to_terminal(task_table(found, group, terminal=True)))
+    found = score_files(files, evaluator, keep=keep, title=title)
+    tables = (to_terminal(task_table(found, group, terminal=True)) for group in groups_shown(found))
+    print_result(Group(*tables), json, lambda: make_board([found]).to_dict())
 
 
 def board(
@@ -156,13 +176,15 @@ def board(
         list[Path], typer.Argument(help="Folders with submissions for any tasks, or such files.")
     ],
     out: Annotated[
-        Path, typer.Option("--out", help="Folder for index.html, board.md and board.json.")
+        Path, typer.Option("--out", metavar="FOLDER", help="Folder for index.html, board.md and board.json.")
     ] = Path("fidelity-board"),
     data: Annotated[
-        list[str] | None, typer.Option("--data", help="TASK=FOLDER, where data do not come with the package.")
+        list[str] | None,
+        typer.Option("--data", metavar="TASK=FOLDER", help="Where data do not come with the package."),
     ] = None,
     reference: Annotated[
-        list[str] | None, typer.Option("--reference", help="TASK=FILE, instead of the shipped reference.")
+        list[str] | None,
+        typer.Option("--reference", metavar="TASK=FILE", help="Instead of the shipped reference."),
     ] = None,
     bootstrap: Bootstrap = 1000,
     seed: Seed = 0,
@@ -188,19 +210,16 @@ def _settings(trial: Trial) -> str:
     return " ".join(f"{key}={value}" for key, value in trial.settings.items())
 
 
-VERBS: dict[Callable[..., None], str] = {
-    tasks: "retinabench fidelity tasks --json",
-    make_reference: "retinabench fidelity reference fundus --out fundus.npz",
-    run: "retinabench fidelity run map --task fundus",
-    tune: "retinabench fidelity tune sghmc --task fundus-small --trials 8",
-    score: "retinabench fidelity score probabilities.csv --task fundus --json scores.json",
-    board: "retinabench fidelity board fidelity-runs --out board",
+VERBS: Verbs = {
+    "tasks": (tasks, "retinabench fidelity tasks --json -"),
+    "reference": (make_reference, "retinabench fidelity reference fundus --out fundus.npz"),
+    "run": (run, "retinabench fidelity run map --task fundus"),
+    "tune": (tune, "retinabench fidelity tune sghmc --task fundus-small --trials 8"),
+    "score": (score, "retinabench fidelity score probabilities.csv --task fundus --json scores.json"),
+    "board": (board, "retinabench fidelity board fidelity-runs --out board"),
 }
 
-app = typer.Typer(
-    help="How close does an approximate posterior come to the true one? A benchmark against Hamiltonian Monte Carlo.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = application(
+    "How close does an approximate posterior come to the true one? A benchmark against Hamiltonian Monte Carlo."
 )
-for verb, example in VERBS.items():
-    app.command(epilog=f"Example: {example}")(verb)
+add_verbs(app, VERBS)

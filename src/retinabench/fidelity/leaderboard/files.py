@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.fidelity.leaderboard.board import make_board, score_task
@@ -50,7 +49,6 @@ def score_files(
     files: Sequence[Path],
     evaluator: Evaluator,
     *,
-    json_out: Path | None = None,
     keep: Path | None = None,
     title: str | None = None,
 ) -> TaskBoard:
@@ -59,7 +57,6 @@ def score_files(
     Args:
         files: Submissions in any format, or run folders.
         evaluator: The task with its data and reference.
-        json_out: JSON file to write.
         keep: Folder into which the submissions are copied, so that a board finds them.
         title: Title of the method; default: what the file states, else its name.
 
@@ -79,10 +76,7 @@ def score_files(
         found.append(submission)
         if keep is not None:
             _keep(submission, evaluator, keep)
-    task = score_task(evaluator, found)
-    if json_out is not None:
-        write_json(json_out, make_board([task]).to_dict())
-    return task
+    return score_task(evaluator, found)
 
 
 def board_of(

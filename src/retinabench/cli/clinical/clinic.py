@@ -17,72 +17,104 @@ from retinabench.cli.options import (
     Uncertainty,
     reads_predictions,
 )
-from retinabench.cli.output import print_notes, print_table, progress_of
+from retinabench.cli.output import print_notes, print_path, print_result, progress_of
 from retinabench.core.errors import InputError
 
 Pilot = Annotated[
     Path | None, typer.Argument(help="Predictions of a pilot, from which what is not stated is read.")
 ]
-Prevalence = Annotated[float | None, typer.Option("--prevalence", help="Share of referable images: 0.1.")]
+Prevalence = Annotated[
+    float | None, typer.Option("--prevalence", metavar="X", help="Share of referable images: 0.1.")
+]
 Sensitivity = Annotated[
-    float | None, typer.Option("--sensitivity", help="That is expected; default 0.9, or the pilot's.")
+    float | None,
+    typer.Option("--sensitivity", metavar="X", help="That is expected; default 0.9, or the pilot's."),
 ]
 Specificity = Annotated[
-    float | None, typer.Option("--specificity", help="That is expected; default 0.9, or the pilot's.")
+    float | None,
+    typer.Option("--specificity", metavar="X", help="That is expected; default 0.9, or the pilot's."),
 ]
 Auroc = Annotated[
-    float | None, typer.Option("--auroc", help="That is expected; default 0.95, or the pilot's.")
+    float | None, typer.Option("--auroc", metavar="X", help="That is expected; default 0.95, or the pilot's.")
 ]
 HalfWidth = Annotated[
-    float, typer.Option("--half-width", help="Of the intervals of sensitivity, specificity and AUROC.")
+    float,
+    typer.Option("--half-width", metavar="X", help="Of the intervals of sensitivity, specificity and AUROC."),
 ]
 AboveSensitivity = Annotated[
-    float | None, typer.Option("--above-sensitivity", help="A goal that must be shown to be exceeded.")
+    float | None,
+    typer.Option("--above-sensitivity", metavar="X", help="A goal that must be shown to be exceeded."),
 ]
 AboveSpecificity = Annotated[
-    float | None, typer.Option("--above-specificity", help="A goal that must be shown to be exceeded.")
+    float | None,
+    typer.Option("--above-specificity", metavar="X", help="A goal that must be shown to be exceeded."),
 ]
 OtherAuroc = Annotated[
     float | None,
-    typer.Option("--other-auroc", help="Of a second model, from which the first must be told apart."),
+    typer.Option(
+        "--other-auroc", metavar="X", help="Of a second model, from which the first must be told apart."
+    ),
 ]
-Power = Annotated[float, typer.Option("--power", help="Probability of showing what must be shown.")]
+Power = Annotated[
+    float, typer.Option("--power", metavar="X", help="Probability of showing what must be shown.")
+]
 ImagesPerPatient = Annotated[
-    float | None, typer.Option("--images-per-patient", help="Mean number; default 2, or the pilot's.")
+    float | None,
+    typer.Option("--images-per-patient", metavar="X", help="Mean number; default 2, or the pilot's."),
 ]
 Correlation = Annotated[
     float | None,
     typer.Option(
         "--correlation",
+        metavar="X",
         help="Of the model's being right on two images of a patient; default 0.5, or the pilot's.",
     ),
 ]
 
 ReferralRate = Annotated[
-    float, typer.Option("--referral", help="Share of images to refer, frozen on the validation split if any.")
+    float,
+    typer.Option(
+        "--referral", metavar="X", help="Share of images to refer, frozen on the validation split if any."
+    ),
 ]
 Prevalences = Annotated[
     list[float] | None,
     typer.Option(
-        "--prevalence", help="At which PPV and NPV are stated; may be repeated. Default: 0.05 to 0.3."
+        "--prevalence",
+        metavar="X",
+        help="At which PPV and NPV are stated; may be repeated. Default: 0.05 to 0.3.",
     ),
 ]
 Cost = Annotated[
     float,
     typer.Option(
-        "--cost", help="Price of a referral in detected referable images; 0.02: 50 readings are worth one."
+        "--cost",
+        metavar="X",
+        help="Price of a referral in detected referable images; 0.02: 50 readings are worth one.",
     ),
 ]
 Reader = Annotated[
     str,
-    typer.Option("--reader", help="Sensitivity/specificity of the human who reads the referred: 0.9/0.95."),
+    typer.Option(
+        "--reader",
+        metavar="SENSITIVITY/SPECIFICITY",
+        help="Of the human who reads the referred images: 0.9/0.95.",
+    ),
 ]
-ImagesPerHour = Annotated[float, typer.Option("--images-per-hour", help="What an expert reads in an hour.")]
+ImagesPerHour = Annotated[
+    float, typer.Option("--images-per-hour", metavar="X", help="What an expert reads in an hour.")
+]
 Subgroups = Annotated[
     list[str] | None,
-    typer.Option("--subgroup", help="Column of subgroups; may be repeated. Default: all that make groups."),
+    typer.Option(
+        "--subgroup",
+        metavar="COLUMN",
+        help="Column of subgroups; may be repeated. Default: all that make groups.",
+    ),
 ]
-Page = Annotated[Path | None, typer.Option("--out", help="Folder for the page and its numbers.")]
+Page = Annotated[
+    Path | None, typer.Option("--out", metavar="FOLDER", help="Folder for the page and its numbers.")
+]
 
 
 @reads_predictions
@@ -102,8 +134,8 @@ def clinic(
     reader: FileReader = PLAIN,
 ) -> None:
     """Say whether a model's uncertainty can drive referral: what is missed, what it costs, for whom it fails."""
-    from retinabench.core.atomic_files import write_json
     from retinabench.metrics.clinical.screening_report import clinic as screen
+    from retinabench.reports.clinic.page import clinic_json, write_clinic
     from retinabench.reports.clinic.terminal import clinic_summary
 
     rates = _reader(human)
@@ -115,17 +147,11 @@ def clinic(
             images_per_hour=images_per_hour, subgroups=subgroup or None,
         )  # fmt: skip
         advance(1)
-    if json is not None or out is not None:
-        from retinabench.reports.clinic.page import clinic_json, write_clinic
-
-        if json is not None:
-            write_json(json, clinic_json(found))
-        if out is not None:
-            write_clinic(found, out)
-    print_table(clinic_summary(found))
+    print_result(clinic_summary(found), json, lambda: clinic_json(found))
     print_notes(found.notes)
-    if out is not None and not quiet:
-        print(f"The page: {out / 'index.html'}")
+    if out is not None:
+        write_clinic(found, out)
+        print_path(out / "index.html", json)
 
 
 def _reader(text: str) -> tuple[float, float]:
@@ -159,7 +185,6 @@ def plan(
     reader: FileReader = PLAIN,
 ) -> None:
     """Say how many patients a study needs, from stated expectations or from a pilot."""
-    from retinabench.core.atomic_files import write_json
     from retinabench.metrics.planning.plan import Aims, plan_study, stated_assumptions
     from retinabench.reports.clinic.plan_terminal import plan_table
 
@@ -171,7 +196,5 @@ def plan(
     assumptions = stated_assumptions(stated, predictions, threshold)
     aims = Aims(half_width, above_sensitivity, above_specificity, other_auroc, power=power)
     found = plan_study(assumptions, aims)
-    if json is not None:
-        write_json(json, found.to_dict())
-    print_table(plan_table(found))
+    print_result(plan_table(found), json, found.to_dict)
     print_notes((*(() if predictions is None else predictions.notes), *found.notes))

@@ -18,7 +18,7 @@ from retinabench.cli.options import (
     Uncertainty,
     reads_predictions,
 )  # fmt: skip
-from retinabench.cli.output import ExitCode, print_notes, print_table, progress_of
+from retinabench.cli.output import ExitCode, print_notes, print_result, progress_of
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ Target = Annotated[
     str,
     typer.Option(
         "--target",
+        metavar="TARGET",
         help="What a goal without a name is for: selective_risk, accuracy, sensitivity, missed_referable, "
         "severe_sensitivity, missed_severe, specificity, npv, ppv or referral_rate.",
     ),
@@ -36,12 +37,15 @@ Goals = Annotated[
     list[str] | None,
     typer.Option(
         "--goal",
+        metavar="GOAL",
         help="What the target must reach; or several: --goal sensitivity=.9 --goal npv=.99 --goal workload=.5.",
     ),
 ]
 Confidence = Annotated[
     float | None,
-    typer.Option("--confidence", help="Guarantee the goals with this confidence, or refuse: 0.95."),
+    typer.Option(
+        "--confidence", metavar="X", help="Guarantee the goals with this confidence, or refuse: 0.95."
+    ),
 ]
 PerWhat = Annotated[
     Literal["image", "patient-image"],
@@ -49,7 +53,9 @@ PerWhat = Annotated[
 ]
 MostImages = Annotated[
     int | None,
-    typer.Option("--most-images", min=1, help="Images a new patient may have; default: as on validation."),
+    typer.Option(
+        "--most-images", metavar="N", min=1, help="Images a new patient may have; default: as on validation."
+    ),
 ]
 Zones = Annotated[
     bool,
@@ -61,7 +67,7 @@ Zones = Annotated[
 ]
 ZONES_HINT = "Zones are two thresholds of P(referable), chosen for named goals: --goal npv=.98 --goal ppv=.9."
 Permutations = Annotated[
-    int, typer.Option("--bootstrap", min=1, help="Permutations of the screen for shift.")
+    int, typer.Option("--bootstrap", metavar="N", min=1, help="Permutations of the screen for shift.")
 ]
 
 
@@ -86,7 +92,6 @@ def transfer(
 
     Exit code 3: no threshold satisfies the goals (of a zone), or none can be certified; 4: the labels of a test set refute the certificate.
     """
-    from retinabench.core.atomic_files import write_json
     from retinabench.metrics.guarantees.transfer import transfer as transfer_threshold
     from retinabench.reports.guarantees.transfer_terminal import transfer_summary
 
@@ -106,9 +111,7 @@ def transfer(
             uncertainty=uncertainty, threshold=threshold, bootstrap=bootstrap, seed=seed,
         )  # fmt: skip
         advance(1)
-    if json is not None:
-        write_json(json, found.to_dict())
-    print_table(transfer_summary(found))
+    print_result(transfer_summary(found), json, found.to_dict)
     print_notes(found.notes)
     if found.threshold is None:
         return ExitCode.REFUSED
@@ -128,7 +131,6 @@ def _zones(
     quiet: bool,
 ) -> ExitCode:
     """Triage into three zones."""
-    from retinabench.core.atomic_files import write_json
     from retinabench.metrics.guarantees.triage import triage
     from retinabench.reports.guarantees.triage_terminal import triage_summary
 
@@ -137,9 +139,7 @@ def _zones(
             predictions, goals, delta=delta, per=per, most_images=most_images, bootstrap=bootstrap, seed=seed
         )
         advance(1)
-    if json is not None:
-        write_json(json, found.to_dict())
-    print_table(triage_summary(found))
+    print_result(triage_summary(found), json, found.to_dict)
     print_notes(found.notes)
     if found.broken:
         return ExitCode.REFUTED

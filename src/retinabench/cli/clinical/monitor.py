@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from retinabench.cli.options import PLAIN, FileReader, Json, Seed, Silent, reads_predictions
-from retinabench.cli.output import ExitCode, print_notes, print_table, progress_of
+from retinabench.cli.output import ExitCode, print_notes, print_path, print_result, progress_of
 from retinabench.core.errors import InputError
 
 
@@ -22,22 +22,28 @@ def monitor(
         ),
     ],
     certificate: Annotated[
-        Path, typer.Option("--certificate", help="What `transfer --confidence … --json` wrote.")
+        Path,
+        typer.Option("--certificate", metavar="FILE", help="What `transfer --confidence … --json` wrote."),
     ],
     date_column: Annotated[
-        str, typer.Option("--date-column", help="Column with the date of each image, as 2026-03-31.")
+        str,
+        typer.Option(
+            "--date-column", metavar="COLUMN", help="Column with the date of each image, as 2026-03-31."
+        ),
     ] = "date",
     level: Annotated[
-        float, typer.Option("--level", help="Rate of false alarms over all looks, of each alarm.")
+        float,
+        typer.Option("--level", metavar="X", help="Rate of false alarms over all looks, of each alarm."),
     ] = 0.05,
-    out: Annotated[Path | None, typer.Option("--out", help="Write a page into this folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Write a page into this folder.")
+    ] = None,
     json: Json = None,
     seed: Seed = 0,
     quiet: Silent = False,
     reader: FileReader = PLAIN,
 ) -> ExitCode:
     """Watch whether a certificate still holds on new patients: drift without labels, risk where there are labels."""
-    from retinabench.core.atomic_files import write_json
     from retinabench.metrics.monitoring.certified import read_certificate
     from retinabench.metrics.monitoring.follow_up import follow_up
     from retinabench.metrics.monitoring.monitor import monitor as watch
@@ -52,14 +58,12 @@ def monitor(
         images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column)
         found = watch(images, certified, reference=reference, level=level, seed=seed)
         advance(1)
-    if json is not None:
-        write_json(json, found.to_dict())
-    print_table(monitor_tables(found))
+    print_result(monitor_tables(found), json, found.to_dict)
     print_notes(
         (*notes_of_files([str(file) for file in files], [one.notes for one in predictions]), *found.notes)
     )
     if out is not None:
         from retinabench.reports.monitoring.page import write_page
 
-        print(write_page(found, out))
+        print_path(write_page(found, out), json)
     return ExitCode.REFUTED if found.alarm else ExitCode.DONE

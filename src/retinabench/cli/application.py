@@ -1,0 +1,40 @@
+"""How verbs become an application: groups, and the example that ends each help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import typer
+
+Verbs = Mapping[str, tuple[Callable[..., int | None], str]]
+"""Name of a verb -> its function, and the example that ends its help."""
+
+
+def application(text: str) -> typer.Typer:
+    """Return an application without verbs.
+
+    Args:
+        text: What it is for, one sentence.
+
+    Returns:
+        The application. `-h` and `--help` show its help, in colour where the terminal and `NO_COLOR` allow it.
+    """
+    return typer.Typer(
+        help=text,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def add_verbs(app: typer.Typer, verbs: Verbs, group: str | None = None) -> None:
+    """Add verbs to an application.
+
+    Args:
+        app: The application.
+        verbs: The verbs.
+        group: Heading under which the help lists them.
+    """
+    for name, (function, example) in verbs.items():
+        app.command(name, epilog=f"Example: {example}", rich_help_panel=group)(function)

@@ -1,0 +1,96 @@
+"""What there is to choose from: `list`; and whether a method keeps its contract: `check`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import typer
+
+from retinabench.cli.options import Json, Overrides, Silent
+from retinabench.cli.output import print_result
+from retinabench.core.errors import WorkError
+from retinabench.core.registry import Registry
+
+Kind = Literal["methods", "presets", "studies", "spaces", "tasks", "datasets", "models", "scores", "targets"]
+
+
+def list_entries(
+    kind: Annotated[Kind, typer.Argument(metavar="KIND", help=f"One of: {', '.join(get_args(Kind))}.")],
+    json: Json = None,
+) -> None:
+    """List the methods, presets, studies, search spaces, tasks, data sets, models, scores or fidelity targets."""
+    from rich.table import Table
+
+    found = _described(kind)
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for name, text in found.items():
+        table.add_row(name, text)
+    print_result(table, json, lambda: found)
+
+
+def _described(kind: Kind) -> Mapping[str, str]:
+    """Return the names of a kind, each with one line about it."""
+    if kind in ("presets", "studies", "spaces"):
+        return _configurations(kind)
+    from retinabench.data.registry import DATASETS, TASKS
+    from retinabench.fidelity.targets.registry import TARGETS
+    from retinabench.methods.registry import METHODS
+    from retinabench.metrics.registry import SCORES
+    from retinabench.models.registry import MODELS
+
+    registries: Mapping[str, Registry[Any]] = {"methods": METHODS, "datasets": DATASETS, "models": MODELS}
+    if kind in registries:
+        return {name: registries[kind].summary(name) for name in registries[kind]}
+    if kind == "tasks":
+        return {name: (one.divide.__doc__ or "").partition("\n")[0] for name, one in TASKS.items()}
+    if kind == "scores":
+        return {name: one.heading for name, one in SCORES.items()}
+    return {name: one.title for name, one in TARGETS.items()}
+
+
+def _configurations(kind: Kind) -> Mapping[str, str]:
+    """Return the configurations of a kind that come with the package; their settings are checked, which needs PyTorch."""
+    from retinabench.experiments.config import presets
+    from retinabench.experiments.search import space
+    from retinabench.experiments.study.definition import read_study, study_presets
+
+    if kind == "presets":
+        return {name: _preset(content) for name, content in presets().items()}
+    if kind == "studies":
+        return {name: read_study(name).title for name in study_presets()}
+    return {name: ", ".join(one.key for one in space.read_space(name)) for name in space.spaces()}
+
+
+def _preset(content: Mapping[str, Any]) -> str:
+    method = content.get("method", {}).get("name", "map")
+    return f"{method} on {content['model']['name']}"
+
+
+def check(
+    method: Annotated[
+        str,
+        typer.Argument(
+            help="A method's name, its Python file (my_method.py) or its module (my_package.mine)."
+        ),
+    ],
+    overrides: Overrides = None,
+    quiet: Silent = False,
+) -> None:
+    """Check in seconds that one method keeps its contract: seeds, saved state, shapes, continued trainings."""
+    from retinabench.experiments.conformance import check_method, find_method
+
+    failed = count = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for one in check_method(find_method(method), Path(folder), tuple(overrides or ())):
+            count, failed = count + 1, failed + bool(one.problem)
+            if one.problem:
+                print(f"failed  {one.check}: {one.problem}", flush=True)
+            elif not quiet:
+                print(f"ok      {one.check} ({one.seconds:.1f} s)", flush=True)
+    if failed:
+        raise WorkError(f"{failed} of {count} checks failed")
