@@ -1,0 +1,123 @@
+"""What README and docs tell a user to type: every command parses, every Python text compiles, and README's run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+import retinabench as rb
+from retinabench.cli.main import app, run
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page, language):
+    """The fenced texts of a language, and with `sh` also those that are indented."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(rf"^ *```{language}\n(.*?)^ *```", text, flags=re.MULTILINE | re.DOTALL)
+    if language == "sh":
+        plain = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+        found += re.findall(r"(?:^ {4}.*\n)+", plain, flags=re.MULTILINE)
+    return [textwrap.dedent(one) for one in found]
+
+
+def commands(page):
+    """The command lines of a page that start with `retinabench`, as lists of words."""
+    for block in blocks(page, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.strip().startswith("retinabench ") and "…" not in line:
+                # In indented lists, three spaces separate a command from what is said of it.
+                yield shlex.split(re.split(r" {3,}| && ", line.strip())[0], comments=True)
+
+
+COMMANDS = [
+    pytest.param(words[1:], id=f"{page.stem}: {' '.join(words[1:])}")
+    for page in PAGES
+    for words in commands(page)
+]
+
+
+def test_commands_are_found():
+    assert len(COMMANDS) > 50
+    assert {page.name for page in PAGES if list(commands(page))} >= {
+        "README.md",
+        "guarantees.md",
+        "fidelity.md",
+    }
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_command_parses(words):
+    """Raises where a verb or option does not exist, or a value has the wrong type; nothing runs."""
+    command = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        verb, *words = words
+        command = command.commands[verb]
+    if words not in (["-h"], ["--help"]):
+        command.make_context(command.name, list(words))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_python_compiles_and_names_what_exists(page):
+    for block in blocks(page, "python"):
+        if not block.rstrip().endswith(","):  # a line of a registry, by itself
+            compile(block, page.name, "exec")
+        assert not {name for name in re.findall(r"\brb\.(\w+)", block) if not hasattr(rb, name)}
+
+
+def write_files(folder):
+    """The files that README's commands read: a model that is mostly right, on 300 patients of a split each."""
+    rng = np.random.default_rng(0)
+    n = 1200
+    label = rng.random(n) < 0.3
+    prob = 1 / (1 + np.exp(-(5 * label - 2.5 + rng.normal(0, 1, n))))
+    rows = zip(range(n), label.astype(int), prob, rng.permuted(prob), strict=True)
+    ours, theirs, softmax, new = (
+        ["image_id,patient_id,label,prob,split"],
+        [],
+        ["image_id,y_true,prob_0,prob_1"],
+        [],
+    )
+    theirs, new = [ours[0]], ["image_id,patient_id,label,prob,date"]
+    for k, y, p, q in rows:
+        split = "validation" if k < n // 2 else "test"
+        ours.append(f"i{k},p{k // 2},{y},{p:.4f},{split}")
+        theirs.append(f"i{k},p{k // 2},{y},{q:.4f},{split}")
+        softmax.append(f"i{k},{y},{1 - p:.4f},{p:.4f}")
+        new.append(f"n{k},q{k // 2},{y},{p:.4f},2026-{k // 200 + 1:02d}-01")
+    files = {"predictions": ours, "ours": ours, "theirs": theirs, "softmax": softmax, "new": new}
+    for name, lines in files.items():
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("readme")
+    write_files(folder)
+    return folder
+
+
+def test_the_commands_of_readme_run_in_their_order(scored, monkeypatch, capsys):
+    monkeypatch.chdir(scored)
+    (block,) = [one for one in blocks(ROOT / "README.md", "sh") if "retinabench score predictions.csv" in one]
+    lines = [line for line in block.splitlines() if line.startswith("retinabench")]
+    assert len(lines) >= 8
+    for line in lines:
+        words = shlex.split(line, comments=True)[1:]
+        few = ["--bootstrap", "20"] if words[0] in ("score", "report", "compare", "transfer") else []
+        assert run([*words, *few]) == 0, (line, capsys.readouterr().err)
+    assert (scored / "clinic" / "index.html").is_file()
+
+
+def test_the_python_of_readme_runs(scored, monkeypatch, capsys):
+    monkeypatch.chdir(scored)
+    (block,) = [one for one in blocks(ROOT / "README.md", "python") if "read_predictions" in one]
+    exec(compile(block.replace("bootstrap=1000", "bootstrap=20"), "README.md", "exec"), {})
+    assert "AUROC with half of the images referred" in capsys.readouterr().out
