@@ -34,6 +34,8 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from retinabench.core.atomic_files import write_json
+from retinabench.data.loader import Batches
+from retinabench.data.memory import BatchLimits
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import LIKELIHOOD
@@ -99,40 +101,31 @@ class Clock:
 
 @dataclass
 class OnDevice:
-    """One batch on the card, in place of `Batches`, served again and again."""
+    """A `Source` of one batch on the card, served again and again."""
 
     images: Tensor
     labels: Tensor
-    steps: int
-    ranks: int
 
     @property
     def device(self) -> torch.device:
         return self.images.device
 
     @property
-    def train(self) -> np.ndarray:
-        return np.arange(self.steps * len(self.labels) * self.ranks)
+    def targets(self) -> np.ndarray:
+        return self.labels.cpu().numpy()
 
-    @property
-    def validation(self) -> np.ndarray:
-        return np.arange(len(self.labels))
+    def load(
+        self, chunks: Sequence[np.ndarray], stored_view: object = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        for rows in chunks:
+            yield self.images[: len(rows)], self.labels[: len(rows)]
 
-    def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
-        yield from [(self.images, self.labels)] * self.steps
 
-    def held_out(self) -> Iterator[tuple[Tensor, Tensor]]:
-        yield self.images, self.labels
-
-    @property
-    def data(self) -> SimpleNamespace:
-        """The labels of `train`, as a prepared data set has them."""
-        label = np.tile(self.labels.cpu().numpy(), len(self.train) // len(self.labels))
-        return SimpleNamespace(records=SimpleNamespace(label=label))
-
-    def rows(self, rows: np.ndarray, batch_size: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        for left in range(len(rows), 0, -len(self.labels)):
-            yield self.images[:left], self.labels[:left]
+def batches_of(images: Tensor, labels: Tensor, steps: int, ranks: int) -> Batches:
+    """Batches of so many steps, and the first one as validation; the memory is not probed, since `--batch` is measured."""
+    train, batch = np.resize(np.arange(len(labels)), steps * len(labels) * ranks), len(labels) * ranks
+    limits = BatchLimits(probed=True)
+    return Batches(OnDevice(images, labels), train, np.arange(len(labels)), batch, seed=0, limits=limits)
 
 
 def matmul_rate(device: torch.device) -> float:
@@ -161,7 +154,7 @@ def measure(run: Run, options: SimpleNamespace, device: torch.device, *, compile
     images = torch.rand(options.batch, 3, options.size, options.size, generator=generator).to(device)
     images = images.contiguous(memory_format=torch.channels_last)
     labels = (torch.arange(options.batch, device=device) % 2).float()
-    batches = OnDevice(images, labels, options.warm + options.steps, ranks)
+    batches = batches_of(images, labels, options.warm + options.steps, ranks)
     model = build_model(run.model, run.seed).to(device)
     if compiled:
         model.compile()

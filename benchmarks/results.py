@@ -63,7 +63,7 @@ Scores = dict[str, dict[str, float | None]]
 def run_of(method: str, seed: int, data: Path, words: Sequence[str]) -> Run:
     """Return a run at demo scale, by the method's demo preset where it has one."""
     preset = f"demo/{method}" if f"demo/{method}" in presets() else "demo/map"
-    own = ["optimizer.reweight=none", f"method.name={method}", *words]
+    own = ["optimizer.reweight=none", "optimizer.validation_share=1", f"method.name={method}", *words]
     return load_run(preset, own, data=str(data), seed=seed)
 
 

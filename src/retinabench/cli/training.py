@@ -108,9 +108,12 @@ def predict(
         raise InputError("--labels and --column belong to --images")
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.predict import predict_on
+    from retinabench.methods.training.distributed import current
 
     assert data is not None
-    print(predict_on(folder, data, out, Resources(device, readers, progress_of(quiet))))
+    written = predict_on(folder, data, out, Resources(device, readers, progress_of(quiet)))
+    if current().leads:
+        print(written)
 
 
 def _predict_images(

@@ -47,6 +47,10 @@ class DivergedError(WorkError):
     """A loss or a prediction is not finite; the same run would fail in the same place again."""
 
 
+class OutOfMemoryError(WorkError):
+    """Memory ran out, and the work cannot be cut into smaller parts; more memory may do it."""
+
+
 def printable(text: str, limit: int = 1000) -> str:
     """Return `text` as one printable line: control characters escaped, cut at `limit` characters."""
     cut = text if len(text) <= limit else f"{text[: limit - 1]}…"

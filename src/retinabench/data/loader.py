@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from torch.utils.data import Dataset as TorchDataset
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.augment import Augment, augmentation, unchanged
 from retinabench.data.dataset import Rows
+from retinabench.data.memory import BatchLimits, Work
 from retinabench.data.prepared import Prepared
 
 STATISTICS_IMAGES = 512
@@ -170,6 +171,7 @@ class Batches:
         batch_size: Rows per batch.
         seed: Seed of the order and of the augmentation.
         augment: ``none``, ``flip`` or ``affine``, see `retinabench.data.augment`.
+        limits: How many images the memory of the device takes at a time.
     """
 
     source: Source
@@ -178,6 +180,7 @@ class Batches:
     batch_size: int
     seed: int
     augment: str = "none"
+    limits: BatchLimits = field(default_factory=BatchLimits)
 
     @property
     def device(self) -> torch.device:
@@ -209,11 +212,24 @@ class Batches:
 
     def held_out(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the validation batches in order."""
-        return self.rows(self.validation)
+        return self.source.load(self.cut(self.validation, work="validation"))
+
+    def cut(self, rows: Rows, batch_size: int = 256, work: Work = "prediction") -> list[Rows]:
+        """Cut any rows into batches that fit the memory, in order.
+
+        Args:
+            rows: The rows.
+            batch_size: Rows of a batch, or fewer (`limits`).
+            work: What they are for.
+
+        Returns:
+            Batches of rows.
+        """
+        return chunks(rows, self.limits.of(work, batch_size)) if len(rows) else []
 
     def rows(self, rows: Rows, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield any rows in order."""
-        return self.source.load(chunks(rows, batch_size) if len(rows) else [])
+        return self.source.load(self.cut(rows, batch_size))
 
     def targets(self, rows: Rows) -> Tensor:
         """Return the targets (len(rows),) of the given rows, on the device."""

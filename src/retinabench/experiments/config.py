@@ -55,6 +55,8 @@ class Run(TrainingRun):
         """Return the canonical JSON of all that decides the numbers; `fingerprint` stands for the data."""
         content = self.model_dump(mode="json", exclude={"shifted"})  # the fingerprint holds it
         content |= {"data": fingerprint, "protocol": PROTOCOL}
+        if self.optimizer.select != "last":  # fewer samples that validate may choose another epoch
+            content["optimizer"]["validation_share"] = self.optimizer.validation_share
         if self.model.weights_sha256 is not None:
             del content["model"]["weights"]  # where the file lies does not matter
         return json.dumps(content, sort_keys=True, separators=(",", ":"))

@@ -21,7 +21,7 @@ from retinabench.methods.registry import METHODS
 
 TINY = (
     "model.name=resnet18", "model.width=4", "model.stem=small",
-    "optimizer.epochs=3", "optimizer.batch_size=16", "optimizer.lr=0.05",
+    "optimizer.epochs=3", "optimizer.batch_size=16", "optimizer.lr=0.05", "optimizer.validation_share=1",
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.workspace import Workspace
 from retinabench.data.loader import ArraySource, Batches
+from retinabench.data.memory import is_out_of_memory, keep_limits, out_of_memory
 from retinabench.experiments.config import Run
 from retinabench.methods.posteriors.collected import SAMPLES
 from retinabench.methods.registry import METHODS
@@ -158,6 +159,7 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
     Raises:
         InputError: The method does not support the likelihood, or the folder was begun with other settings or data.
         DivergedError: The training diverged.
+        OutOfMemoryError: Not even single images fit the memory.
     """
     check_likelihood(run, task.likelihood)
     device = resources.torch_device()
@@ -184,7 +186,12 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
         if composed:
             result = task.combine(run, [task.read(folder) for folder in members])
         else:
-            result = _train_and_predict(task, run, workspace.folder, resources)
+            try:
+                result = _train_and_predict(task, run, workspace.folder, resources)
+            except Exception as error:
+                if is_out_of_memory(error):  # outside of the parts that are cut (`data/memory.py`)
+                    raise out_of_memory(run.method.describe(), device) from None
+                raise
         if leads:
             task.write(result, run, workspace.folder)
             workspace.finish()
@@ -232,6 +239,7 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
     training = task.training(run, resources)
     if isinstance(training.batches.source, ArraySource):
         check_inputs(run)
+    keep_limits(training.batches.limits, folder, resources.progress, writes=leads)
     if saved.is_file():
         posterior = method.build(training.model, run, task.likelihood)
         posterior.restore(load_tensors(saved, mapped=True))

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET
 from retinabench.data.prepared import open_data, open_prepared
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, is_composed
 from retinabench.experiments.run import load_posterior, make_batches, metadata, predict, run_folder
 from retinabench.methods.registry import METHODS
+from retinabench.methods.training import distributed
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 
@@ -22,7 +24,8 @@ from retinabench.predictions.table import Predictions
 def predict_on(folder: Path, data: Path, out: Path, resources: Resources) -> Path:
     """Predict a prepared folder with a finished run, as if it had been trained with `--shifted DATA`.
 
-    The run's own validation and test images are in domain, those of `data` are shifted.
+    The run's own validation and test images are in domain, those of `data` are shifted. Processes that `torchrun` started
+    share the images.
 
     Args:
         folder: Folder of the run.
@@ -36,6 +39,9 @@ def predict_on(folder: Path, data: Path, out: Path, resources: Resources) -> Pat
     Raises:
         InputError: The run is not finished, its training data are gone or have changed, or the images do not fit.
     """
+    leads = distributed.join(resources.torch_device()).leads
+    if not leads:
+        resources = replace(resources, progress=QUIET)
     run = _read_run(folder)
     trained = load_task(run.data, run.task, run.shifted)
     if json.loads((folder / "run.json").read_text())["fingerprint"] != trained.data.fingerprint:
@@ -45,7 +51,9 @@ def predict_on(folder: Path, data: Path, out: Path, resources: Resources) -> Pat
     task = _with_shifted(run, trained, data)
     for note in task.notes:
         resources.progress.say(f"note: {note}")
-    write_predictions(_predict(folder, run, trained, task, resources), out)
+    predictions = _predict(folder, run, trained, task, resources)
+    if leads:
+        write_predictions(predictions, out)
     return out
 
 
@@ -84,10 +92,6 @@ def _predict(folder: Path, run: Run, trained: Task, task: Task, resources: Resou
         return replace(combined, metadata=metadata(run, task, members=combined.metadata["members"]))
     device = resources.torch_device()
     _, posterior = load_posterior(folder, str(device))
-    return predict(
-        run,
-        task,
-        posterior,
-        make_batches(run, task, device, resources.readers, resources.progress),
-        resources.progress,
-    )
+    batches = make_batches(run, task, device, resources.readers, resources.progress)
+    batches.limits.changed = lambda line: resources.progress.say(f"note: {line}")
+    return predict(run, task, posterior, batches, resources.progress)

@@ -32,6 +32,7 @@ from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.likelihood import Bernoulli, Likelihood
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, precision
+from retinabench.methods.training.prediction import predict_rows
 from retinabench.models.build import build_model
 from retinabench.models.settings import SCALES
 from retinabench.predictions.io import read_predictions, write_predictions
@@ -221,33 +222,39 @@ def predict(
 
     Raises:
         DivergedError: A prediction is not finite.
+        WorkError: Not even one image fits the memory.
     """
     part = task[tuple(split for split in PREDICTED if split in task.splits)]
-    generator = torch_generator(batches.device, run.seed, "predict")
-    probs, own = [], []
+    generator, samples = torch_generator(batches.device, run.seed, "predict"), run.method.samples
+    own = isinstance(posterior, UncertaintyPosterior)
+
+    def compute(images: torch.Tensor) -> torch.Tensor:
+        with precision(run, batches.device):
+            columns = [posterior.predict(images, samples, generator)[..., 1].T.double()]
+            if isinstance(posterior, UncertaintyPosterior):
+                columns.append(posterior.uncertainty(images).double()[:, None])
+        return torch.cat(columns, dim=1)
+
     with progress.track(
         f"Predicting {run.method.describe()}, seed {run.seed}", len(part), unit="images"
     ) as advance:
-        for images, _ in batches.rows(part.rows, PREDICT_BATCH):
-            with precision(run, batches.device):
-                drawn = posterior.predict(images, run.method.samples, generator)
-                if isinstance(posterior, UncertaintyPosterior):
-                    own.append(posterior.uncertainty(images).cpu().double().numpy())
-            probs.append(drawn[..., 1].T.cpu().numpy())
-            advance(len(images))
-    if not all(np.isfinite(drawn).all() for drawn in (*probs, *own)):
+        table = predict_rows(
+            batches, part.rows, compute, generator, samples,
+            batch_size=PREDICT_BATCH, work="prediction", advance=advance,
+        ).numpy()  # fmt: skip
+    if not np.isfinite(table).all():
         raise DivergedError(
             f"{run.method.describe()} predicts values that are not finite. Lower optimizer.lr, or change method.*."
         )
     return Predictions(
         image_id=part.image_id,
         label=part.label,
-        probs=np.concatenate(probs),
+        probs=table[:, :-1] if own else table,
         grade=part.grade,
         patient_id=part.patient_id,
         domain=part.domain,
         split=part.split,
-        uncertainty=np.concatenate(own) if own else None,
+        uncertainty=table[:, -1] if own else None,
         metadata=metadata(run, task, members=1),
     )
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
 
 from retinabench.core.errors import nearest
 from retinabench.core.settings import Frozen
@@ -28,6 +35,9 @@ def no_target(why: str) -> TargetPosterior:
     return TargetPosterior(None, None, why)
 
 
+LATER = ("validation_share",)  # settings that version 0.1 did not have
+
+
 class Optimizer(Frozen):
     """The one training loop's settings.
 
@@ -42,6 +52,8 @@ class Optimizer(Frozen):
     `warmup` epochs of linear rise from 0. reweight: `minibatch` weighs each class by 1 / (2 p(k)), p from the batch.
     augment: `flip` mirrors at random; `affine` also rotates, shifts and zooms (`data/augment.py`); true and false mean
     flip and none. select: the checkpoint that predicts, by a validation score, or the last.
+    validation_share: the most that the validation takes of the forward and backward passes of an epoch (`prediction.py`), by
+    fewer posterior samples and then by fewer epochs; 1 for all samples after every epoch.
     """
 
     name: Literal["sgd", "adam"] = "sgd"
@@ -59,6 +71,7 @@ class Optimizer(Frozen):
     augment: Literal["none", "flip", "affine"] = "flip"
     precision: Literal["float32", "bfloat16"] = "float32"
     select: Literal["auroc", "nll", "last"] = "auroc"
+    validation_share: float = Field(0.1, gt=0, le=1)
 
     def prior_variance(self, points: int) -> float:
         """Return s² = 1 / (2 N l2), the variance of the Gaussian prior of N training points that the L2 term stands for."""
@@ -81,6 +94,12 @@ class Optimizer(Frozen):
     def _once_a_switch(cls, augment: Any) -> Any:
         # Earlier files and run folders say true or false.
         return {True: "flip", False: "none"}[augment] if isinstance(augment, bool) else augment
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out later settings at their defaults, so that the hash of a run that they do not change stays what it was."""
+        content: dict[str, Any] = handler(self)
+        return {k: v for k, v in content.items() if k not in LATER or v != type(self).model_fields[k].default}
 
 
 class MethodConfig(Frozen):

@@ -109,7 +109,7 @@ def test_the_validation_split_s_precision_predicts_it_better(opened):
         run, data = opened("method.weights=diagonal", f"method.prior_precision={choice}")
         posterior = laplace.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
         assert isinstance(posterior, DiagonalPosterior)
-        nlls[choice] = laplace.validation_scores(posterior, data, run, 0)["nll"]
+        nlls[choice] = laplace.validation_scores(posterior, data, run, 0, run.method.samples)["nll"]
     assert nlls["validation"] < nlls["evidence"]
 
 

@@ -11,17 +11,20 @@ import pytest
 import torch
 
 from retinabench.core.atomic_files import write_bytes
+from retinabench.experiments import run as run_module
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.predict import predict_on
 from retinabench.experiments.run import execute
 from retinabench.methods.registry import METHODS
+from retinabench.methods.training import prediction
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.distributed import Ranks, current
 from retinabench.predictions.io import read_predictions
 from support.helpers import make_prepared
 
 WORDS = ["optimizer.epochs=3", "optimizer.batch_size=24", "optimizer.lr=0.05", "optimizer.augment=false",
-         "optimizer.select=last"]  # fmt: skip
+         "optimizer.select=last", "optimizer.validation_share=1"]  # fmt: skip
 LENET = ["model.name=lenet", *WORDS]
 BATCH_NORM = ["model.name=resnet18", "model.width=4", "model.stem=small", *WORDS]
 
@@ -58,6 +61,19 @@ for name, method in METHODS.items():
         code = cli.run([*sys.argv[1:], f"method.name={name}"])
         if code:
             sys.exit(code)
+"""
+
+# Prediction in batches of eight, so that both processes get some: `train` as it is given, then `predict` of another run.
+SMALL_BATCHES = """
+import sys
+from retinabench.cli import main as cli
+from retinabench.experiments import run
+from retinabench.methods.training import prediction
+
+prediction.VALIDATION_BATCH = run.PREDICT_BATCH = 8
+other, data, out, *words = sys.argv[1:]
+code = cli.run(words) or cli.run(["predict", other, "--data", data, "--out", out, "--device", "cpu", "--quiet"])
+sys.exit(code)
 """
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
 SAME = (
@@ -100,10 +116,24 @@ def prepared(tmp_path_factory):
     return make_prepared(tmp_path_factory.mktemp("data") / "prepared", parts=parts)
 
 
-def test_two_processes_are_one_with_the_double_batch(prepared, tmp_path):
+def test_two_processes_are_one_with_the_double_batch(prepared, tmp_path, monkeypatch):
+    """Training, validation and prediction; dropout's noise is of single images, and is drawn once for each of them."""
+    monkeypatch.setattr(run_module, "PREDICT_BATCH", 8)
+    monkeypatch.setattr(prediction, "VALIDATION_BATCH", 8)
     run = load_run(None, [*LENET, "task=in_domain"], data=str(prepared))
     execute(run, tmp_path / "1", Resources("cpu"))
-    codes, said = train(2, prepared, tmp_path / "2", LENET)
+    dropout = execute(
+        load_run(None, [*LENET, "method.name=dropout", "task=in_domain"], data=str(prepared)),
+        tmp_path / "dropout",
+        Resources("cpu"),
+    )
+    other = make_prepared(tmp_path / "other", parts=(("in_domain", "test", 30),), size=16, seed=5)
+    files = [tmp_path / "one.parquet", tmp_path / "two.parquet"]
+    predict_on(dropout, other, files[0], Resources("cpu"))
+    program = tmp_path / "small_batches.py"
+    program.write_text(SMALL_BATCHES)
+    started = [str(program), str(dropout), str(other), str(files[1])]
+    codes, said = train(2, prepared, tmp_path / "2", LENET, program=started)
     assert codes == [0, 0], said
     assert sum(text.count("predictions.parquet") for text in said) == 1  # the first process prints the result
     (one, alone), (two, together) = history(tmp_path / "1"), history(tmp_path / "2")
@@ -118,6 +148,7 @@ def test_two_processes_are_one_with_the_double_batch(prepared, tmp_path):
         assert torch.allclose(weights[0][name], weights[1][name], atol=1e-5), name
     probs = [read_predictions(folder / "predictions.parquet").probs for folder in (one, two)]
     assert np.allclose(*probs, atol=1e-5)
+    assert np.array_equal(*(read_predictions(file).probs for file in files))
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from retinabench.models.build import build_model
 from support.helpers import make_prepared
 
 LENET = ["model.name=lenet", "optimizer.epochs=2", "optimizer.batch_size=16", "optimizer.lr=0.05",
-         "optimizer.warmup=0.5", "optimizer.augment=false"]  # fmt: skip
+         "optimizer.warmup=0.5", "optimizer.augment=false", "optimizer.validation_share=1"]  # fmt: skip
 CPU = torch.device("cpu")
 
 
@@ -112,7 +112,7 @@ def test_predictions_that_are_no_numbers_end_the_training(prepared):
 
 
 def test_an_auroc_that_is_undefined_cannot_choose(prepared, monkeypatch):
-    monkeypatch.setattr("retinabench.methods.training.loop.auroc", lambda label, prob: float("nan"))
+    monkeypatch.setattr("retinabench.methods.training.prediction.auroc", lambda label, prob: float("nan"))
     with pytest.raises(InputError, match=r"one class only.*optimizer\.select=nll"):
         trained(prepared)
     history, _ = trained(prepared, "optimizer.select=nll")

@@ -9,12 +9,14 @@ from torch import nn
 from torch.func import functional_call, jacrev
 
 from retinabench.core.random_streams import torch_generator
+from retinabench.data.memory import BatchLimits
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import describe_batch
+from retinabench.methods.training.gradients import gradients as gradients_of
 from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.methods.training.loop import _backward
 from retinabench.methods.training.losses import BatchInfo
 from retinabench.methods.variational import fsvi
 from retinabench.models.build import build_model
@@ -209,8 +211,11 @@ def test_a_batch_in_parts_has_the_kl_of_the_whole(batches, weight):
 
     totals, gradients = [], []
     for parts in (1, 4):
-        posterior.model.zero_grad()
-        seen = list(_backward(kl_alone, images, labels, 0, parts))
+        optimizer = torch.optim.SGD(posterior.model.parameters(), lr=1.0)
+        whole = describe_batch(labels, 0)
+        seen = gradients_of(
+            kl_alone, posterior.model, optimizer, images, labels, whole, generator(), BatchLimits(), parts
+        )
         totals.append(sum(terms["function_kl"].item() * part for terms, part in seen) / 16)
         gradients.append(
             torch.cat([p.grad.flatten() for p in posterior.model.parameters() if p.grad is not None])

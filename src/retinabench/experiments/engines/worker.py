@@ -18,9 +18,10 @@ from typing import Any
 
 import torch
 
-from retinabench.core.errors import DivergedError, InputError, WorkError, printable
+from retinabench.core.errors import DivergedError, InputError, OutOfMemoryError, WorkError, printable
 from retinabench.core.progress import Quiet
 from retinabench.core.version import __version__
+from retinabench.data.memory import is_out_of_memory
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import State
@@ -118,13 +119,13 @@ def classify(error: Exception) -> tuple[State, str]:
     """Return the state and the one line that stand for an exception."""
     if isinstance(error, DivergedError):
         return "diverged", str(error)
+    if isinstance(error, OutOfMemoryError):
+        return "out_of_memory", str(error)
     if isinstance(error, (InputError, WorkError)):
         return "failed", str(error)
     text = printable(str(error).strip().partition("\n")[0], 300)
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    # PyTorch has an exception of its own for GPUs only; on a CPU only the message tells.
-    scarce = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
-    return ("out_of_memory" if scarce else "failed"), message
+    return ("out_of_memory" if is_out_of_memory(error) else "failed"), message
 
 
 def host() -> str:

@@ -2,7 +2,8 @@
 
 A few batches are trained and predicted as a run would do it, on the device where it would. With b seconds per training
 image, c per predicted image (and posterior samples as the run has them), N training, V validation and P predicted
-images and E epochs, a run takes about start + E (N b + V c) + P c seconds. b is the difference of two trainings that
+images and E epochs, a run takes about start + E (N b + s V c) + P c seconds, where s is the share of a full validation that
+its plan asks for (`methods/training/prediction.py`). b is the difference of two trainings that
 differ in their images only, so that what happens once cancels. What a method does once after its training (Laplace's
 curvature) is counted as if done in every epoch: an upper bound.
 """
@@ -26,6 +27,7 @@ from retinabench.experiments.execution import Resources, is_composed
 from retinabench.experiments.run import LIKELIHOOD, PREDICTED, make_batches, predict
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint, save_tensors
+from retinabench.methods.training.prediction import validation_plan
 from retinabench.models.build import build_model
 
 Result = TypeVar("Result")
@@ -49,7 +51,9 @@ class Cost:
 
     def seconds(self, run: Run, sizes: dict[str, int]) -> float:
         """Seconds of a whole run on splits of these sizes."""
-        epoch = sizes["train"] * self.train + sizes["validation"] * self.predict
+        plan = validation_plan(run, sizes["train"], sizes["validation"])
+        share = plan.samples / run.method.samples / plan.every
+        epoch = sizes["train"] * self.train + share * sizes["validation"] * self.predict
         return self.start + run.optimizer.epochs * epoch + _predicted(sizes) * self.predict
 
     def bytes(self, run: Run, sizes: dict[str, int]) -> int:
@@ -78,7 +82,7 @@ def probe(run: Run, task: Task, resources: Resources, threads: int) -> Cost:
         run = METHODS[run.method.name].member_runs(run)[0]
     device = resources.torch_device()
     batch = run.optimizer.batch_size if device.type == "cuda" else min(run.optimizer.batch_size, CPU_BATCH)
-    chosen = {"batch_size": batch, "epochs": EPOCHS, "warmup": 0.0, "select": "last"}
+    chosen = {"batch_size": batch, "epochs": EPOCHS, "warmup": 0.0, "select": "last", "validation_share": 1.0}
     short = run.model_copy(update={"optimizer": run.optimizer.model_copy(update=chosen)})
 
     def timed(images: int, folder: Path) -> tuple[float, float, int]:

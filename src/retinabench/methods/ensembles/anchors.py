@@ -23,8 +23,8 @@ from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
 from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, likelihood_only
-from retinabench.methods.training.losses import BatchInfo
+from retinabench.methods.training.loop import likelihood_only
+from retinabench.methods.training.losses import BatchInfo, Objective
 from retinabench.methods.training.optimizers import parameter_groups
 from retinabench.methods.training.posterior import precision
 

@@ -38,8 +38,8 @@ from retinabench.methods.ensembles.members import MembersConfig, own_layers, sum
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, train
-from retinabench.methods.training.losses import BatchInfo
+from retinabench.methods.training.loop import train
+from retinabench.methods.training.losses import BatchInfo, Objective
 from retinabench.methods.training.posterior import NetworkOnly, precision
 from retinabench.models.last_layer import SplitNetwork, split_last_layer
 from retinabench.models.networks.head import Head

@@ -42,8 +42,8 @@ from retinabench.methods.ensembles.members import MembersConfig, MembersPosterio
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, train
-from retinabench.methods.training.losses import BatchInfo
+from retinabench.methods.training.loop import train
+from retinabench.methods.training.losses import BatchInfo, Objective
 from retinabench.methods.training.posterior import precision
 from retinabench.models.last_layer import split_last_layer
 from retinabench.models.pretrained.stages import freeze

@@ -23,8 +23,7 @@ from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective
-from retinabench.methods.training.losses import BatchInfo
+from retinabench.methods.training.losses import BatchInfo, Objective
 from retinabench.methods.training.posterior import BESIDE, State, network_state
 
 SAMPLES = "samples"  # the folder below the checkpoint's

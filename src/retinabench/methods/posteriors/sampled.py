@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from retinabench.methods.posteriors.draw_cache import DrawCache, fits_cache
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.posterior import NetworkOnly
+from retinabench.methods.training.posterior import NetworkOnly, sample_seeds
 from retinabench.models.stochastic.drawing import Draw, use_draws
 
 # Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest images. A
@@ -67,11 +67,9 @@ def predict_samples(
 
 def _sample_draws(samples: int, generator: torch.Generator, *, cache: bool = False) -> list[Draw]:
     """Return S posterior samples, each with a generator of its own, seeded from `generator`."""
-    most = 2**63 - 1
-    seeds = torch.randint(most, (samples,), generator=generator, device=generator.device).tolist()
     return [
         Draw(torch.Generator(generator.device).manual_seed(seed), number, {} if cache else None)
-        for number, seed in enumerate(seeds)
+        for number, seed in enumerate(sample_seeds(samples, generator))
     ]
 
 

@@ -58,9 +58,10 @@ from retinabench.methods.posthoc.laplace_posterior import DiagonalPosterior, Las
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import train, validation_scores
+from retinabench.methods.training.loop import train
 from retinabench.methods.training.losses import class_weights
 from retinabench.methods.training.posterior import precision
+from retinabench.methods.training.prediction import validation_scores
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
 
 Widen = Callable[[float], None]
@@ -220,7 +221,7 @@ def _validation_precision(
 
     def loss(log_precision: float) -> float:
         widen(math.exp(log_precision))
-        return validation_scores(posterior, batches, run, 0)["nll"]
+        return validation_scores(posterior, batches, run, 0, run.method.samples)["nll"]
 
     low, high = (math.log(end) for end in SEARCHED)
     found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.05})

@@ -43,8 +43,8 @@ from retinabench.methods.posthoc.laplace_posterior import LastLayerPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, likelihood_only, train
-from retinabench.methods.training.losses import BatchInfo
+from retinabench.methods.training.loop import likelihood_only, train
+from retinabench.methods.training.losses import BatchInfo, Objective
 from retinabench.models.last_layer import SplitNetwork, split_last_layer
 from retinabench.models.spectral_norm import bound_spectral_norms
 

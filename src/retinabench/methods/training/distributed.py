@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from retinabench.core.errors import WorkError
 
-PATIENCE = timedelta(hours=6)  # the others wait while the first process validates, predicts and writes
+PATIENCE = timedelta(hours=6)  # the others wait while the first process writes
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,27 @@ def smallest(value: Tensor) -> Tensor:
     if current().count > 1:
         dist.all_reduce(value, op=dist.ReduceOp.MIN)
     return value
+
+
+def gather_rows(parts: Mapping[int, Tensor], count: int, device: torch.device) -> Tensor:
+    """Return a table of which every process computed some rows, in host memory.
+
+    Args:
+        parts: First row -> (n, K) float64 of this process, in host memory.
+        count: Number of rows of all processes.
+        device: Through which the processes exchange them.
+
+    Returns:
+        (count, K) float64.
+    """
+    if current().count == 1:
+        return torch.cat(list(parts.values()))
+    width = torch.tensor(max((part.shape[1] for part in parts.values()), default=0), device=device)
+    dist.all_reduce(width, op=dist.ReduceOp.MAX)
+    table = torch.zeros(count, int(width), dtype=torch.float64, device=device)
+    for start, part in parts.items():
+        table[start : start + len(part)] = part.to(device)
+    return total(table).cpu()  # the others' rows are 0 here
 
 
 @torch.no_grad()

@@ -2,39 +2,42 @@
 
 After each epoch the posterior predicts the validation split, and a checkpoint is written. A killed training continues
 from there and ends with the same bits on a CPU, since the order of the images and all noise depend on seed and epoch
-alone. Under `torchrun` all processes train together (`distributed.py`); the first one validates.
+alone. Under `torchrun` all processes train together (`distributed.py`) and validate together (`prediction.py`). Where the
+memory of the device is short, batches are cut into parts (`gradients.py`).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from retinabench.core.errors import DivergedError, InputError
+from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.finite_check import FiniteCheck
+from retinabench.methods.training.gradients import (
+    describe_batch,
+    gradients,
+    probe_limit,
+    share_limits,
+)
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.losses import BatchInfo, cross_entropy
+from retinabench.methods.training.losses import BatchInfo, Objective, cross_entropy
 from retinabench.methods.training.optimizers import make_optimizer
-from retinabench.methods.training.posterior import NetworkPosterior, Posterior, network_state, precision
+from retinabench.methods.training.posterior import NetworkPosterior, network_state, precision
+from retinabench.methods.training.prediction import validation_plan, validation_scores
 from retinabench.methods.training.schedules import learning_rate
-from retinabench.metrics.classification import auroc, nll
 from retinabench.metrics.registry import SCORES
 from retinabench.models.stochastic.drawing import use_generator
 
-# (inputs, labels, batch) -> the named terms of the loss. Called for every part of a batch (`optimizer.accumulate`, several
-# processes): each term is a mean over the images of the part, or does not depend on them.
-Objective = Callable[[Tensor, Tensor, BatchInfo], dict[str, Tensor]]
 Trained = TypeVar("Trained", bound=NetworkPosterior)
 
 
@@ -78,27 +81,27 @@ def train(
         InputError: The validation split cannot select an epoch, or the likelihood cannot be reweighted.
     """
     config, model = run.optimizer, posterior.model
-    if config.reweight != "none" and not posterior.likelihood.reweightable:
-        raise InputError(
-            f"optimizer.reweight={config.reweight} is for two classes, not for {posterior.likelihood}",
-            hint="Set optimizer.reweight=none.",
-        )
+    _check_reweighting(config.reweight, posterior.likelihood)
     objective = objective or likelihood_only(model, batches, run, posterior.likelihood)
     optimizer = optimizer or make_optimizer(model, config)
     schedule = schedule or (lambda step: learning_rate(step, batches.steps, config))
     start, best = _resume(checkpoint, model, optimizer, extra)
+    plan = validation_plan(run, len(batches.train), len(batches.validation))
+    if start < config.epochs:
+        probe_limit(objective, model, optimizer, batches, run, start)
     with checkpoint.progress.track(checkpoint.title, config.epochs * batches.steps, unit="steps") as advance:
         advance(start * batches.steps)
         for epoch in range(start, config.epochs):
             began, final = time.perf_counter(), epoch + 1 == config.epochs
-            use_generator(model, _noise(run, batches.device, epoch))
             losses = _epoch(model, batches, run, optimizer, schedule, objective, epoch, advance)
+            share_limits(batches.limits, batches.device)
             distributed.share_buffers(model)
             distributed.check_equal(model)
             if after_epoch is not None:
                 after_epoch(epoch)
-            scores = validation_scores(posterior, batches, run, epoch)
-            if (criterion := _criterion(config.select, scores, final)) > best:
+            due = final or (epoch + 1) % plan.every == 0
+            scores = validation_scores(posterior, batches, run, epoch, plan.samples) if due else {}
+            if due and (criterion := _criterion(config.select, scores, final)) > best:
                 best = criterion
                 checkpoint.keep_best(posterior.state())
             rate = schedule((epoch + 1) * batches.steps - 1)
@@ -132,6 +135,14 @@ def likelihood_only(
         return {"cross_entropy": cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch)}
 
     return objective
+
+
+def _check_reweighting(reweight: str, likelihood: Likelihood) -> None:
+    if reweight != "none" and not likelihood.reweightable:
+        raise InputError(
+            f"optimizer.reweight={reweight} is for two classes, not for {likelihood}",
+            hint="Set optimizer.reweight=none.",
+        )
 
 
 def _resume(
@@ -190,7 +201,8 @@ def _epoch(
     advance: Callable[[int], None],
 ) -> dict[str, float]:
     """Take one step per batch; return the mean of every loss term over the epoch's images."""
-    ranks = distributed.current()
+    ranks, noise = distributed.current(), _noise(run, batches.device, epoch)
+    use_generator(model, noise)
     finite = FiniteCheck(run, batches.steps, schedule)
     model.train()
     totals: dict[str, Tensor] = {}
@@ -199,76 +211,24 @@ def _epoch(
         rate = schedule(step)
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("lr_factor", 1.0)
-        optimizer.zero_grad(set_to_none=True)
-        for terms, part in _backward(objective, images, labels, step, run.optimizer.accumulate):
+        batch = describe_batch(labels, step)
+        for terms, part in gradients(
+            objective,
+            model,
+            optimizer,
+            images,
+            labels,
+            batch,
+            noise,
+            batches.limits,
+            run.optimizer.accumulate,
+        ):
             finite.record(terms, step)
             for name, term in terms.items():
-                totals[name] = totals.get(name, 0) + term.detach().double() * part
+                totals[name] = totals.get(name, 0) + term.double() * part
         distributed.sum_gradients(p for group in optimizer.param_groups for p in group["params"])
         optimizer.step()
         step += 1
         advance(1)
     finite.check()
     return {name: float(distributed.total(value)) / len(batches.train) for name, value in totals.items()}
-
-
-def _backward(
-    objective: Objective, images: Tensor, labels: Tensor, step: int, accumulate: int
-) -> Iterator[tuple[dict[str, Tensor], int]]:
-    """Add the gradients of a batch, cut into `accumulate` parts; yield the terms and the images of each part."""
-    positive, whole = distributed.total(
-        torch.stack([labels.sum(), torch.full((), len(labels), device=labels.device)])
-    )
-    parts = min(accumulate, max(1, len(labels) // 2))  # batch norm needs two
-    batch = BatchInfo(step, whole, positive / whole)
-    for some, theirs in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
-        if len(theirs):  # of a last batch smaller than the number of processes, some get nothing
-            terms = objective(some, theirs, batch)
-            loss = sum(terms.values(), torch.zeros((), device=labels.device))
-            (loss * (len(theirs) / whole)).backward()
-            yield terms, len(theirs)
-
-
-def validation_scores(
-    posterior: Posterior, batches: Batches, run: TrainingRun, epoch: int
-) -> dict[str, float]:
-    """Return AUROC and NLL of the predictive mean on the validation split, an empty dictionary where there is none.
-
-    Args:
-        posterior: Predicts with the run's number of samples; the first process does.
-        batches: Hold the validation split.
-        run: The settings.
-        epoch: 0-based epoch, which seeds the posterior samples.
-
-    Raises:
-        DivergedError: A prediction is not finite.
-        InputError: AUROC selects the epoch and is undefined.
-    """
-    if not len(batches.validation):
-        return {}
-    scores = torch.zeros(2, dtype=torch.float64, device=batches.device)
-    if distributed.current().leads:
-        generator = torch_generator(batches.device, run.seed, "validate", epoch)
-        means, labels = [], []
-        for images, truth in batches.held_out():
-            with precision(run, batches.device):
-                probs = posterior.predict(images, run.method.samples, generator)
-            means.append(probs[..., 1].mean(dim=0).cpu())
-            labels.append(truth.cpu())
-        prob = torch.cat(means).double().numpy()
-        label = torch.cat(labels).numpy().astype(np.int8)
-        finite = bool(np.isfinite(prob).all())
-        found = [auroc(label, prob), nll(label, prob)] if finite else [math.nan, math.nan]
-        scores.copy_(torch.tensor(found, dtype=torch.float64))
-    ranking, loss = distributed.total(scores).tolist()
-    if math.isnan(loss):
-        raise DivergedError(
-            f"after epoch {epoch + 1} the network predicts values that are not finite, though its losses were "
-            "finite: its weights or running statistics overflowed. Lower optimizer.lr."
-        )
-    if math.isnan(ranking) and run.optimizer.select == "auroc":
-        raise InputError(
-            "the validation split holds one class only, so that no AUROC can choose the epoch",
-            hint="Set optimizer.select=nll.",
-        )
-    return {"auroc": ranking, "nll": loss}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,11 @@ class BatchInfo(NamedTuple):
         """Describe a batch that is processed at once."""
         size = torch.full((), float(len(labels)), device=labels.device)
         return cls(step, size, labels.float().mean())
+
+
+# (inputs, labels, batch) -> the named terms of the loss. Called for every part of a batch (`optimizer.accumulate`, several
+# processes, little memory): each term is a mean over the images of the part, or does not depend on them.
+Objective = Callable[[Tensor, Tensor, BatchInfo], dict[str, Tensor]]
 
 
 def class_weights(labels: Tensor, positive_share: Tensor) -> Tensor:

@@ -83,6 +83,16 @@ def rewound(generator: torch.Generator) -> torch.Generator:
     return torch.Generator(generator.device).manual_seed(generator.initial_seed())
 
 
+def sample_seeds(samples: int, generator: torch.Generator) -> list[int]:
+    """Draw the seeds of S posterior samples: all that a prediction takes from the position of its generator.
+
+    Processes that share a prediction call it for the batches that they leave to others (`prediction.py`).
+    """
+    most = 2**63 - 1
+    seeds: list[int] = torch.randint(most, (samples,), generator=generator, device=generator.device).tolist()
+    return seeds
+
+
 def precision(run: TrainingRun, device: torch.device) -> torch.autocast:
     """Return the context in which the run's networks compute; losses and probabilities stay in float32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=run.optimizer.precision == "bfloat16")

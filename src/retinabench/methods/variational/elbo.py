@@ -16,8 +16,7 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.posteriors.sampled import SampledPosterior
 from retinabench.methods.settings import MethodConfig, TrainingRun
-from retinabench.methods.training.loop import Objective
-from retinabench.methods.training.losses import BatchInfo, cross_entropy
+from retinabench.methods.training.losses import BatchInfo, Objective, cross_entropy
 from retinabench.methods.training.posterior import precision
 from retinabench.methods.training.schedules import Annealing, kl_weight
 from retinabench.models.stochastic.affine import Affine

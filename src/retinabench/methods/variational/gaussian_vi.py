@@ -49,8 +49,8 @@ from retinabench.methods.posteriors.drawn_weights import WeightPosterior, point
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, select_last_epoch, train
-from retinabench.methods.training.losses import BatchInfo, cross_entropy
+from retinabench.methods.training.loop import select_last_epoch, train
+from retinabench.methods.training.losses import BatchInfo, Objective, cross_entropy
 from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.methods.training.posterior import precision
 

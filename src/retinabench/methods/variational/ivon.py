@@ -46,8 +46,7 @@ from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective
-from retinabench.methods.training.losses import BatchInfo, cross_entropy
+from retinabench.methods.training.losses import BatchInfo, Objective, cross_entropy
 from retinabench.methods.training.posterior import precision
 from retinabench.methods.variational.natural_gradients import (
     NaturalGradientConfig,
@@ -110,6 +109,11 @@ class Ivon(NaturalGradientOptimizer):
             noise = torch.randn(p.shape, generator=generator, device=p.device) * self.std(p)
             drawn[name] = p + self._factor(p) * noise
         return drawn
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, and those of the factors."""
+        super().zero_grad(set_to_none)
+        self._factors.clear()
 
     def _factor(self, parameter: nn.Parameter) -> Tensor:
         return self._factors.setdefault(parameter, torch.ones_like(parameter, requires_grad=True))

@@ -21,7 +21,8 @@ from retinabench.methods.posteriors.drawn_weights import WeightPosterior, point
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, select_last_epoch, train
+from retinabench.methods.training.loop import select_last_epoch, train
+from retinabench.methods.training.losses import Objective
 
 
 class NaturalGradientConfig(MethodConfig):

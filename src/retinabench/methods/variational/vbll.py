@@ -41,8 +41,8 @@ from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterio
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.expected_loss import expected_loss, random_outputs
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective, train
-from retinabench.methods.training.losses import BatchInfo, mean_loss
+from retinabench.methods.training.loop import train
+from retinabench.methods.training.losses import BatchInfo, Objective, mean_loss
 from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.methods.training.posterior import NetworkOnly, precision, rewound
 from retinabench.models.last_layer import SplitNetwork, split_last_layer

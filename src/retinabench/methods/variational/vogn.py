@@ -48,8 +48,7 @@ from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Objective
-from retinabench.methods.training.losses import BatchInfo, class_weights, cross_entropy
+from retinabench.methods.training.losses import BatchInfo, Objective, class_weights, cross_entropy
 from retinabench.methods.training.posterior import precision
 from retinabench.methods.variational.natural_gradients import (
     NaturalGradientConfig,
@@ -83,6 +82,11 @@ class Vogn(NaturalGradientOptimizer):
     def add(self, parameter: nn.Parameter, squares: Tensor) -> None:
         """Add Σ c_n g_n² of a part of the batch, over the size of the whole batch."""
         self._squares[parameter] = self._squares.get(parameter, 0) + squares
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients and the squares."""
+        super().zero_grad(set_to_none)
+        self._squares.clear()
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # the loss is taken outside

@@ -1,0 +1,155 @@
+"""The gradient of one step's batch, in as many parts as its memory asks for.
+
+The loss of a batch that is cut is that of the whole batch, and so is its gradient, up to the order of sums: every term is
+weighted by its share of the images. Two things belong to a part: the statistics of batch norm, and the noise of methods that
+draw it in a forward pass, since the parts take their draws one after the other from the stream of the epoch. Methods that
+draw the weights of a step from a stream of its own (`ivon`, `vogn`) use the same weights in every part.
+
+Where memory runs out, the whole step begins again with smaller parts, from the same position of the stream and with the
+running statistics that it began with.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from retinabench.core.random_streams import torch_generator
+from retinabench.data.loader import Batches
+from retinabench.data.memory import BatchLimits, CudaMeter, Meter, probe, release, with_less
+from retinabench.methods.settings import TrainingRun
+from retinabench.methods.training import distributed
+from retinabench.methods.training.losses import BatchInfo, Objective
+from retinabench.models.stochastic.drawing import use_generator
+
+Terms = list[tuple[dict[str, Tensor], int]]  # of each part, with its number of images
+
+
+def describe_batch(labels: Tensor, step: int) -> BatchInfo:
+    """Describe the batch of all processes, of which this one has the given labels; all call this together."""
+    positive, whole = distributed.total(
+        torch.stack([labels.sum(), torch.full((), len(labels), device=labels.device)])
+    )
+    return BatchInfo(step, whole, positive / whole)
+
+
+def gradients(
+    objective: Objective,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    images: Tensor,
+    labels: Tensor,
+    batch: BatchInfo,
+    noise: torch.Generator,
+    limits: BatchLimits,
+    accumulate: int,
+) -> Terms:
+    """Leave the gradient of a batch in the parameters; return the terms and the number of images of every part.
+
+    Args:
+        objective: Terms of the loss.
+        model: The network in training mode.
+        optimizer: Its `zero_grad` also forgets what a method has accumulated beside the gradients.
+        images: Of this process, (B, ...).
+        labels: (B,).
+        batch: The batch of all processes.
+        noise: The generator of the epoch's noise.
+        limits: Images at a time.
+        accumulate: The fewest parts.
+
+    Raises:
+        WorkError: Not even the smallest part fits the memory.
+    """
+    state, buffers = noise.get_state(), [(buffer, buffer.clone()) for buffer in model.buffers()]
+
+    @torch.no_grad()
+    def begin_again() -> None:
+        noise.set_state(state)
+        for buffer, value in buffers:
+            buffer.copy_(value)
+
+    def attempt(most: int) -> Terms:
+        optimizer.zero_grad(set_to_none=True)
+        parts = max(min(accumulate, max(1, len(labels) // 2)), -(-len(labels) // most))
+        found: Terms = []
+        for some, theirs in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
+            if len(theirs):  # of a last batch smaller than the number of processes, some get nothing
+                terms = objective(some, theirs, batch)
+                loss = sum(terms.values(), torch.zeros((), device=labels.device))
+                torch.autograd.backward(loss * (len(theirs) / batch.size))
+                found.append(({name: term.detach() for name, term in terms.items()}, len(theirs)))
+        return found
+
+    size, device = max(1, len(labels)), labels.device
+    return with_less(attempt, begin_again, limits, "training", size, device, least_part(model))
+
+
+def least_part(model: nn.Module) -> int:
+    """Return the fewest images of a part of a training batch: batch norm needs two."""
+    return 2 if any(isinstance(module, _BatchNorm) for module in model.modules()) else 1
+
+
+def probe_limit(
+    objective: Objective,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Batches,
+    run: TrainingRun,
+    epoch: int,
+    meter: Meter | None = None,
+) -> None:
+    """Find how many images of a training batch fit the memory, unless that is known; on a CPU nothing is done.
+
+    A few images of the epoch's first batch are computed forward and backward. They leave no trace: no step is taken, and
+    running statistics and noise are put back.
+
+    Args:
+        objective: Terms of the loss.
+        model: The network.
+        optimizer: Whose state will take memory beside.
+        batches: Training rows; their `limits` are set.
+        run: Settings and seed.
+        epoch: 0-based first epoch of the training.
+        meter: Measures the memory; default: that of the device.
+    """
+    limits, device = batches.limits, batches.device
+    if meter is None and device.type == "cuda":
+        meter = CudaMeter(device)
+    if limits.probed or meter is None:
+        return
+    ranks = distributed.current()
+    images, labels = next(iter(batches.epoch(epoch, ranks.rank, ranks.count)))
+    batch = describe_batch(labels, epoch * batches.steps)
+    noise = torch_generator(device, run.seed, "probe")
+    use_generator(model, noise)
+    model.train()
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+
+    def compute(count: int) -> None:
+        gradients(objective, model, optimizer, images[:count], labels[:count], batch, noise, BatchLimits(), 1)
+
+    # Momentum, and Adam's second moment: twice the parameters that are trained.
+    reserved = sum(2 * p.nbytes for group in optimizer.param_groups for p in group["params"])
+    size = max(1, len(labels))
+    found = probe(compute, size, meter, least_part(model), reserved)
+    optimizer.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        for buffer, value in buffers:
+            buffer.copy_(value)
+    release(device)
+    limits.probed = True
+    if found < size:
+        limits.set("training", found, f"{found} of {size} images of a batch fit the memory of {device}")
+    share_limits(limits, device)
+
+
+def share_limits(limits: BatchLimits, device: torch.device) -> None:
+    """Give every process the smallest training limit of all, so that the first one records it; all call this together."""
+    if distributed.current().count == 1:
+        return
+    none = 2**31
+    ours = limits.training or none
+    least = int(distributed.smallest(torch.tensor(ours, device=device)))
+    if least < ours:
+        limits.set("training", least, "another process ran out of memory")

@@ -1,0 +1,159 @@
+"""Passes of a trained network over many images, shared by all processes, with as many images at a time as fit.
+
+Each of n processes computes every n-th batch. A posterior over units draws the noise of a batch from the position of the
+generator, which moves past the batches of the others (`sample_seeds`): the numbers are those of one process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from retinabench.core.errors import DivergedError, InputError
+from retinabench.core.random_streams import torch_generator
+from retinabench.data.dataset import Rows
+from retinabench.data.loader import Batches
+from retinabench.data.memory import Work, with_less
+from retinabench.methods.settings import TrainingRun
+from retinabench.methods.training import distributed
+from retinabench.methods.training.posterior import Posterior, precision, sample_seeds
+from retinabench.metrics.classification import auroc, nll
+
+VALIDATION_BATCH = 256
+
+
+def predict_rows(
+    batches: Batches,
+    rows: Rows,
+    compute: Callable[[Tensor], Tensor],
+    generator: torch.Generator,
+    samples: int,
+    *,
+    batch_size: int,
+    work: Work,
+    advance: Callable[[int], None] = lambda images: None,
+) -> Tensor:
+    """Return what `compute` makes of the images of many rows.
+
+    Args:
+        batches: Load the images.
+        rows: (N,) rows.
+        compute: Images (B, ...) -> (B, K), with one prediction of `samples` samples by `generator`.
+        generator: Source of the draws of `compute`.
+        samples: Number of posterior samples.
+        batch_size: Images of a batch where the memory allows.
+        work: What it is for, which names its limit.
+        advance: Is told how many images are computed.
+
+    Returns:
+        (N, K) float64 in host memory, the same in every process.
+
+    Raises:
+        WorkError: Not even one image fits the memory.
+    """
+    ranks, parts, start = distributed.current(), {}, 0
+    cut = batches.cut(rows, batch_size, work)
+    loaded = batches.source.load(cut[ranks.rank :: ranks.count])
+    for number, chunk in enumerate(cut):
+        if number % ranks.count == ranks.rank:
+            images, _ = next(loaded)
+            parts[start] = _computed(batches, images, compute, generator, work)
+        else:
+            sample_seeds(samples, generator)
+        start += len(chunk)
+        advance(len(chunk))
+    return distributed.gather_rows(parts, len(rows), batches.device)
+
+
+def _computed(
+    batches: Batches,
+    images: Tensor,
+    compute: Callable[[Tensor], Tensor],
+    generator: torch.Generator,
+    work: Work,
+) -> Tensor:
+    """`compute` of one batch, cut where its memory runs out; each part then draws noise of its own."""
+
+    def attempt(most: int) -> Tensor:
+        return torch.cat([compute(part).cpu().double() for part in torch.split(images, most)])
+
+    state = generator.get_state()
+
+    def begin_again() -> None:
+        generator.set_state(state)
+
+    return with_less(attempt, begin_again, batches.limits, work, len(images), batches.device)
+
+
+class ValidationPlan(NamedTuple):
+    """How a training validates: with so many posterior samples, after every so many epochs and after the last."""
+
+    samples: int
+    every: int
+
+
+def validation_plan(run: TrainingRun, training: int, held_out: int) -> ValidationPlan:
+    """Return the plan of a run, whose validation takes at most `optimizer.validation_share` of the passes of an epoch.
+
+    Passes are counted, not seconds, so that the plan is the same on every machine and whenever a training continues: a
+    forward pass of one image is one, a gradient three. Fewer samples come first, then fewer epochs.
+
+    Args:
+        run: Settings: samples, gradients per image, and the share.
+        training: Number N of training images.
+        held_out: Number V of validation images.
+    """
+    share, samples = run.optimizer.validation_share, run.method.samples
+    if share == 1 or not held_out:
+        return ValidationPlan(samples, 1)
+    per_image = run.method.gradients_per_example(run.optimizer) / run.optimizer.epochs
+    affordable = share / (1 - share) * 3 * training * per_image / held_out  # passes over the validation split
+    chosen = max(1, min(samples, int(affordable)))
+    return ValidationPlan(chosen, max(1, math.ceil(chosen / affordable)))
+
+
+def validation_scores(
+    posterior: Posterior, batches: Batches, run: TrainingRun, epoch: int, samples: int
+) -> dict[str, float]:
+    """Return AUROC and NLL of the predictive mean on the validation split, an empty dictionary where there is none.
+
+    Args:
+        posterior: Predicts.
+        batches: Hold the validation split.
+        run: The settings.
+        epoch: 0-based epoch, which seeds the posterior samples.
+        samples: Number of posterior samples.
+
+    Raises:
+        DivergedError: A prediction is not finite.
+        InputError: AUROC selects the epoch and is undefined.
+    """
+    if not len(batches.validation):
+        return {}
+    generator = torch_generator(batches.device, run.seed, "validate", epoch)
+
+    def mean(images: Tensor) -> Tensor:
+        with precision(run, batches.device):
+            return posterior.predict(images, samples, generator)[..., 1].mean(dim=0)[:, None]
+
+    prob = predict_rows(
+        batches, batches.validation, mean, generator, samples, batch_size=VALIDATION_BATCH, work="validation"
+    )[:, 0].numpy()
+    label = batches.source.targets[batches.validation].astype(np.int8)
+    if not np.isfinite(prob).all():
+        raise DivergedError(
+            f"after epoch {epoch + 1} the network predicts values that are not finite, though its losses were "
+            "finite: its weights or running statistics overflowed. Lower optimizer.lr."
+        )
+    scores = {"auroc": float(auroc(label, prob)), "nll": float(nll(label, prob))}
+    if math.isnan(scores["auroc"]) and run.optimizer.select == "auroc":
+        raise InputError(
+            "the validation split holds one class only, so that no AUROC can choose the epoch",
+            hint="Set optimizer.select=nll.",
+        )
+    return scores

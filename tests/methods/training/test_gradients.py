@@ -1,0 +1,133 @@
+"""Batches that are cut because memory ran out: the gradient, the noise and the statistics of the step that begins again."""
+
+import numpy as np
+import pytest
+import torch
+
+from retinabench.data.loader import array_batches
+from retinabench.data.memory import BatchLimits
+from retinabench.experiments.config import load_run
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import describe_batch, gradients, probe_limit
+from retinabench.methods.training.likelihood import Bernoulli
+from retinabench.methods.training.loop import likelihood_only
+from retinabench.models.build import build_model
+from retinabench.models.stochastic.drawing import use_generator
+
+CPU = torch.device("cpu")
+
+
+def a_batch(images=16):
+    random = np.random.default_rng(0)
+    inputs = random.normal(size=(images, 3, 16, 16)).astype(np.float32)
+    return array_batches(inputs, (np.arange(images) % 3 == 0).astype(np.float32), images, 0, CPU)
+
+
+class Scarce:
+    """An objective that runs out of memory in so many calls, or beyond so many images."""
+
+    def __init__(self, objective, most=10**9, failing=()):
+        self.objective, self.most, self.failing, self.calls, self.sizes = objective, most, failing, 0, []
+
+    def __call__(self, images, labels, batch):
+        self.calls += 1
+        terms = self.objective(images, labels, batch)  # fails when noise is drawn and statistics are moved
+        if len(images) > self.most or self.calls in self.failing:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        self.sizes.append(len(images))
+        return terms
+
+
+def taken(method, limits, *, net="lenet", most=10**9, failing=(), words=()):
+    """Gradients, buffers and sizes of the parts of one step."""
+    run = load_run(
+        None,
+        [f"model.name={net}", "model.width=8", f"method.name={method}", "optimizer.l2=1e-3", *words],
+        data="none",
+    )
+    batches = a_batch()
+    posterior = METHODS[method].build(build_model(run.model, 0), run, Bernoulli())
+    model = posterior.model.train()
+    objective = Scarce(likelihood_only(model, batches, run, Bernoulli()), most, failing)
+    noise = torch.Generator().manual_seed(1)
+    use_generator(model, noise)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    images, labels = next(batches.epoch(0))
+    gradients(objective, model, optimizer, images, labels, describe_batch(labels, 0), noise, limits, 1)
+    found = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    return found, [buffer.clone() for buffer in model.buffers()], objective.sizes
+
+
+@pytest.mark.parametrize("most", [1, 6])
+def test_a_step_that_runs_out_of_memory_has_the_gradient_of_the_whole_batch(most):
+    """Without batch norm and noise; float32 sums in another order."""
+    whole, _, _ = taken("map", BatchLimits())
+    limits = BatchLimits()
+    cut, _, sizes = taken("map", limits, most=most)
+    assert torch.allclose(whole, cut, atol=1e-6)
+    assert sum(sizes) == 16
+    assert max(sizes) == limits.training <= most
+
+
+def test_a_step_begins_again_with_the_noise_and_statistics_that_it_began_with():
+    """The second part fails after the first one has left gradients; then all are as if the limit had been known."""
+    for method, net in (("dropout", "lenet"), ("map", "resnet18")):
+        known, statistics, sizes = taken(method, BatchLimits(training=4), net=net)
+        found, after, again = taken(method, BatchLimits(training=8), net=net, failing=(2,))
+        assert torch.equal(known, found)
+        assert all(torch.equal(a, b) for a, b in zip(statistics, after, strict=True))
+        assert (sizes, again) == ([4] * 4, [8, *[4] * 4])
+
+
+@pytest.mark.parametrize("method", ["ivon", "vogn"])
+def test_what_a_method_accumulates_beside_the_gradients_begins_again(method, monkeypatch):
+    """Two steps of a run whose first part of the first step fails late are those of a run that knew the limit."""
+    run = load_run(None, ["model.name=lenet", f"method.name={method}", "optimizer.epochs=2", "optimizer.augment=none",
+                          "optimizer.select=last", "method.std=0.01"], data="none")  # fmt: skip
+    module, states = METHODS[method], []
+    make = "_perturbed_objective" if method == "ivon" else "drawn_objective"
+    original = getattr(module, make)
+    for limit, failing in ((4, ()), (8, (2,))):
+        batches = a_batch()
+        batches.limits.training = limit
+        monkeypatch.setattr(
+            module, make, lambda *given, failing=failing: Scarce(original(*given), failing=failing)
+        )
+        posterior = module.fit(build_model(run.model, 0), batches, run, Checkpoint(), Bernoulli())
+        states.append(posterior.state())
+    for name in states[0]:
+        assert torch.equal(states[0][name], states[1][name]), name
+
+
+class Formula:
+    """A card whose memory is a formula of the images of the largest pass."""
+
+    def __init__(self, free, per_image, objective):
+        self._free, self._per_image, self._objective = free, per_image, objective
+
+    def free(self):
+        return self._free
+
+    def peak(self, work):
+        work()
+        return self._per_image * self._objective.sizes[-1]
+
+
+def test_a_probe_sets_the_limit_and_leaves_no_trace():
+    run = load_run(None, ["model.name=resnet18", "model.width=4", "optimizer.l2=1e-3"], data="none")
+    batches = a_batch()
+    model = build_model(run.model, 0)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    objective = Scarce(likelihood_only(model, batches, run, Bernoulli()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    parameters = sum(p.nbytes for p in model.parameters())
+    card = Formula(int((100 * 6 + 2 * parameters) / 0.9) + 10, 100, objective)
+    probe_limit(objective, model, optimizer, batches, run, 0, card)
+    assert batches.limits.probed
+    assert batches.limits.training == 6
+    assert "6 of 16 images of a batch fit the memory of cpu" in batches.limits.history[0]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
+    probe_limit(objective, model, optimizer, batches, run, 0, Formula(10, 100, objective))
+    assert batches.limits.training == 6  # known already
