@@ -157,4 +157,4 @@ def test_inverted_labels_are_noticed(tmp_path, capsys):
     rb.write_predictions(rb.Predictions([str(k) for k in range(N)], 1 - LABEL, PROB), path)
     for bootstrap in ("0", "50"):
         assert run(["score", str(path), "--bootstrap", bootstrap, "-q"]) == 0
-        assert "far below 0.5; are labels or probabilities inverted?" in capsys.readouterr().err
+        assert "labels or probabilities look inverted" in capsys.readouterr().err

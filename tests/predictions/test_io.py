@@ -247,13 +247,8 @@ def test_odd_metadata_and_ids(kind, tmp_path):
     if kind != "csv":
         assert rb.read_predictions(path).metadata["seed"] == 3
     odd = rb.Predictions(["a\udcff"], [0], [0.5])
-    try:
+    with pytest.raises(InputError, match="Unicode"):
         rb.write_predictions(odd, path)
-    except InputError as error:
-        message = str(error)
-    else:
-        message = rb.read_predictions(path).image_id[0]
-    assert "Unicode" in message or message == "a\udcff"
 
 
 def test_labels_may_be_empty_only_where_it_is_said(tmp_path):

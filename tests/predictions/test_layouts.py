@@ -23,6 +23,11 @@ RECOGNISED = {
     "samples stay": ("image_id,label,prob_0,prob_1,score", "image_id,label,prob_0,prob_1,score"),
     "features": ("image,y,p,feature_0,feature_1", "image_id,label,prob,feature_0,feature_1"),
     "not contiguous": ("image,y,p,class_1,class_2", "image_id,label,prob,class_1,class_2"),
+    "a typo beside the real one": (
+        "image_id,label,prob,patient_id,patients",
+        "image_id,label,prob,patient_id,patients",
+    ),
+    "no typo": ("image_id,label,prob,site,sex,grader", "image_id,label,prob,site,sex,grader"),
     "other languages": ("image_id,label,prob,größe,年齢", "image_id,label,prob,größe,年齢"),
 }
 
@@ -59,6 +64,11 @@ REFUSED = {
     "an invisible letter": ("image_id,label,pro\u200bb", {}, "looks like 'prob' but holds U+200B (zero width space)"),
     "wide letters": ("image_id,\uff4cabel,prob", {}, "looks like 'label' but holds U+FF4C"),
     "a look-alike beside the real one": ("image_id,label,l\u0430bel,prob", {}, "looks like 'label'"),
+    "Label beside label": ("image_id,label,Label,prob", {}, "several columns that may be label: label, Label"),
+    "a wrong letter": ("image_id,label,prob,patiend_id", {}, "column 'patiend_id': is spelt almost like 'patient_id'"),
+    "a lost letter": ("image_id,label,prob,Subect_ID", {}, "almost like 'patient_id', which the table lacks. Say --column patient_id=Subect_ID"),
+    "exchanged letters": ("image_id,label,prob,spilt", {}, "almost like 'split'"),
+    "a letter too many": ("image_id,label,prob,domains", {}, "almost like 'domain'"),
     "absent": ("image,y,p", {"label": "truth"}, "column 'truth': is missing"),
     "unknown": ("image,y,p", {"lable": "y"}, "unknown column 'lable'. Did you mean 'label'?"),
     "named twice": ("image,y,p", {"label": "y", "grade": "y"}, "column 'y' is named twice"),

@@ -24,7 +24,7 @@ from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.results import REFERRED, Scores, ScoreValue, SetScores
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import METRICS, Curve
-from retinabench.metrics.sets import SET_LABELS, Evaluator, ImageSet, image_sets
+from retinabench.metrics.sets import Evaluator, ImageSet, image_sets, inversion_notes
 from retinabench.metrics.sorted_images import EPS, Cases, Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
@@ -324,15 +324,10 @@ def _described(name: str) -> str:
 
 
 def _inverted(sets: Mapping[str, SetScores]) -> list[str]:
-    """Ask whether the labels are inverted where a model ranks far worse than chance."""
     notes = []
     for name in ("in_domain", "shifted"):
-        one = sets[name].scores.get("auroc") if name in sets else None
-        if one is not None and one.value < 0.4 and (one.high < 0.5 or not np.isfinite(one.high)):
-            notes.append(
-                f"{SET_LABELS[name]}: AUROC {one.value:.2f} is far below 0.5; are labels or probabilities inverted? "
-                "Label 1 and prob 1 mean referable"
-            )
+        if name in sets and (one := sets[name].scores.get("auroc")) is not None:
+            notes += inversion_notes(name, one.value, one.high)
     return notes
 
 

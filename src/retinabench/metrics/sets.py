@@ -177,3 +177,22 @@ def image_sets(test: Predictions, uncertainty: Floats, threshold: float = 0.5) -
         joint = ImageSet("joint", test, uncertainty, threshold)
         found += [joint, joint.balanced()]
     return found
+
+
+def inversion_notes(name: str, auroc: float, high: float) -> list[str]:
+    """Say that labels or probabilities look inverted where a model ranks far worse than chance.
+
+    Args:
+        name: Key of the set.
+        auroc: Its AUROC.
+        high: The upper end of the AUROC's interval; NaN where there is none.
+
+    Returns:
+        One note, or none.
+    """
+    if not (auroc < 0.4 and (high < 0.5 or not np.isfinite(high))):
+        return []
+    return [
+        f"WARNING: labels or probabilities look inverted: {SET_LABELS[name]} AUROC {auroc:.2f} is far below 0.5. Label 1 "
+        "and prob 1 mean referable"
+    ]

@@ -62,8 +62,8 @@ def fill_ungradable(check: Check, known: dict[str, NDArray[Any]], values: NDArra
     good = gradable_rows(check, values, len(known["probs"]))
     for name, filled in (("probs", UNANSWERED), ("uncertainty", 0.0)):
         column = known.get(name)
-        if column is None or column.dtype.kind != "f" or not len(column):
-            continue
+        if column is None or column.dtype.kind != "f" or not column.size or column.shape[:1] != good.shape:
+            continue  # `Predictions` refuses other lengths
         gone = np.isnan(column).reshape(len(column), -1).any(axis=1)
         if (bad := np.flatnonzero(gone & good)).size:
             shown = "prob" if name == "probs" else name

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from retinabench.core.errors import InputError, nearest
@@ -53,6 +53,13 @@ _STEMS = (
     "score",
     "pred",
 )
+# One wrong, lost, doubled or exchanged letter away from these, a column is refused: without it, numbers differ unseen.
+_TYPOS_OF = {
+    "patient_id": ("patientid", "patient", "subjectid", "subject", "participantid"),
+    "domain": ("domain",),
+    "split": ("split",),
+    "uncertainty": ("uncertainty", "predictiveuncertainty"),
+}
 # Letters of other scripts that look like Latin ones.
 _TWINS = str.maketrans("аеорсухіјѕԁԛһοαρυντικӏ", "aeopcyxijsdqhoapuvtikl")
 _NUMBERED = re.compile(r"(.*?)[ _.\-]?([0-9]{1,4})")
@@ -155,6 +162,7 @@ def _as_usual(
     for name in names:
         _refuse_look_alike(name, file)
     has = {*names, *found}
+    _refuse_case_twins(names, file)
     sampled = "probs" in has or any(sample_number(name) is not None for name in has)
     family = [] if sampled or "prob" in has else _numbered(names)
     usual: dict[str, str] = {}
@@ -174,7 +182,47 @@ def _as_usual(
             if fitting:
                 usual[known] = fitting[0]
                 break
+    _refuse_typos([name for name in names if name not in usual.values()], {*has, *usual}, file)
     return usual | {f"prob_{k}": name for k, name in enumerate(family)}
+
+
+def _refuse_case_twins(names: Sequence[str], file: str | None) -> None:
+    """Refuse `Label` beside `label`."""
+    for known in USUAL:
+        twins = [name for name in names if squash(name) == squash(known)]
+        if known in twins and len(set(twins)) > 1:
+            raise InputError(
+                f"has several columns that may be {known}: {', '.join(twins)}",
+                file=file,
+                hint="Rename those that are something else.",
+            )
+
+
+def _refuse_typos(names: Sequence[str], has: Collection[str], file: str | None) -> None:
+    """Refuse a further column whose name is a misspelt one of a column that the table lacks."""
+    for known, targets in _TYPOS_OF.items():
+        for name in names if known not in has else ():
+            if any(_one_edit(squash(name), target) for target in targets):
+                raise InputError(
+                    f"is spelt almost like '{known}', which the table lacks",
+                    file=file,
+                    column=name,
+                    hint=f"Say --column {known}={name} if it is meant, else rename the column.",
+                )
+
+
+def _one_edit(word: str, target: str) -> bool:
+    """Whether `word` becomes `target` by one letter changed, added or lost, or two neighbours exchanged."""
+    start = next((k for k, (a, b) in enumerate(zip(word, target, strict=False)) if a != b), None)
+    if start is None:
+        return abs(len(word) - len(target)) == 1
+    ours, theirs = word[start:], target[start:]
+    return (
+        ours[1:] == theirs[1:]
+        or ours[1:] == theirs
+        or ours == theirs[1:]
+        or (ours[:2] == theirs[1::-1] and ours[2:] == theirs[2:])
+    )
 
 
 def _numbered(names: Sequence[str]) -> list[str]:

@@ -87,10 +87,10 @@ def arguments_of(table: Table, reading: Reading) -> dict[str, Any]:
     known, further, notes = dict(table.known), dict(table.further), []
     if "probs" not in known:
         raise check.fail("prob", None, "is empty in every row", "Write P(referable) of each image.")
+    if known["probs"].ndim == 0:
+        raise check.fail("probs", None, "is a single value", "Write P(referable) of each image.")
     n = len(known["probs"])
-    if (cells := further.get(GRADABLE)) is not None:
-        cells = from_arrow(cells, untyped=table.untyped) if isinstance(cells, pa.Array) else cells
-    fill_ungradable(check, known, cells)
+    fill_ungradable(check, known, _gradable(check, further.get(GRADABLE), untyped=table.untyped))
     probs = known["probs"]
     if "image_id" not in known:
         known["image_id"], note = named_by_row(n)
@@ -122,6 +122,15 @@ def arguments_of(table: Table, reading: Reading) -> dict[str, Any]:
         "source": table.source,
         "notes": (*said, *layout.notes, *notes, *left),
     }
+
+
+def _gradable(check: Check, cells: pa.Array | NDArray[Any] | None, *, untyped: bool) -> NDArray[Any] | None:
+    if not isinstance(cells, pa.Array):
+        return cells
+    try:
+        return from_arrow(cells, untyped=untyped)
+    except (ValueError, pa.ArrowException):
+        raise check.fail(GRADABLE, None, f"has type {cells.type}, needed are 0 and 1") from None
 
 
 def _lowest_class(check: Check, probs: NDArray[np.float64], reading: Reading) -> int:
@@ -158,7 +167,7 @@ def _refuse_decisions(check: Check, probs: NDArray[np.float64]) -> None:
 
 def _no_split(known: Mapping[str, NDArray[Any]], layout: Layout) -> str | None:
     """The file's name of a column `set` or the like that holds no split; None where `split` is one, or absent."""
-    if "split" not in known or "split" not in layout.usual:
+    if "split" not in known or "split" not in layout.usual or known["split"].dtype.kind != "U":
         return None
     words = {_split_word(word) for word in np.unique(known["split"]).tolist()}
     return None if words & {*SPLITS, *_TRAINING} else layout.original["split"]
@@ -177,7 +186,7 @@ def _set_words(known: dict[str, NDArray[Any]]) -> list[str]:
     """Write the values of `split` and `domain` in their usual form, and say so."""
     notes = []
     for column, allowed, usual in (("split", SPLITS, _split_word), ("domain", DOMAINS, _domain_word)):
-        if column not in known:
+        if column not in known or known[column].dtype.kind != "U":
             continue
         levels, place = np.unique(known[column], return_inverse=True)
         words = [usual(word) for word in levels.tolist()]

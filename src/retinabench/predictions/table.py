@@ -100,12 +100,7 @@ class Predictions(Constructors):
         notes = list(self.notes)
         if self.grade is not None:
             grade = check.grades(check.length("grade", self.grade, n))
-            # A run states its task, which says from which grade on an image is referable.
-            lowest = self.metadata.get(
-                "referable_from", "label" if "task" in self.metadata else REFERABLE_FROM
-            )
-            if lowest != "label":
-                check.agreement(columns["label"], grade, int(lowest))
+            self._check_agreement(check, columns["label"], grade)
             columns["grade"] = grade if (grade != UNKNOWN_GRADE).any() else None
             if unknown := np.count_nonzero(grade == UNKNOWN_GRADE):
                 notes.append(f"the grade of {unknown} of {n} images is not known")
@@ -142,6 +137,20 @@ class Predictions(Constructors):
         for name, values in columns.items():
             object.__setattr__(self, name, values)
         object.__setattr__(self, "metadata", dict(self.metadata))
+
+    def _check_agreement(self, check: Check, label: NDArray[np.int8], grade: NDArray[np.int8]) -> None:
+        # A run states its task, which says from which grade on an image is referable.
+        default: Any = "label" if "task" in self.metadata else REFERABLE_FROM
+        lowest = self.metadata.get("referable_from", default)
+        if lowest == "label":
+            return
+        if lowest not in range(1, 5):
+            raise InputError(
+                f"says in its metadata that images are referable from grade {lowest!r:.40}",
+                file=self.source,
+                hint="Valid: 1, 2, 3, 4, label.",
+            )
+        check.agreement(label, grade, int(lowest))
 
     def __len__(self) -> int:
         return len(self.image_id)

@@ -96,3 +96,11 @@ def test_a_word_after_many_rows_is_found(folder):
 def test_a_broken_line_after_many_rows_is_found(folder):
     rows = "".join(f"i{k},{k % 2},0.5\n" for k in range(120_000))
     refused(folder, f"image_id,label,prob\n{rows}z,1\n".encode(), "row 120001: has 2 columns")
+
+
+def test_a_last_line_without_its_end_is_said(folder):
+    """A file that was cut inside its last number reads as another number: no reader can tell, so it is said."""
+    for name, content in DIALECTS.items():
+        said = any("no line end" in note for note in read_bytes(folder, content).notes)
+        assert said == (name == "no last line end"), name
+    refused(folder, b"image_id,label,prob\na,0,0.25\nb,1", "row 2: has 2 columns where the header has 3")

@@ -57,6 +57,12 @@ NPZ = {
     "dates": (npz(label=np.zeros(2, "datetime64[s]")), "needed are numbers"),
     "single value": (npz(label=np.array(1)), "column 'label': has a single value"),
     "samples as columns": (npz(prob=None, prob_0=np.array([0.1, 0.2])), "one (N, S) array named 'probs'"),
+    "no samples at all": (npz(prob=np.array(0.5)), "is a single value"),
+    "half a surrogate pair": (npz(image_id=np.array(["a", "\ud800"])), "column 'image_id': holds text that is no valid Unicode"),
+    "characters that do not exist": (npz(image_id=np.array([0x110000, 65], np.uint32).view("<U1")), "no valid Unicode"),
+    "numbers as splits": (npz(split=np.array([0, 1])), "column 'split': is '0'"),
+    "another length": (npz(uncertainty=np.array([0.1, 0.2, 0.3])), "column 'uncertainty': has 3 rows"),
+    "referable from": (npz(grade=np.array([0, 2]), metadata=np.array('{"referable_from": [2]}')), "referable from grade [2]. Valid: 1"),
     "metadata": (npz(metadata=np.array("{")), "unreadable metadata"),
 }  # fmt: skip
 
@@ -64,3 +70,14 @@ NPZ = {
 @pytest.mark.parametrize("name", NPZ)
 def test_wrong_npz_is_refused_in_one_line(folder, name):
     refused(folder, *NPZ[name])
+
+
+def test_damaged_lzma_is_refused(folder):
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("image_id.npy", npy([f"image {k}" for k in range(50)]))
+        archive.writestr("label.npy", npy([0] * 50))
+        archive.writestr("prob.npy", npy([0.5] * 50))
+    whole = bytearray(sink.getvalue())
+    whole[70:74] = b"\xff\xff\xff\xff"
+    refused(folder, bytes(whole), "not a whole NPZ file")

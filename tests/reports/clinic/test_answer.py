@@ -28,6 +28,8 @@ def test_every_kind_of_answer():
     assert kind(flat(np.zeros(50, int), rng.random(50)), referral_rate=0.2) == "one class"
     assert kind(flat(label, 0.3 * rng.random(2000)), referral_rate=0.2) == "never"
     assert kind(flat(label, rng.random(2000)), referral_rate=0.2) == "blind"
+    assert kind(flat(~label, good)) == "inverted"
+    assert "labels or probabilities look inverted" in " ".join(rb.clinic(flat(~label, good)).notes)
     assert kind(flat(label, good)) == "no referral"
     assert (
         kind(flat(label, np.where(label, 0.8, 0.2) + 0.1 * rng.random(2000)), referral_rate=0.2)

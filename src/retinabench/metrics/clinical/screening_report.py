@@ -14,7 +14,7 @@ from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThr
 from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_rule
 from retinabench.metrics.clinical.set_screening import Screened, SetScreening, screen_set
 from retinabench.metrics.inference.interval import finite_or_none
-from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.sets import SET_LABELS, inversion_notes
 from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.validation import Check
@@ -167,6 +167,8 @@ def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScr
         notes.append("no patient_id: every image is its own patient, intervals may be too narrow")
     if stated.threshold.note:
         notes.append(stated.threshold.note)
+    for name, one in sets.items():
+        notes += inversion_notes(name, one.auroc.value, one.auroc.high)
     rule = stated.referral
     if rule.same_images:
         notes.append(

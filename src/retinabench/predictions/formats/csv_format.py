@@ -71,7 +71,16 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
     except (pa.ArrowInvalid, UnicodeError) as error:
         raise broken_csv(path, str(error)) from None
     check_size(path, table.num_rows, max(1, len(places) - 2))
+    if not _ends_with_line_end(path):
+        note = f"row {table.num_rows:,}, the last, has no line end: if the file was cut off, its last value is not whole"
+        layout = replace(layout, notes=(*layout.notes, note))
     return predictions_of(path, table, layout, reading, {}, untyped=True)
+
+
+def _ends_with_line_end(path: Path) -> bool:
+    with open(path, "rb") as handle:
+        handle.seek(max(0, path.stat().st_size - 4))
+        return handle.read().rstrip(b"\0").endswith((b"\n", b"\r"))
 
 
 def _read_places(layout: Layout) -> tuple[list[str], Layout]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import lzma
 import math
 import struct
 import zipfile
@@ -30,6 +31,11 @@ from retinabench.predictions.reading import Reading, Table, arguments_of
 from retinabench.predictions.table import Predictions
 
 SUBGROUPS = "subgroups/"
+DAMAGED_ZIP = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, ValueError, IndexError, TypeError,
+    KeyError, AttributeError, OverflowError,
+)  # fmt: skip
+"""What the standard library raises for archives and arrays that are damaged or forged; `OSError` as well."""
 
 
 def read_npz(path: Path, reading: Reading) -> Predictions:
@@ -39,7 +45,7 @@ def read_npz(path: Path, reading: Reading) -> Predictions:
             table = _table(path, archive, reading)
     except InputError:
         raise
-    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError, IndexError):
+    except DAMAGED_ZIP:
         raise InputError("is not a whole NPZ file", file=path, hint="Write or copy it again.") from None
     try:
         return Predictions(**arguments_of(table, reading))
@@ -137,9 +143,26 @@ def read_member(
         raise InputError(f"holds text of type {dtype}, wider than {MAX_TEXT:,}", file=path, column=name)
     try:
         with archive.open(info) as handle:
-            return np.asarray(np.lib.format.read_array(handle, allow_pickle=False))
+            values = np.asarray(np.lib.format.read_array(handle, allow_pickle=False))
     except ValueError:
         raise InputError("is not a whole array", file=path, column=name, hint="Write it again.") from None
+    if not _is_unicode(values):
+        raise InputError(
+            "holds text that is no valid Unicode", file=path, column=name, hint="Write it again."
+        )
+    return values
+
+
+def _is_unicode(values: NDArray[Any]) -> bool:
+    """Whether text holds characters alone: no halves of surrogate pairs, no numbers above U+10FFFF, which crash Python."""
+    if values.dtype.kind != "U" or not values.dtype.itemsize:
+        return True
+    codes = (
+        np.ascontiguousarray(values)
+        .reshape(-1)
+        .view(np.dtype(np.uint32).newbyteorder(values.dtype.byteorder))
+    )
+    return not ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any()
 
 
 def npz_bytes(predictions: Predictions) -> bytes:
@@ -151,6 +174,8 @@ def npz_bytes(predictions: Predictions) -> bytes:
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:  # np.savez allows no array named "file"
         for name, values in columns.items():
             if values is not None:
+                if not _is_unicode(values):
+                    raise UnicodeError(name)
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as handle:
                     np.lib.format.write_array(handle, values, allow_pickle=False)
     return sink.getvalue()

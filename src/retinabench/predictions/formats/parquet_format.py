@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow.compute
 import pyarrow.parquet
 
 from retinabench.core.errors import InputError
-from retinabench.predictions.arrow_columns import arguments_of_arrow
+from retinabench.predictions.arrow_columns import arguments_of_arrow, combined
 from retinabench.predictions.columns import (
     OPTIONAL,
     check_columns,
@@ -27,13 +28,13 @@ from retinabench.predictions.subgroups import to_arrow
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.validation import UNKNOWN_GRADE
 
-METADATA_KEY = b"retinabench"
+METADATA_KEY, CHECKSUM_KEY = b"retinabench", b"retinabench.sha256"
 
 
 def read_parquet(path: Path, reading: Reading) -> Predictions:
     """Read a Parquet file, only after its declared size is checked."""
     try:
-        file = pa.parquet.ParquetFile(path)
+        file = pa.parquet.ParquetFile(path, page_checksum_verification=True)
         layout = recognise(file.schema_arrow.names, reading.columns, str(path))
         check_columns(path, layout.names, file.schema_arrow.names)
         check_size(path, file.metadata.num_rows, 1)
@@ -42,7 +43,15 @@ def read_parquet(path: Path, reading: Reading) -> Predictions:
         if isinstance(error, (FileNotFoundError, PermissionError)):
             raise
         raise InputError("is not a whole Parquet file", file=path, hint="Write or copy it again.") from None
-    metadata = read_metadata(path, (file.schema_arrow.metadata or {}).get(METADATA_KEY, b"{}"))
+    footer = file.schema_arrow.metadata or {}
+    text = footer.get(METADATA_KEY, b"{}")
+    if CHECKSUM_KEY in footer and footer[CHECKSUM_KEY] != _checksum(table, text):
+        raise InputError(
+            "does not match its checksum: it is damaged, or another program changed it",
+            file=path,
+            hint="Copy it again; after a change that is meant, write it with write_predictions.",
+        )
+    metadata = read_metadata(path, text)
     return predictions_of(path, table, layout, reading, metadata)
 
 
@@ -91,8 +100,29 @@ def to_table(predictions: Predictions) -> pa.Table:
 
 
 def parquet_bytes(predictions: Predictions) -> bytes:
-    """A Parquet file with the metadata in its footer."""
-    metadata = {METADATA_KEY: metadata_json(predictions.metadata, predictions.samples).encode()}
+    """A Parquet file with the metadata and a checksum of everything in its footer."""
+    table, text = to_table(predictions), metadata_json(predictions.metadata, predictions.samples).encode()
+    table = table.replace_schema_metadata({METADATA_KEY: text, CHECKSUM_KEY: _checksum(table, text)})
     sink = io.BytesIO()
-    pa.parquet.write_table(to_table(predictions).replace_schema_metadata(metadata), sink, compression="zstd")
+    pa.parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
     return sink.getvalue()
+
+
+def _checksum(table: pa.Table, metadata: bytes) -> bytes:
+    """SHA-256 of names, values and metadata. The checksums of pages, which are written as well, leave out the footer."""
+    digest = hashlib.sha256(metadata)
+    for name, chunked in zip(table.column_names, table.columns, strict=True):
+        column = combined(chunked)
+        digest.update(f"\n{name}\n{len(column)}\n".encode("utf-8", "surrogatepass"))
+        if pa.types.is_large_list(column.type):
+            digest.update(np.asarray(column.value_lengths().fill_null(-1)).tobytes())
+            column = column.flatten()
+        digest.update(np.packbits(np.asarray(column.is_valid())).tobytes())
+        if pa.types.is_string(column.type):
+            filled = column.fill_null("")
+            ends = np.frombuffer(filled.buffers()[1], np.int32)[filled.offset :][: len(filled) + 1]
+            digest.update((ends - ends[0]).tobytes())
+            digest.update(memoryview(filled.buffers()[2] or b"")[ends[0] : ends[-1]])
+        elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+            digest.update(np.asarray(column.fill_null(0)).tobytes())
+    return digest.hexdigest().encode()

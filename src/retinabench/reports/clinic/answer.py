@@ -18,7 +18,16 @@ from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.toolkit.number_format import PERCENT, TWO_DIGITS, Quantity
 
 Kind = Literal[
-    "one class", "never", "blind", "no referral", "nothing missed", "worse", "unclear", "partly", "yes"
+    "one class",
+    "inverted",
+    "never",
+    "blind",
+    "no referral",
+    "nothing missed",
+    "worse",
+    "unclear",
+    "partly",
+    "yes",
 ]
 """Whether uncertainty can drive referral on a set, from no to yes."""
 
@@ -89,6 +98,8 @@ def _kind(one: SetScreening, report: ScreeningReport, nhs: Verdict) -> Kind:
     table, rate = one.images.table, one.workload.images.value
     if not (table.tp + table.fn and table.tn + table.fp):
         return "one class"
+    if one.auroc.high < 0.5:
+        return "inverted"
     if table.tp + table.fp == 0:
         return "never"
     if not one.auroc.low > 0.5 and not one.auroc.value > 0.99:

@@ -1,0 +1,147 @@
+"""One input of a reader: the files, the command that reads them, and what an accepted reading must agree with."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+from hypothesis.strategies import SearchStrategy
+
+from retinabench.cli.main import run
+from torture.contract import Outcome, Verdict
+from torture.trial import isolated
+
+ACCEPTED = (0, 3, 4)  # done; a certificate is refused; a certificate is refuted
+Check = Callable[[Path, str], str]
+"""Gets the folder and what was printed on standard error; returns what is wrong with an accepted reading, or ""."""
+
+
+def nothing_wrong(folder: Path, printed: str) -> str:
+    """A check for inputs of which only a clean ending is asked."""
+    return ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input.
+
+    Args:
+        reader: The row of the table that counts it.
+        what: What was done to the input.
+        files: Name below the trial's folder -> content.
+        arguments: The command; "@" stands for the folder.
+        check: Compares an accepted reading with an independent one.
+        must: Whether it has to be accepted or refused; "" where both are right.
+        damage: Changes files of the folder before the command runs, for folders too large to be held as bytes.
+    """
+
+    reader: str
+    what: str
+    files: Mapping[str, bytes]
+    arguments: Sequence[str]
+    check: Check = nothing_wrong
+    must: Literal["", "accept", "refuse"] = ""
+    damage: Callable[[Path], None] = field(default=lambda folder: None)
+
+
+def cases(strategy: SearchStrategy[Case], seed: int, count: int) -> list[Case]:
+    """Draw cases, each content once; the same seed draws the same.
+
+    Many short draws, since Hypothesis makes later examples of one draw out of earlier ones.
+    """
+    found: dict[object, Case] = {}
+    few = settings(
+        max_examples=10,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    part = 0
+    while len(found) < count and part < count:
+
+        @seeded(seed * 1_000_003 + part)
+        @few
+        @given(strategy)
+        def collect(case: Case) -> None:
+            found.setdefault((case.reader, *sorted(case.files.items()), *case.arguments), case)
+
+        collect()
+        part += 1
+    return list(found.values())[:count]
+
+
+def trials(drawn: Sequence[Case], scratch: Path) -> Iterator[Outcome]:
+    """Perform each case in a process of its own; the files of a failure stay in `scratch`."""
+    for number, case in enumerate(drawn):
+        folder = scratch / f"input-{number}"
+        ended = isolated(perform, case, folder)
+        if ended.broken or ended.code:
+            last = ended.traceback.strip().splitlines()
+            place = [line.strip() for line in last if line.startswith("  File ") and "/retinabench/" in line]
+            verdict, detail = (
+                Verdict.FAILED,
+                ended.broken or f"{ended.error[:200]} at {place[-1][-90:] if place else '?'}",
+            )
+        else:
+            verdict, detail = ended.value
+        yield Outcome(case.reader, f"input {number}: {case.what}", verdict, detail)
+
+
+def perform(case: Case, folder: Path) -> tuple[Verdict, str]:
+    """Write the files, run the command in this process, and judge how it ended; an escaped exception is raised."""
+    for name, content in case.files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    folder.mkdir(parents=True, exist_ok=True)
+    case.damage(folder)
+    arguments = [word.replace("@", str(folder)) for word in case.arguments]
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        warnings.catch_warnings(record=True) as warned,
+    ):
+        warnings.simplefilter("always")
+        code = run(arguments)
+    return judge(
+        case,
+        folder,
+        int(code),
+        err.getvalue(),
+        [
+            str(one.message)
+            for one in warned
+            if not issubclass(one.category, DeprecationWarning | FutureWarning)
+        ],
+    )
+
+
+def judge(case: Case, folder: Path, code: int, printed: str, warned: Sequence[str]) -> tuple[Verdict, str]:
+    """Compare how a command ended with how it may end."""
+    errors = [line for line in printed.splitlines() if line.startswith("retinabench: error: ")]
+    said = errors[0][20:] if errors else ""
+    if warned:
+        return Verdict.FAILED, f"prints a warning of Python: {warned[0][:150]}"
+    if code in ACCEPTED:
+        if case.must == "refuse":
+            return Verdict.FAILED, f"accepted, with the notes: {printed[:300]!r}"
+        wrong = case.check(folder, printed)
+        return (Verdict.FAILED, f"accepted, and {wrong}") if wrong else (Verdict.EQUAL, "")
+    if code != 2:
+        return Verdict.FAILED, f"exit code {code}: {said or printed[:200]}"
+    if len(errors) != 1 or "memory" in said:
+        return Verdict.FAILED, f"refused without one clear line: {printed[:300]!r}"
+    if str(folder) not in said and "--" not in said:
+        return Verdict.FAILED, f"refused without naming a place: {said[:200]}"
+    if case.must == "accept":
+        return Verdict.FAILED, f"refused a valid input: {said[:250]}"
+    return Verdict.REFUSED, said[:200].replace(str(folder), "")

@@ -1,0 +1,66 @@
+"""What happens to the bytes of a file: flipped bits, cuts, lost, repeated and foreign pieces."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import strategies as st
+
+KINDS = ("flip", "byte", "cut", "drop", "insert", "repeat", "zeros", "swap", "append", "empty")
+SNIPPETS = (
+    b"\x00",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf",
+    b"\n",
+    b"\r",
+    b'"',
+    b",",
+    b"nan",
+    b"-1",
+    b"1e400",
+    b"\xed\xa0\x80",
+    b"{",
+    b"PK\x03\x04",
+)
+
+
+def damaged(content: bytes, kind: str, place: int, random_state: random.Random) -> bytes:
+    """Return `content` with one damage at byte `place` (modulo its length)."""
+    if not content:
+        return content
+    place %= len(content)
+    length = random_state.choice((1, 1, 2, 4, 16, 200))
+    before, after = content[:place], content[place:]
+    match kind:
+        case "flip":
+            return before + bytes([after[0] ^ (1 << random_state.randrange(8))]) + after[1:]
+        case "byte":
+            return before + bytes([random_state.randrange(256)]) + after[1:]
+        case "cut":
+            return before
+        case "drop":
+            return before + after[length:]
+        case "insert":
+            return before + random_state.choice(SNIPPETS) + after
+        case "repeat":
+            return before + after[:length] + after
+        case "zeros":
+            return before + bytes(len(after[:length])) + after[length:]
+        case "swap":
+            return before + after[length : 2 * length] + after[:length] + after[2 * length :]
+        case "append":
+            return content + random_state.choice(SNIPPETS)
+        case _:
+            return b""
+
+
+@st.composite
+def damages(draw: st.DrawFn, content: bytes, *, most: int = 2) -> tuple[bytes, str]:
+    """Draw one or two damages of a content, and their description."""
+    said = []
+    for _ in range(draw(st.integers(1, most))):
+        kind = draw(st.sampled_from((*KINDS[:2], *KINDS)))  # single bits and bytes twice as often
+        place = draw(st.integers(0, max(0, len(content) - 1)))
+        content = damaged(content, kind, place, random.Random(draw(st.integers(0, 2**32))))
+        said.append(f"{kind} at byte {place}")
+    return content, ", ".join(said)
