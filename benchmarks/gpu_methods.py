@@ -3,7 +3,8 @@
     python benchmarks/gpu_methods.py                                  one GPU
     torchrun --nproc-per-node 4 benchmarks/gpu_methods.py             several, `--batch` pictures on each
 
-Pictures lie on the card, so that this measures the method and not the disk. Printed per method: images per second of
+It uses what `retinabench train` uses on a card: `models/acceleration.py`, the training loop, fused optimisers. Pictures lie
+on the card, so that this measures the method and not the disk. Printed per method: images per second of
 training over all cards, peak memory, the share of the card's measured rate of large bfloat16 matrix products that MAP's
 own arithmetic (3 x its forward pass per image) would need at that speed, and images per second of prediction with S = 5
 (weights drawn before: they serve all batches of a run).
@@ -43,8 +44,8 @@ from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.posterior import precision
+from retinabench.models.acceleration import compile_network, draws, set_arithmetic
 from retinabench.models.build import build_model
-from retinabench.models.stochastic.drawing import Drawing
 
 SAMPLES = 5
 
@@ -157,7 +158,7 @@ def measure(run: Run, options: SimpleNamespace, device: torch.device, *, compile
     batches = batches_of(images, labels, options.warm + options.steps, ranks)
     model = build_model(run.model, run.seed).to(device)
     if compiled:
-        model.compile()
+        compile_network(model, fall_back=False)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     clock = Clock(device)
@@ -179,7 +180,7 @@ def attempt(run: Run, options: SimpleNamespace, device: torch.device) -> dict[st
     With several processes every failure is raised: the others would wait for ever.
     """
     alone, error = distributed.current().count == 1, ""
-    for compiled in [False] if options.eager or draws(run) else [True, False]:
+    for compiled in [False] if options.eager or method_draws(run) else [True, False]:
         forget(device)
         try:
             with limited(options.seconds if alone else 0):
@@ -194,10 +195,9 @@ def attempt(run: Run, options: SimpleNamespace, device: torch.device) -> dict[st
     return {"error": error}
 
 
-def draws(run: Run) -> bool:
+def method_draws(run: Run) -> bool:
     """Say whether the method's network holds layers that draw."""
-    posterior = METHODS[run.method.name].build(build_model(run.model, run.seed), run, LIKELIHOOD)
-    return any(isinstance(module, Drawing) for module in posterior.model.modules())
+    return draws(METHODS[run.method.name].build(build_model(run.model, run.seed), run, LIKELIHOOD).model)
 
 
 def forget(device: torch.device) -> None:
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     began = time.monotonic()
     device = Resources(options.device).torch_device()
     ranks = distributed.join(device)
-    torch.backends.cudnn.benchmark = True
+    set_arithmetic("bfloat16", device)
 
     def run_of(name: str) -> Run:
         words = ["model.name=resnet50", f"model.width={options.width}", "optimizer.epochs=1", "optimizer.lr=1e-3",

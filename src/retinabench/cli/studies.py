@@ -92,10 +92,13 @@ def benchmark(
     words = [*(overrides or ()), *([] if seed is None else [f"seed={seed}"])]
     definition = read_study(study, words)
     folder = out or Path(f"benchmark-{Path(study).stem}")
+    from retinabench.experiments.engines.engine import make_engine, precision_of
+
+    if definition.precision is None:
+        definition = definition.model_copy(update={"precision": precision_of(engine, device, gpus)})
     if status:
         _show_status(definition, folder)
         return
-    from retinabench.experiments.engines.engine import make_engine
 
     progress = progress_of(quiet)
 

@@ -59,8 +59,9 @@ def train(
     from retinabench.experiments.run import execute
     from retinabench.methods.training.distributed import current
 
-    run = configured_run(config, overrides, data, shifted, task, method, seed)
-    folder = execute(run, out, Resources(device, readers, progress_of(quiet)))
+    resources = Resources(device, readers, progress_of(quiet))
+    run = configured_run(config, overrides, data, shifted, task, method, seed, resources.precision())
+    folder = execute(run, out, resources)
     if current().leads:  # of several processes that train together, one prints
         print(folder / "predictions.parquet")
 
@@ -159,13 +160,14 @@ def configured_run(
     task: str | None,
     method: str | None,
     seed: int | None,
+    precision: str | None = None,
 ) -> Run:
-    """Return the run that the options of a verb describe; `method` counts before the overrides."""
+    """Return the run that the options of a verb describe; `method` counts before the overrides, `precision` after all."""
     from retinabench.experiments.config import load_run
 
     words = [*([] if method is None else [f'method.name="{method}"']), *(overrides or ())]
     second = None if shifted is None else str(shifted)
-    return load_run(config, words, data=str(data), shifted=second, task=task, seed=seed)
+    return load_run(config, words, precision, data=str(data), shifted=second, task=task, seed=seed)
 
 
 def track(

@@ -86,14 +86,15 @@ def tune(
     """
     from rich.console import Console
 
-    from retinabench.experiments.engines.engine import make_engine
+    from retinabench.experiments.engines.engine import make_engine, precision_of
     from retinabench.experiments.search.plots import write_figures
     from retinabench.experiments.search.ranking import ranking_table, write_ranking
     from retinabench.experiments.search.search import search
     from retinabench.experiments.search.space import read_space
     from retinabench.reports.toolkit.terminal import to_terminal
 
-    base = configured_run(config, overrides, data, shifted, task, method, seed)
+    precision = precision_of(engine, device, gpus)
+    base = configured_run(config, overrides, data, shifted, task, method, seed, precision)
     ranges = read_space(space)
     progress = progress_of(quiet)
     workers = make_engine(

@@ -70,12 +70,18 @@ class Run(TrainingRun):
         return hashlib.sha256(self.identity(fingerprint).encode()).hexdigest()[:12]
 
 
-def load_run(source: str | Path | None = None, overrides: Sequence[str] = (), **given: Any) -> Run:
+def load_run(
+    source: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    precision: str | None = None,
+    **given: Any,
+) -> Run:
     """Build a run from a TOML file or preset, then keywords, then `key=value` texts; later settings win.
 
     Args:
         source: A path ending in .toml, or the name of a preset such as `demo/map`.
         overrides: Settings such as `optimizer.lr=0.01`.
+        precision: `optimizer.precision` where nothing else sets it; None for its default.
         **given: Settings of the run; None leaves one as it is.
 
     Returns:
@@ -88,7 +94,15 @@ def load_run(source: str | Path | None = None, overrides: Sequence[str] = (), **
     tree |= {key: value for key, value in given.items() if value is not None}
     for word in overrides:
         override(tree, word)
-    return build_run(tree, file)
+    return build_run(with_precision(tree, precision), file)
+
+
+def with_precision(tree: dict[str, Any], precision: str | None) -> dict[str, Any]:
+    """Set `optimizer.precision` in nested tables that name none; None leaves them as they are."""
+    optimizer = tree.get("optimizer", {})
+    if precision is None or not isinstance(optimizer, Mapping):  # what is no table is refused later
+        return tree
+    return {**tree, "optimizer": {"precision": precision, **optimizer}}
 
 
 def build_run(tree: Mapping[str, Any], file: Path | None = None) -> Run:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -36,6 +36,7 @@ from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.posterior import Posterior
+from retinabench.models.acceleration import set_arithmetic, supports_bfloat16
 
 Result = TypeVar("Result")
 
@@ -72,9 +73,19 @@ class Resources:
             torch.empty(0, device=name)
             return torch.device(name)
         except (RuntimeError, AssertionError):
-            raise InputError(
-                f"no device '{self.device}' here", hint="Valid: auto, cpu, cuda, cuda:N."
-            ) from None
+            raise InputError(f"no device '{name}' here", hint=_devices_here()) from None
+
+    def precision(self) -> Literal["bfloat16"] | None:
+        """Return the precision of runs whose settings name none: bfloat16 on a GPU that has it, else None."""
+        return "bfloat16" if supports_bfloat16(self.torch_device()) else None
+
+
+def _devices_here() -> str:
+    count = torch.cuda.device_count()
+    cards = f"this machine has {count} {'GPU' if count == 1 else 'GPUs'}"
+    if count and distributed.expected():
+        return f"Give torchrun --nproc-per-node {count}: {cards}."
+    return f"Valid: auto, cpu{', cuda, cuda:N' if count else ''}; {cards}."
 
 
 DEFAULT_RESOURCES = Resources()
@@ -237,6 +248,7 @@ def is_composed(method: ModuleType) -> bool:
 def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources: Resources) -> Result:
     method, leads, saved = METHODS[run.method.name], distributed.current().leads, folder / "posterior.pt"
     training = task.training(run, resources)
+    set_arithmetic(run.optimizer.precision, training.batches.device)
     if isinstance(training.batches.source, ArraySource):
         check_inputs(run)
     keep_limits(training.batches.limits, folder, resources.progress, writes=leads)

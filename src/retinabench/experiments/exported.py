@@ -34,6 +34,7 @@ from retinabench.experiments.features import Extractor
 from retinabench.experiments.run import LIKELIHOOD, PREDICT_BATCH
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, precision
+from retinabench.models.acceleration import set_arithmetic
 from retinabench.models.build import build_model, build_trunk, parameters_of
 from retinabench.models.settings import is_path
 
@@ -159,6 +160,7 @@ def load_model(folder: str | Path, device: str = "cpu") -> ExportedModel:
     about = _read_about(folder)
     run = build_run({**about["run"], "data": about["data"]}, folder / ABOUT)
     where = Resources(device).torch_device()
+    set_arithmetic(run.optimizer.precision, where)
     scale = _read_scale(folder / SCALE)
     members = []
     _check_members(folder, run)

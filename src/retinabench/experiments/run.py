@@ -33,6 +33,7 @@ from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.likelihood import Bernoulli, Likelihood
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, precision
 from retinabench.methods.training.prediction import predict_rows
+from retinabench.models.acceleration import set_arithmetic
 from retinabench.models.build import build_model
 from retinabench.models.settings import SCALES
 from retinabench.predictions.io import read_predictions, write_predictions
@@ -165,6 +166,7 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
     model = build_model(run.model, run.seed, pretrained=False).to(device)
     posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
     posterior.restore(state)
+    set_arithmetic(run.optimizer.precision, next(model.parameters()).device)
     return run, posterior
 
 

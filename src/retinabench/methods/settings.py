@@ -35,7 +35,7 @@ def no_target(why: str) -> TargetPosterior:
     return TargetPosterior(None, None, why)
 
 
-LATER = ("validation_share",)  # settings that version 0.1 did not have
+LATER = ("validation_share", "compile")  # settings that version 0.1 did not have
 
 
 class Optimizer(Frozen):
@@ -54,6 +54,9 @@ class Optimizer(Frozen):
     flip and none. select: the checkpoint that predicts, by a validation score, or the last.
     validation_share: the most that the validation takes of the forward and backward passes of an epoch (`prediction.py`), by
     fewer posterior samples and then by fewer epochs; 1 for all samples after every epoch.
+    precision: of the network; losses and the optimiser's state are float32. `tf32` rounds the products of float32 on a GPU.
+    Where a command finds no setting, it takes bfloat16 on a GPU that has it, and writes it into the run.
+    compile: whether the network is compiled on a GPU, where none of its layers draws (`models/acceleration.py`).
     """
 
     name: Literal["sgd", "adam"] = "sgd"
@@ -69,7 +72,8 @@ class Optimizer(Frozen):
     final_lr: float = Field(0.01, ge=0, le=1)
     reweight: Literal["none", "minibatch"] = "minibatch"
     augment: Literal["none", "flip", "affine"] = "flip"
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    compile: bool = False
     select: Literal["auroc", "nll", "last"] = "auroc"
     validation_share: float = Field(0.1, gt=0, le=1)
 

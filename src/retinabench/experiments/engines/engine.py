@@ -12,6 +12,7 @@ from retinabench.core.progress import Progress
 from retinabench.experiments.engines.jobs import JobEngine
 from retinabench.experiments.engines.local import LocalEngine
 from retinabench.experiments.engines.ray_cluster import ray_engine
+from retinabench.experiments.execution import Resources
 
 
 def make_engine(
@@ -71,6 +72,19 @@ def make_engine(
         option = "--address" if address is not None else "--storage"
         raise InputError(f"{option} is for --engine ray", hint=f"Leave out {option}, or add --engine ray.")
     return _local(parallel, device, cpus, gpus, attempts, progress)
+
+
+def precision_of(name: Literal["local", "ray"], device: str, gpus: float) -> Literal["bfloat16"] | None:
+    """Return the precision of runs whose settings name none, which is that of the GPUs that compute them.
+
+    Args:
+        name: `local` or `ray`; the GPUs of a cluster are not asked, and taken to have bfloat16.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        gpus: GPUs of each run.
+    """
+    if name == "local":
+        return Resources(device).precision()
+    return "bfloat16" if gpus > 0 or device.startswith("cuda") else None
 
 
 def _local(

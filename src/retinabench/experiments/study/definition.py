@@ -110,6 +110,7 @@ class Study(Frozen):
         ensemble: Members K of the ensembles, 0 for none.
         rules: Of choice, ensembles and scores.
         bootstrap: Replicates of every interval.
+        precision: `optimizer.precision` of the methods that name none; the command sets bfloat16 where it computes on GPUs.
     """
 
     title: str = Field("A study of retinabench", min_length=1)
@@ -123,6 +124,7 @@ class Study(Frozen):
     ensemble: int = Field(3, ge=0)
     rules: Literal["corrected", "published"] = "corrected"
     bootstrap: int = Field(1000, ge=0)
+    precision: Literal["float32", "tf32", "bfloat16"] | None = None
 
     @field_validator("tasks", "methods")
     @classmethod

@@ -14,7 +14,7 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import Task, load_task
-from retinabench.experiments.config import Run, build_run
+from retinabench.experiments.config import Run, build_run, with_precision
 from retinabench.experiments.config_sources import find
 from retinabench.experiments.run import run_folder
 from retinabench.experiments.search.space import Space, read_space
@@ -159,7 +159,7 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
         "task": study.tasks[task].task or task,
         "seed": study.seed,
     }
-    run = build_run(tree, file)
+    run = build_run(with_precision(tree, study.precision), file)
     if run.method.pools_seeds:
         raise InputError(
             f"methods.{method}: is an ensemble, and a study makes the ensembles of every method itself",

@@ -36,6 +36,7 @@ from retinabench.methods.training.posterior import NetworkPosterior, network_sta
 from retinabench.methods.training.prediction import validation_plan, validation_scores
 from retinabench.methods.training.schedules import learning_rate
 from retinabench.metrics.registry import SCORES
+from retinabench.models.acceleration import compile_network
 from retinabench.models.stochastic.drawing import use_generator
 
 Trained = TypeVar("Trained", bound=NetworkPosterior)
@@ -81,7 +82,7 @@ def train(
         InputError: The validation split cannot select an epoch, or the likelihood cannot be reweighted.
     """
     config, model = run.optimizer, posterior.model
-    _check_reweighting(config.reweight, posterior.likelihood)
+    _set_up(posterior, batches, run)
     objective = objective or likelihood_only(model, batches, run, posterior.likelihood)
     optimizer = optimizer or make_optimizer(model, config)
     schedule = schedule or (lambda step: learning_rate(step, batches.steps, config))
@@ -137,12 +138,16 @@ def likelihood_only(
     return objective
 
 
-def _check_reweighting(reweight: str, likelihood: Likelihood) -> None:
+def _set_up(posterior: NetworkPosterior, batches: Batches, run: TrainingRun) -> None:
+    """Check that the likelihood can be reweighted, and compile the network where that is asked for."""
+    reweight, likelihood = run.optimizer.reweight, posterior.likelihood
     if reweight != "none" and not likelihood.reweightable:
         raise InputError(
             f"optimizer.reweight={reweight} is for two classes, not for {likelihood}",
             hint="Set optimizer.reweight=none.",
         )
+    if run.optimizer.compile and batches.device.type == "cuda":
+        compile_network(posterior.model, fall_back=True)
 
 
 def _resume(
