@@ -15,7 +15,7 @@ from retinabench.data.ingest.archives import open_files
 from retinabench.data.ingest.label_matching import make_records as from_lists
 from retinabench.data.records import join
 from retinabench.data.registry import TASKS
-from retinabench.data.splits import hold_out
+from retinabench.data.splits import fold_splits, hold_out
 from retinabench.data.tasks import SPLITS
 from support.kaggle_layout import FELLOWS, GRADES, write_aptos, write_eyepacs
 
@@ -166,3 +166,39 @@ def test_country_shift_never_trains_or_selects_on_the_shifted_domain():
 def test_country_shift_without_shifted_images_says_what_to_use():
     with pytest.raises(InputError, match="in_domain"):
         TASKS["country_shift"].divide(make_records())
+
+
+def test_folds_test_every_patient_once_and_share_the_grades():
+    records = make_records(200)
+    splits = TASKS["in_domain"].divide(records)
+    tested = []
+    for fold in range(5):
+        found = fold_splits(records, splits, folds=5, repeat=0, fold=fold)
+        sets = [patients(records, found[name]) for name in ("train", "validation", "test")]
+        assert sum(map(len, sets)) == len(set.union(*sets)) == 100
+        assert sum(len(found[name]) for name in ("train", "validation", "test")) == 200
+        assert len(sets[2]) == 20
+        tested.append(found["test"])
+    assert np.array_equal(np.sort(np.concatenate(tested)), np.arange(200))
+    worst = [
+        sorted(max(records.grade[records.patient_id == p]) for p in patients(records, r)) for r in tested
+    ]
+    counts = np.array([np.bincount(one, minlength=5) for one in worst])
+    assert (np.ptp(counts, axis=0) <= 1).all()
+    again = fold_splits(records, splits, folds=5, repeat=0, fold=0)["test"]
+    assert np.array_equal(again, tested[0])
+    assert not np.array_equal(fold_splits(records, splits, folds=5, repeat=1, fold=0)["test"], tested[0])
+    with pytest.raises(InputError, match="100 patients cannot fill 101 folds"):
+        fold_splits(records, splits, folds=101, repeat=0, fold=0)
+
+
+def test_shifted_images_go_with_their_patient_or_keep_their_split():
+    ours = make_records(40)
+    copies = replace(ours, image_id=np.char.add("x", ours.image_id), domain=np.full(40, "shifted"))
+    foreign = make_records(10, domain="shifted", split="test", prefix="q")
+    records = join([ours, copies, foreign])
+    splits = TASKS["country_shift"].divide(records)
+    found = fold_splits(records, splits, folds=4, repeat=0, fold=1)
+    shifted = patients(records, found["shifted_test"])
+    assert shifted == patients(records, found["test"]) | patients(foreign, np.arange(10))
+    assert patients(records, found["shifted_validation"]) == patients(records, found["validation"])

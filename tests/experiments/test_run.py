@@ -9,8 +9,9 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
-from retinabench.experiments.run import execute
+from retinabench.experiments.execution import Resources, member_runs
+from retinabench.experiments.exported import leaf_runs
+from retinabench.experiments.run import divided, execute, run_folder
 from retinabench.metrics.classification import nll
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
@@ -96,3 +97,38 @@ def test_the_chosen_epoch_predicts_and_was_judged_on_the_whole_validation_split(
     chosen = values.index(best(values)) if best else len(rows) - 1
     # The network's float32; a window or a share of the split would differ in the first digits.
     assert found == pytest.approx(rows[chosen]["validation_nll"], rel=1e-5)
+
+
+def test_a_cross_validation_tests_every_image_by_a_run_without_its_patient(tmp_path):
+    data = make_prepared(tmp_path / "data", parts=(("in_domain", "train", 80), ("in_domain", "test", 40)))
+    words = [*TINY, "task=in_domain", "optimizer.epochs=1", "cross_validation.folds=2"]
+    run = load_run(None, words, data=str(data))
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
+    joined = read_predictions(folder / "predictions.parquet")
+    task = load_task(data, "in_domain")
+    assert joined.image_id.tolist() == task.image_id.tolist()
+    assert set(joined.split) == {"test"}
+    assert joined.metadata["members"] == 1
+    for fold, one in enumerate(member_runs(run)):
+        division = divided(task, one)
+        assert not np.isin(
+            task.patient_id[division.splits["test"]], task.patient_id[division.splits["train"]]
+        ).any()
+        own = read_predictions(run_folder(one, tmp_path / "runs", task) / "predictions.parquet")
+        tested = own.select(split="test")
+        at = np.searchsorted(task.image_id, tested.image_id, sorter=np.argsort(task.image_id))
+        rows = np.argsort(task.image_id)[at]
+        assert np.array_equal(np.sort(rows), division.splits["test"]), fold
+        assert np.array_equal(joined.probs[rows], tested.probs)
+    other = load_run(None, [*words, "cross_validation.repeat=1"], data=str(data))
+    assert run_folder(other, tmp_path, task) != run_folder(run, tmp_path, task)
+    with pytest.raises(InputError, match="cross-validation estimates"):
+        list(leaf_runs(run))
+    with pytest.raises(InputError, match="counted from 0"):
+        load_run(None, [*words, "cross_validation.fold=2"], data=str(data))
+
+
+def test_a_run_without_cross_validation_does_not_name_it():
+    run = load_run(None, TINY, data="d")
+    assert "cross_validation" not in run.model_dump(mode="json")
+    assert "cross_validation" not in run.identity("f")

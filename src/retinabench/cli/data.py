@@ -43,6 +43,12 @@ Blur = Annotated[
 Published = Annotated[
     bool, typer.Option("--published", help="graham: the pixels of the released code, faults included.")
 ]
+Corrupt = Annotated[
+    str | None,
+    typer.Option(
+        "--corrupt", help="Damage each image as KIND:STRENGTH (0-5), such as defocus:3; see docs/data.md."
+    ),
+]
 OnBad = Annotated[
     Literal["fail", "skip"],
     typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
@@ -76,6 +82,7 @@ def prepare(
     preprocess: Preprocess = "crop",
     blur: Blur = 30,
     published: Published = False,
+    corrupt: Corrupt = None,
     on_bad: OnBad = "fail",
     split: IntoSplit = None,
     labels: Labels = None,
@@ -86,12 +93,13 @@ def prepare(
     """Read or draw a data set once, into a folder from which training is fast."""
     from retinabench.data.ingest.prepare import dataset_options, download_source
     from retinabench.data.ingest.prepare import prepare as prepare_data
+    from retinabench.data.preprocessing.corruption import Corruption
     from retinabench.data.preprocessing.preprocess import Recipe
 
     options = dataset_options(
         dataset, source, images=images, seed=seed, split=split, labels=labels, column=column
     )
-    recipe = Recipe(size, preprocess, blur, published)
+    recipe = Recipe(size, preprocess, blur, published, Corruption.parse(corrupt) if corrupt else None)
     if download:
         download_source(dataset, source, size, progress_of(quiet))
     data = prepare_data(

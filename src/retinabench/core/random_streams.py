@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
-import numpy as np
+from retinabench.core.seeds import derive, numpy_generator
 
 if TYPE_CHECKING:
     import torch
 
-
-def derive(seed: int, *name: str | int) -> int:
-    """Return a 63-bit seed for the stream `name` of `seed`: independent streams for different names."""
-    digest = hashlib.sha256("/".join(map(str, (seed, *name))).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
-
-
-def numpy_generator(seed: int, *name: str | int) -> np.random.Generator:
-    """Return NumPy's generator for the stream `name` of `seed`."""
-    return np.random.default_rng(derive(seed, *name))
+__all__ = ["derive", "numpy_generator", "torch_generator"]
 
 
 def torch_generator(device: torch.device | str, seed: int, *name: str | int) -> torch.Generator:

@@ -159,7 +159,7 @@ def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared
     """Open a prepared folder, and merge the images of another one into it as its domain ``shifted``.
 
     Ids are unchanged unless both folders use one id for different images or patients: then those of the second folder
-    are prefixed with its name.
+    are prefixed with its name. Damaged copies of the images of the first folder keep its patients.
 
     Args:
         folder: A prepared folder.
@@ -195,20 +195,29 @@ def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared
         first,
         name=f"{first.name}+{second.name}",
         fingerprint=digest.hexdigest(),
-        records=join([first.records, _as_shifted(second, first.records)]),
+        records=join([first.records, _as_shifted(second, first.records, _of_one_source(ours, theirs))]),
         shards=first.shards + second.shards,
         graded=first.graded and second.graded,
         shifted=second.folder,
     )
 
 
-def _as_shifted(second: Prepared, first: Records) -> Records:
+def _as_shifted(second: Prepared, first: Records, same_patients: bool) -> Records:
     mine = replace(second.records, domain=np.full(len(second.records), "shifted"))
     for column in ("image_id", "patient_id"):
+        if column == "patient_id" and same_patients:
+            continue
         ids = getattr(mine, column)
         if np.isin(ids, getattr(first, column)).any():
             mine = replace(mine, **{column: np.char.add(f"{second.name}:", ids)})
     return mine
+
+
+def _of_one_source(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
+    """Whether one of two folders holds damaged copies of the other's images, so that their patients are the same."""
+    damaged = "corrupt" in ours or "corrupt" in theirs
+    alike = any(ours.get(key) and ours.get(key) == theirs.get(key) for key in ("source", "label_table"))
+    return damaged and ours.get("dataset") == theirs.get("dataset") and alike
 
 
 def recipe_of(folder: Path) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """How records are divided into the splits of a task.
 
 Every division is a pure function of the records, without random numbers, so that the label files alone decide it. A new
-task is one function, one `Division` and one name in `registry.TASKS`.
+task is one function, one `Division` and one name in `registry.TASKS`. Cross-validation (`fold_splits`) divides the images of
+any task anew, by patient.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.random_streams import numpy_generator
 from retinabench.data.dataset import Rows, Splits
 from retinabench.data.records import MODERATE, Records
 
@@ -139,14 +142,61 @@ def hold_out(records: Records, rows: Rows) -> tuple[Rows, Rows]:
     Returns:
         The rows that stay, and those held out.
     """
-    patients, of_row = np.unique(records.patient_id[rows], return_inverse=True)
-    worst = np.zeros(len(patients), np.int64)
-    np.maximum.at(worst, of_row, records.grade[rows].astype(np.int64))
+    patients, of_row, worst = _patients(records, rows)
     order = np.lexsort((patients, worst))
     out = np.zeros(len(patients), bool)
     step = round(1 / HOLD_OUT)
     out[order[step // 2 :: step]] = True
     return rows[~out[of_row]], rows[out[of_row]]
+
+
+def fold_splits(records: Records, splits: Splits, folds: int, repeat: int, fold: int) -> Splits:
+    """Divide the in-domain images of a task anew: one of K folds of the patients tests, the others train and validate.
+
+    The patients are dealt out at random, in the order of their worst grade, so that every fold has its share of each grade. Of
+    the patients that do not test, `hold_out` validates. A shifted image goes with its patient where that patient is in domain as
+    well, as one in a folder of damaged copies is; the others keep their split.
+
+    Args:
+        records: The images.
+        splits: The task's own splits.
+        folds: K, the number of folds.
+        repeat: Number of the random division; another number is another one.
+        fold: 0 … K - 1, the fold that tests.
+
+    Returns:
+        Name of a split -> its rows.
+
+    Raises:
+        InputError: There are fewer patients than folds.
+    """
+    pool = np.sort(np.concatenate([splits[name] for name in ("train", "validation", "test")]))
+    patients, of_row, worst = _patients(records, pool)
+    if len(patients) < folds:
+        raise InputError(f"{len(patients)} patients cannot fill {folds} folds")
+    order = np.lexsort((numpy_generator(repeat, "folds", folds).permutation(len(patients)), worst))
+    fold_of = np.empty(len(patients), np.int64)
+    fold_of[order] = np.arange(len(patients)) % folds
+    tests = fold_of[of_row] == fold
+    train, validation = hold_out(records, pool[~tests])
+    found = {"train": train, "validation": validation, "test": pool[tests]}
+    foreign = {name: rows for name, rows in splits.items() if name.startswith("shifted")}
+    others = np.unique(np.concatenate([np.flatnonzero(records.domain == "shifted"), *foreign.values()]))
+    others = others[np.isin(records.patient_id[others], patients)]
+    for split in ("validation", "test"):
+        rows = foreign.get(f"shifted_{split}", np.empty(0, np.intp))
+        own = rows[~np.isin(records.patient_id[rows], patients)]
+        taken = others[np.isin(records.patient_id[others], records.patient_id[found[split]])]
+        found[f"shifted_{split}"] = np.sort(np.concatenate([own, taken]))
+    return found
+
+
+def _patients(records: Records, rows: Rows) -> tuple[NDArray[np.str_], NDArray[np.intp], NDArray[np.int64]]:
+    """The patients of rows, in the order of their ids, the patient of each row, and every patient's worst grade."""
+    patients, of_row = np.unique(records.patient_id[rows], return_inverse=True)
+    worst = np.zeros(len(patients), np.int64)
+    np.maximum.at(worst, of_row, records.grade[rows].astype(np.int64))
+    return patients, of_row, worst
 
 
 COUNTRY_SHIFT = Division(country_shift, published=(35_126, 10_906, 733, 42_670, 2_929))

@@ -14,7 +14,7 @@ from retinabench.data.dataset import Rows, Splits
 from retinabench.data.prepared import Prepared, open_data
 from retinabench.data.records import Records
 from retinabench.data.registry import TASKS
-from retinabench.data.splits import Division
+from retinabench.data.splits import Division, fold_splits
 
 SPLITS = ("train", "validation", "shifted_validation", "test", "shifted_test")
 
@@ -116,6 +116,17 @@ class Task:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def in_fold(self, folds: int, repeat: int, fold: int) -> Task:
+        """Return the task with its images divided anew, so that one fold of the patients tests (`splits.fold_splits`).
+
+        Args:
+            folds: Number of folds.
+            repeat: Number of the random division.
+            fold: The fold that tests, from 0.
+        """
+        found = fold_splits(self.records, self.splits, folds, repeat, fold)
+        return replace(self, splits={name: rows for name, rows in found.items() if rows.size}, notes=())
 
     def __getitem__(self, names: str | tuple[str, ...]) -> Part:
         """Return one split or several, or raise `InputError` for one that the task does not have."""

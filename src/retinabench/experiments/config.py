@@ -22,11 +22,18 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ValidationError
+from pydantic import (
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
-from retinabench.core.settings import first_problem
+from retinabench.core.settings import Frozen, first_problem
 from retinabench.experiments.config_sources import find, override
 from retinabench.experiments.config_sources import presets as package_presets
 from retinabench.methods.registry import METHODS
@@ -34,6 +41,31 @@ from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.models.settings import ModelConfig
 
 PROTOCOL = 2  # raise it when the same Run would give other numbers
+
+
+class CrossValidation(Frozen):
+    """Tests every patient once, by a run that was not trained on that patient (`data.splits.fold_splits`).
+
+    Args:
+        folds: Number of folds, K.
+        repeat: Number of the random division of the patients into folds.
+        fold: The fold that tests, from 0. None: each in turn; such a run consists of K runs and joins their predictions of
+            the test images.
+    """
+
+    folds: int = Field(5, ge=2)
+    repeat: int = Field(0, ge=0)
+    fold: int | None = Field(None, ge=0)
+
+    @model_validator(mode="after")
+    def _within(self) -> Self:
+        if self.fold is not None and self.fold >= self.folds:
+            raise ValueError(f"fold {self.fold} of {self.folds}: folds are counted from 0")
+        return self
+
+    def __str__(self) -> str:
+        one = "" if self.fold is None else f"fold {self.fold} of "
+        return f"{one}{self.folds} folds repeat {self.repeat}"
 
 
 class Run(TrainingRun):
@@ -44,12 +76,22 @@ class Run(TrainingRun):
         shifted: A second prepared folder, whose images are the shifted sets.
         task: Name of the task.
         model: The network.
+        cross_validation: Folds of the patients instead of the task's own split; None keeps that.
     """
 
     data: str
     shifted: str | None = None
     task: str = "country_shift"
     model: ModelConfig = ModelConfig()
+    cross_validation: CrossValidation | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out a cross-validation that there is none, so that hashes stay what they were."""
+        content: dict[str, Any] = handler(self)
+        if content.get("cross_validation", ...) is None:
+            del content["cross_validation"]
+        return content
 
     def identity(self, fingerprint: str) -> str:
         """Return the canonical JSON of all that decides the numbers; `fingerprint` stands for the data."""
@@ -122,5 +164,9 @@ def _keys(path: Sequence[str]) -> list[str]:
     """Return the valid keys of the table at `path`."""
     if path and path[0] == "method":
         return sorted({key for method in METHODS.values() for key in method.Config.model_fields})
-    tables: Mapping[str, type[BaseModel]] = {"model": ModelConfig, "optimizer": Optimizer}
+    tables: Mapping[str, type[BaseModel]] = {
+        "model": ModelConfig,
+        "optimizer": Optimizer,
+        "cross_validation": CrossValidation,
+    }
     return list((tables[path[0]] if path else Run).model_fields)

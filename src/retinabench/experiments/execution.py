@@ -180,9 +180,8 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
     if distributed.leader_says(workspace.done, device):
         resources.progress.say(f"{workspace.folder.name}: done before")
         return workspace.folder
-    method = METHODS[run.method.name]
-    composed = is_composed(method)
-    members = [execute_run(task, m, out, resources) for m in method.member_runs(run)] if composed else []
+    wanted = member_runs(run)
+    members = [execute_run(task, member, out, resources) for member in wanted]
     with contextlib.ExitStack() as stack:
         if leads:
             stack.enter_context(workspace.lock(wait=True, say=resources.progress.say))
@@ -194,7 +193,7 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
                 decisive=lambda manifest: {key: manifest[key] for key in task.decisive},
                 hint="Restore what it was begun with, or choose another --out.",
             )
-        if composed:
+        if wanted:
             result = task.combine(run, [task.read(folder) for folder in members])
         else:
             try:
@@ -238,6 +237,20 @@ def check_inputs(run: TrainingRun) -> None:
             f"the method '{run.method.name}' needs images, and the inputs are features that are computed once, or no images",
             hint="Name another method, or train more than the head (model.trained).",
         )
+
+
+def member_runs(run: Run) -> list[Run]:
+    """Return the runs whose results a run combines: one for each fold, or the members of a composed method; none if it trains.
+
+    Raises:
+        InputError: The method cannot be composed in that way.
+    """
+    division = run.cross_validation
+    if division is not None and division.fold is None:
+        folds = (division.model_copy(update={"fold": fold}) for fold in range(division.folds))
+        return [run.model_copy(update={"cross_validation": one}) for one in folds]
+    method = METHODS[run.method.name]
+    return method.member_runs(run) if is_composed(method) else []
 
 
 def is_composed(method: ModuleType) -> bool:

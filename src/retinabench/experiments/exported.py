@@ -29,7 +29,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run, build_run
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.execution import Resources, member_runs
 from retinabench.experiments.features import Extractor
 from retinabench.experiments.run import LIKELIHOOD, PREDICT_BATCH
 from retinabench.methods.registry import METHODS
@@ -189,8 +189,13 @@ def leaf_runs(run: Run) -> Iterator[Run]:
     Raises:
         InputError: The run combines others in another way than by pooling their samples.
     """
-    method = METHODS[run.method.name]
-    if not hasattr(method, "member_runs"):
+    if run.cross_validation is not None:
+        raise InputError(
+            "a cross-validation estimates scores and is not a model",
+            hint="Train a run on all training images: leave out cross_validation.",
+        )
+    members = member_runs(run)
+    if not members:
         yield run
         return
     if not run.method.pools_seeds:
@@ -198,7 +203,7 @@ def leaf_runs(run: Run) -> Iterator[Run]:
             f"'{run.method.name}' is fitted to the predictions of another run and cannot be exported",
             hint="Export the run that it is fitted to.",
         )
-    for member in method.member_runs(run):
+    for member in members:
         yield from leaf_runs(member)
 
 

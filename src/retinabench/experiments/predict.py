@@ -13,9 +13,8 @@ from retinabench.core.progress import QUIET
 from retinabench.data.prepared import open_data, open_prepared
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import Resources, is_composed
-from retinabench.experiments.run import load_posterior, make_batches, metadata, predict, run_folder
-from retinabench.methods.registry import METHODS
+from retinabench.experiments.execution import Resources, member_runs
+from retinabench.experiments.run import combine, divided, load_posterior, make_batches, predict, run_folder
 from retinabench.methods.training import distributed
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
@@ -81,16 +80,16 @@ def _with_shifted(run: Run, trained: Task, data: Path) -> Task:
 
 
 def _predict(folder: Path, run: Run, trained: Task, task: Task, resources: Resources) -> Predictions:
-    method = METHODS[run.method.name]
-    if is_composed(method):
-        combined: Predictions = method.combine(
+    if members := member_runs(run):
+        return combine(
+            run,
+            task,
             [
                 _predict(run_folder(member, folder.parent, trained), member, trained, task, resources)
-                for member in method.member_runs(run)
-            ]
+                for member in members
+            ],
         )
-        return replace(combined, metadata=metadata(run, task, members=combined.metadata["members"]))
-    device = resources.torch_device()
+    device, task = resources.torch_device(), divided(task, run)
     _, posterior = load_posterior(folder, str(device))
     batches = make_batches(run, task, device, resources.readers, resources.progress)
     batches.limits.changed = lambda line: resources.progress.say(f"note: {line}")

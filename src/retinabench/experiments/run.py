@@ -37,7 +37,7 @@ from retinabench.models.acceleration import set_arithmetic
 from retinabench.models.build import build_model
 from retinabench.models.settings import SCALES
 from retinabench.predictions.io import read_predictions, write_predictions
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.table import Predictions, concatenate
 
 FILE = "predictions.parquet"
 LIKELIHOOD = Bernoulli()  # referable or not
@@ -73,26 +73,25 @@ class ImageRuns:
 
     def training(self, run: Run, resources: Resources) -> Training[Predictions]:
         """Return network, batches and prediction of a run."""
-        for note in self.task.notes:
+        task = divided(self.task, run)
+        for note in task.notes:
             resources.progress.say(f"note: {note}")
         if run.method.keeps_trunk and run.model.weights is None:
             resources.progress.say(
                 f"note: '{run.method.name}' keeps the weights of the trunk, which are random without model.weights"
             )
         device = resources.torch_device()
-        batches = make_batches(run, self.task, device, resources.readers, resources.progress)
+        batches = make_batches(run, task, device, resources.readers, resources.progress)
         return Training(
             model=build_model(run.model, run.seed).to(device),
             batches=batches,
-            predict=lambda posterior: predict(run, self.task, posterior, batches, resources.progress),
+            predict=lambda posterior: predict(run, task, posterior, batches, resources.progress),
             title=f"Training {run.method.describe()}, seed {run.seed}",
         )
 
     def combine(self, run: Run, members: Sequence[Predictions]) -> Predictions:
         """Return the predictions of a run that combines others."""
-        combined: Predictions = METHODS[run.method.name].combine(members)
-        about = metadata(run, self.task, members=combined.metadata["members"])
-        return replace(combined, metadata=about)
+        return combine(run, self.task, members)
 
     def read(self, folder: Path) -> Predictions:
         """Return the predictions of a finished run."""
@@ -127,6 +126,36 @@ def execute(run: Run, out: Path, resources: Resources = DEFAULT_RESOURCES) -> Pa
     return execute_run(ImageRuns(load_task(run.data, run.task, run.shifted)), run, out, resources)
 
 
+def divided(task: Task, run: Run) -> Task:
+    """Return the task as a run divides it: by its own split, or by one fold of a cross-validation."""
+    if (by := run.cross_validation) is None or by.fold is None:
+        return task
+    return task.in_fold(by.folds, by.repeat, by.fold)
+
+
+def combine(run: Run, task: Task, members: Sequence[Predictions]) -> Predictions:
+    """Return the predictions of a run that combines others (`execution.member_runs`).
+
+    Those of folds are joined: the test images of all, each predicted by the run that was not trained on its patient.
+
+    Args:
+        run: The run.
+        task: Its task.
+        members: The predictions of its members, in their order.
+
+    Raises:
+        InputError: The members do not go together.
+    """
+    by = run.cross_validation
+    if by is not None and by.fold is None:
+        tests = concatenate([test for one in members if (test := one.select(split="test")) is not None])
+        row = {name: number for number, name in enumerate(task.image_id.tolist())}
+        combined = tests.take(np.argsort([row[name] for name in tests.image_id.tolist()]))
+    else:
+        combined = METHODS[run.method.name].combine(members)
+    return replace(combined, metadata=metadata(run, task, members=combined.metadata["members"]))
+
+
 def run_folder(run: Run, out: Path, task: Task) -> Path:
     """Return the folder of a run below `out`.
 
@@ -139,8 +168,9 @@ def run_folder(run: Run, out: Path, task: Task) -> Path:
 
 
 def describe(run: Run) -> str:
-    """Return the run in a few words: `dropout resnet18 seed 2`."""
-    return f"{run.method.describe(titles=False)} {run.model.name} seed {run.seed}"
+    """Return the run in a few words: `dropout resnet18 seed 2`, `map resnet18 seed 0 fold 3 of 5 folds repeat 1`."""
+    division = "" if run.cross_validation is None else f" {run.cross_validation}"
+    return f"{run.method.describe(titles=False)} {run.model.name} seed {run.seed}{division}"
 
 
 def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:

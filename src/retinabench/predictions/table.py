@@ -24,7 +24,7 @@ version. With K members the S samples are stored member by member: member k hold
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -200,6 +200,26 @@ class Predictions(Constructors):
         if part.grade is not None and (part.grade == UNKNOWN_GRADE).all():
             object.__setattr__(part, "grade", None)
         return part
+
+
+def concatenate(parts: Sequence[Predictions]) -> Predictions:
+    """Return the rows of several predictions of different images, which have the same columns and samples.
+
+    Args:
+        parts: At least one; metadata and notes are those of the first.
+
+    Raises:
+        InputError: An image is in two parts, or the parts differ in their columns or samples.
+    """
+    first = parts[0]
+    columns: dict[str, Any] = {}
+    for name in ("image_id", "label", "probs", "grade", "patient_id", "domain", "split", "uncertainty"):
+        values = [getattr(part, name) for part in parts]
+        known = [value for value in values if value is not None]
+        if known and (len(known) < len(parts) or len({value.shape[1:] for value in known}) > 1):
+            raise InputError(f"{name} differs between predictions that are to be joined", file=first.source)
+        columns[name] = np.concatenate(known) if known else None
+    return replace(first, **columns, subgroups={}, source=None)
 
 
 def stated_samples(metadata: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.study.definition import Study, read_study, study_presets
+from retinabench.experiments.study.prediction_files import ensembles
 from retinabench.experiments.study.runs import base_run, cells, merged, most_runs, trials, with_seeds
 from support.studies import tiny
 
@@ -130,3 +131,26 @@ def test_a_search_shares_its_first_trials_with_a_longer_one(tmp_path):
     short, long = (Study(**tiny(tmp_path, Path("data"), trials=n)) for n in (2, 5))
     for a, b in zip(cells(short, tmp_path), cells(long, tmp_path), strict=True):
         assert trials(short, a) == trials(long, b)[:2]
+
+
+def test_repeated_cross_validation_gives_every_repeat_seeds_and_ensembles_of_its_own(tmp_path):
+    study = read_study(written(tmp_path, MINIMAL), ["folds=4", "repeats=2", "seeds=3", "ensemble=2"])
+    assert study.run_seeds == (0, 1, 2, 3, 4, 5)
+    runs = with_seeds(study, base_run(study, "country_shift", "map", tmp_path))
+    assert [(run.seed, run.cross_validation.repeat) for run in runs] == [(k, k // 3) for k in range(6)]
+    assert all(run.cross_validation.folds == 4 for run in runs)
+    assert ensembles(study) == [(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)]
+    assert most_runs(study) == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["folds=1"], "folds = 2 or more"),
+        (["repeats=2"], "needs folds"),
+        (["folds=3", "trials=4", 'criteria=["in_domain_auroc"]'], "would test on"),
+    ],
+)
+def test_a_cross_validation_that_makes_no_sense_is_refused(tmp_path, words, says):
+    with pytest.raises(InputError, match=says):
+        read_study(written(tmp_path, MINIMAL), words)

@@ -78,10 +78,11 @@ def prepare(
         WorkError: The disk is full.
     """
     survey = Survey()
+    _check_damage(name, recipe)
     rows = DATASETS.find(name).records(source, survey=survey, **options)
     settings = {
         "dataset": name,
-        **asdict(recipe),
+        **_settings(recipe),
         "format": FORMAT,
         "source": str(source.resolve()) if source else None,
         "label_table": _digest(rows),
@@ -156,6 +157,25 @@ def _columns(pairs: Sequence[str]) -> dict[str, str]:
     return columns
 
 
+def _check_damage(name: str, recipe: Recipe) -> None:
+    drawn = DATASETS.find(name).read is not None
+    if drawn and recipe.corrupt is not None and recipe.preprocess == "graham":
+        raise InputError(
+            f"images of '{name}' are not read from files and cannot be damaged before Graham's preprocessing",
+            hint="Use --preprocess crop or none.",
+        )
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as JSON; folders without damage do not name it, as in earlier versions."""
+    content = asdict(recipe)
+    if recipe.corrupt is None:
+        del content["corrupt"]
+    else:
+        content["corrupt"] = str(recipe.corrupt)
+    return content
+
+
 def _digest(rows: Records) -> str:
     """Return the SHA-256 of the records, whose order must not change between two commands."""
     digest = hashlib.sha256()
@@ -216,7 +236,7 @@ def _finish(out: Path, rows: Records, shards: list[Shard], settings: dict[str, A
     write_bytes(out / "files.parquet", to_parquet(files))
     write_bytes(out / "records.parquet", good.to_parquet())
     about = {
-        "name": settings["dataset"],
+        "name": "-".join([settings["dataset"], *settings.get("corrupt", "").split(":")]).strip("-"),
         "format": FORMAT,
         "size": settings["size"],
         "images": len(good),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ import pyarrow.parquet
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError, printable
 from retinabench.data.prepared import write_shard
+from retinabench.data.preprocessing.corruption import corrupt
 from retinabench.data.preprocessing.preprocess import Original, Recipe, describe_original, preprocess_bytes
 from retinabench.data.records import Records, to_parquet
 from retinabench.data.registry import DATASETS
@@ -112,11 +114,12 @@ def make_shard(shard: Shard) -> int:
         original = Original()
         try:
             if dataset.read is not None:
-                images.append(dataset.read(source, shard.root, shard.recipe))
+                drawn = dataset.read(source, shard.root, replace(shard.recipe, corrupt=None))
+                images.append(corrupt(drawn, shard.recipe.corrupt, image_id))
             else:
                 data, name = dataset.encoded(source, shard.root)
                 original = describe_original(data)
-                images.append(preprocess_bytes(data, shard.recipe, name))
+                images.append(preprocess_bytes(data, shard.recipe, name, image_id))
         except (InputError, OSError) as error:
             row |= {"status": "bad", "reason": _reason(error)}
         rows.append(row | vars(original))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.data.preprocessing.corruption import Corruption, corrupt
 from retinabench.data.preprocessing.decode import decode, dimensions
 from retinabench.data.preprocessing.field_of_view import field_box, field_circle
 from retinabench.data.preprocessing.graham import graham, working_side
@@ -30,6 +31,7 @@ class Recipe:
             the local average is subtracted (Retina Benchmark 2021); ``none``: the whole image, padded with black.
         blur: For ``graham``: the sigma of the local average is the radius of the field of view / blur.
         published: For ``graham``: exactly the pixels of the released code, faults included.
+        corrupt: Damage, done before Graham's preprocessing, otherwise at the final size; None for none.
 
     Raises:
         InputError: A value is out of range, or `blur` or `published` is given without ``graham``.
@@ -39,6 +41,7 @@ class Recipe:
     preprocess: Preprocess = "crop"
     blur: int = 30
     published: bool = False
+    corrupt: Corruption | None = None
 
     def __post_init__(self) -> None:
         if not 16 <= self.size <= 2048:
@@ -54,13 +57,14 @@ class Recipe:
             )
 
 
-def preprocess_bytes(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
+def preprocess_bytes(data: bytes, recipe: Recipe, name: str, image_id: str = "") -> NDArray[np.uint8]:
     """Decode and preprocess the bytes of a file; JPEG files are decoded at a reduced scale if that is enough.
 
     Args:
         data: The bytes.
         recipe: How the image is made.
         name: Name of the file, for messages.
+        image_id: On which the random part of `recipe.corrupt` depends.
 
     Returns:
         The image (size, size, 3), RGB.
@@ -69,15 +73,16 @@ def preprocess_bytes(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8
         InputError: The bytes are not an image, or are incomplete.
     """
     if recipe.published:
-        return graham_published(np.asarray(decode(data, name)), recipe.size, recipe.blur)
+        rgb = corrupt(np.asarray(decode(data, name)), recipe.corrupt, image_id)
+        return graham_published(rgb, recipe.size, recipe.blur)
     if recipe.preprocess == "graham":
-        return _graham(data, recipe, name)
+        return _graham(data, recipe, name, image_id)
     at_least = 2 * recipe.size if recipe.preprocess == "crop" else recipe.size
-    return preprocess(decode(data, name, at_least), recipe)
+    return corrupt(preprocess(decode(data, name, at_least), recipe), recipe.corrupt, image_id)
 
 
 def preprocess(rgb: Image.Image, recipe: Recipe) -> NDArray[np.uint8]:
-    """Preprocess a decoded or drawn image; return (size, size, 3)."""
+    """Preprocess a decoded or drawn image, without damage; return (size, size, 3)."""
     size = recipe.size
     if recipe.published:
         return graham_published(np.asarray(rgb), size, recipe.blur)
@@ -95,7 +100,7 @@ def preprocess(rgb: Image.Image, recipe: Recipe) -> NDArray[np.uint8]:
     )
 
 
-def _graham(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
+def _graham(data: bytes, recipe: Recipe, name: str, image_id: str) -> NDArray[np.uint8]:
     needed = working_side(recipe.size)
     rgb = decode(data, name, needed)
     circle = field_circle(rgb)
@@ -104,6 +109,8 @@ def _graham(data: bytes, recipe: Recipe, name: str) -> NDArray[np.uint8]:
     ):  # a small field of view in a large frame: decode finer, where the image has more to give
         rgb = decode(data, name, round(min(rgb.size) * needed / (2 * circle.radius)))
         circle = field_circle(rgb)
+    if recipe.corrupt is not None:
+        rgb = Image.fromarray(corrupt(np.asarray(rgb), recipe.corrupt, image_id))
     return np.asarray(graham(rgb, circle, recipe.size, recipe.blur))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from retinabench.data.preprocessing.corruption import specks_shadow
 from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import Population
 
@@ -193,11 +194,8 @@ def _reflex(steps: Floats, radius: Floats, camera: Mapping[str, float]) -> Float
 def _dust(steps: Floats, camera: Mapping[str, float], texture: np.random.Generator) -> Floats:
     """Shadow (size, size) of specks on the lens: round, faint and out of focus."""
     x, y, width, depth = texture.random((4, int(camera["dust"]), 1), dtype=np.float32)
-    sigma = 0.008 + 0.022 * width
-    across = np.exp(-0.5 * ((steps - 1.6 * (x - 0.5)) / sigma) ** 2)  # (specks, size)
-    down = np.exp(-0.5 * ((steps - 1.6 * (y - 0.5)) / sigma) ** 2)
-    shadow: Floats = 1 - ((0.12 + 0.25 * depth) * down).T @ across
-    return np.maximum(shadow, np.float32(0.3))
+    place = np.stack([1.6 * (x - 0.5), 1.6 * (y - 0.5)])
+    return specks_shadow(steps, steps, place, 0.008 + 0.022 * width, 0.12 + 0.25 * depth)
 
 
 def _blocks(size: int, strength: float, texture: np.random.Generator) -> Floats:

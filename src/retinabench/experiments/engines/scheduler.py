@@ -19,9 +19,8 @@ from retinabench.core.progress import Progress
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import Job, Outcome, State
-from retinabench.experiments.execution import is_composed
+from retinabench.experiments.execution import member_runs
 from retinabench.experiments.run import run_folder
-from retinabench.methods.registry import METHODS
 
 LOSSES = 20  # nodes lost under one job before it is given up: the job itself may be what ends them
 
@@ -152,10 +151,10 @@ class Scheduler:
         folder = run_folder(run, out, self._data[place])
         if folder in self._known:
             return self._known[folder]
-        job, method = ScheduledJob(run, folder), METHODS[run.method.name]
+        job = ScheduledJob(run, folder)
         before = _before(job)
-        if is_composed(method) and before is None:
-            members = [self._add(member, out) for member in method.member_runs(run)]
+        if before is None and (needed := member_runs(run)):
+            members = [self._add(member, out) for member in needed]
             job = ScheduledJob(run, folder, tuple(member.folder for member in members))
             self._missing[folder] = {member.folder for member in members if not member.done}
             for member in self._missing[folder]:

@@ -16,7 +16,7 @@ from retinabench.data.tasks import Task
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.study.cost_probe import Cost, prediction_bytes, probe
 from retinabench.experiments.study.definition import Drawn, Study
-from retinabench.experiments.study.prediction_files import subsets
+from retinabench.experiments.study.prediction_files import ensembles
 from retinabench.experiments.study.runs import (
     Cell,
     cells,
@@ -145,15 +145,16 @@ def _line(study: Study, cell: Cell, cost: Cost, sizes: dict[str, int], task: Tas
         others = sum(file.parent.name not in names for file in cell.runs.glob("*/done"))
         done += min(others, most_runs(study))
     samples = cell.base.method.samples
-    pooled = len(subsets(study.run_seeds, study.ensemble, study.rules)) * study.ensemble + study.seeds
+    pooled = len(ensembles(study)) * study.ensemble + len(study.run_seeds)
+    folds = study.folds or 1
     return PlanLine(
         cell.task,
         cell.method,
         len(known),
         most_runs(study),
         done,
-        cost.seconds(cell.base, sizes),
-        cost.bytes(cell.base, sizes),
+        folds * cost.seconds(cell.base, sizes),
+        folds * cost.bytes(cell.base, sizes),
         len(study.choices) * pooled * prediction_bytes(sizes, samples),
     )
 

@@ -23,7 +23,7 @@ import torch
 
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.execution import Resources, member_runs
 from retinabench.experiments.run import LIKELIHOOD, PREDICTED, make_batches, predict
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint, save_tensors
@@ -78,8 +78,8 @@ def probe(run: Run, task: Task, resources: Resources, threads: int) -> Cost:
     Returns:
         The cost of the run's parts.
     """
-    while is_composed(METHODS[run.method.name]):
-        run = METHODS[run.method.name].member_runs(run)[0]
+    while members := member_runs(run):
+        run = members[0]
     device = resources.torch_device()
     batch = run.optimizer.batch_size if device.type == "cuda" else min(run.optimizer.batch_size, CPU_BATCH)
     chosen = {"batch_size": batch, "epochs": EPOCHS, "warmup": 0.0, "select": "last", "validation_share": 1.0}

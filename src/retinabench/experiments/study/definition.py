@@ -107,6 +107,8 @@ class Study(Frozen):
         trials: Points of each search; 0 searches nothing.
         seeds: Runs of every choice, with seeds `seed`, `seed` + 1 …; the trials use the first one.
         seed: The first seed.
+        folds: Cross-validation by patient with so many folds instead of the tasks' own splits; 0 for none.
+        repeats: Random divisions into folds; each is run with `seeds` seeds of its own, and ensembles stay within one.
         ensemble: Members K of the ensembles, 0 for none.
         rules: Of choice, ensembles and scores.
         bootstrap: Replicates of every interval.
@@ -121,6 +123,8 @@ class Study(Frozen):
     trials: int = Field(32, ge=0)
     seeds: int = Field(6, ge=1)
     seed: int = Field(0, ge=0)
+    folds: int = Field(0, ge=0)
+    repeats: int = Field(1, ge=1)
     ensemble: int = Field(3, ge=0)
     rules: Literal["corrected", "published"] = "corrected"
     bootstrap: int = Field(1000, ge=0)
@@ -160,6 +164,12 @@ class Study(Frozen):
             )
         if self.ensemble == 1 or self.ensemble > self.seeds:
             raise ValueError(f"an ensemble of {self.ensemble} of {self.seeds} seeds: needs 2 … seeds, or 0")
+        if self.folds == 1 or (self.repeats > 1 and not self.folds):
+            raise ValueError("a cross-validation needs folds = 2 or more; repeats are those of its division")
+        if self.folds and self.trials:
+            raise ValueError(
+                "a search chooses by images that cross-validation would test on. Set trials = 0, or folds = 0"
+            )
         for label, method in self.methods.items():
             if self.trials and method.space is None:
                 raise ValueError(f"methods.{label}: a method that is searched needs a 'space'")
@@ -175,8 +185,14 @@ class Study(Frozen):
 
     @property
     def run_seeds(self) -> tuple[int, ...]:
-        """The seeds of every choice's runs."""
-        return tuple(range(self.seed, self.seed + self.seeds))
+        """The seeds of every choice's runs: `seeds` for each repeat."""
+        return tuple(range(self.seed, self.seed + self.seeds * self.repeats))
+
+    @property
+    def seeds_by_repeat(self) -> tuple[tuple[int, ...], ...]:
+        """The seeds of each repeat; one group without cross-validation."""
+        firsts = range(0, self.seeds * self.repeats, self.seeds)
+        return tuple(self.run_seeds[first : first + self.seeds] for first in firsts)
 
 
 def read_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:

@@ -140,7 +140,7 @@ def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[Entry]:
 
     found = [entry(name, 1, [(seed,) for seed in study.run_seeds], "seed")]
     if study.ensemble:
-        every = subsets(study.run_seeds, study.ensemble, study.rules)
+        every = ensembles(study)
         found.append(entry(f"ensemble of {study.ensemble} {name}", study.ensemble, every, "ensemble"))
     return found
 
@@ -158,6 +158,12 @@ def _is_current(file: Path, stamp: str) -> bool:
         return False
     schema = pyarrow.parquet.read_schema(file).metadata or {}
     return bool(read_metadata(file, schema.get(METADATA_KEY, b"{}")).get("stamp") == stamp)
+
+
+def ensembles(study: Study) -> list[tuple[int, ...]]:
+    """Return which seeds form the study's ensembles (`subsets`); members of one have the same folds."""
+    groups = study.seeds_by_repeat
+    return [one for seeds in groups for one in subsets(seeds, study.ensemble, study.rules)]
 
 
 def subsets(seeds: Sequence[int], members: int, rules: str) -> list[tuple[int, ...]]:

@@ -23,6 +23,7 @@ from retinabench.experiments.study.prediction_files import Entry
 from retinabench.metrics.comparison.paired import align, paired_sets
 from retinabench.metrics.comparison.ranking import ranks
 from retinabench.metrics.inference.bootstrap import percentile_interval
+from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.inference.shared_seeds import mean_over_subsets, resampled_weights, weighted_mean
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score import score
@@ -175,7 +176,15 @@ def _mean(study: Study, entry: Entry, values: Floats) -> MeanScore:
     """Return mean and standard error of an entry; undefined where a seed diverged, which is a property of the method."""
     if not len(values):
         return MeanScore()
-    found = mean_over_subsets(values.tolist(), entry.subsets, study.seeds - len(entry.lacking), study.rules)
+    groups = [
+        [k for k, one in enumerate(entry.subsets) if set(one) <= set(seeds)]
+        for seeds in study.seeds_by_repeat
+    ]
+    if entry.members > 1 and len(groups) > 1 and all(groups):  # of other divisions: independent of each other
+        found = aggregate([float(values[group].mean()) for group in groups])
+    else:
+        seeds = len(study.run_seeds) - len(entry.lacking)
+        found = mean_over_subsets(values.tolist(), entry.subsets, seeds, study.rules)
     if entry.diverged:
         return MeanScore(runs=len(values))
     return MeanScore(found.mean, found.error, len(values))

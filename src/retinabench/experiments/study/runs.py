@@ -14,7 +14,7 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import Task, load_task
-from retinabench.experiments.config import Run, build_run, with_precision
+from retinabench.experiments.config import CrossValidation, Run, build_run, with_precision
 from retinabench.experiments.config_sources import find
 from retinabench.experiments.run import run_folder
 from retinabench.experiments.search.space import Space, read_space
@@ -176,13 +176,24 @@ def trials(study: Study, cell: Cell) -> list[Run]:
 
 
 def with_seeds(study: Study, choice: Run) -> list[Run]:
-    """Return a choice's runs with every seed of the study."""
-    return [choice.model_copy(update={"seed": seed}) for seed in study.run_seeds]
+    """Return a choice's runs with every seed of the study, each a cross-validation where the study asks for folds."""
+    return [
+        choice.model_copy(
+            update={
+                "seed": seed,
+                "cross_validation": CrossValidation(folds=study.folds, repeat=repeat)
+                if study.folds
+                else None,
+            }
+        )
+        for repeat, seeds in enumerate(study.seeds_by_repeat)
+        for seed in seeds
+    ]
 
 
 def most_runs(study: Study) -> int:
     """Runs of one method on one task beside its trials, if every criterion chooses another trial."""
-    beside = study.seeds - (study.trials > 0)  # the chosen trial is the first seed's run
+    beside = len(study.run_seeds) - (study.trials > 0)  # the chosen trial is the first seed's run
     return beside * len(study.choices)
 
 

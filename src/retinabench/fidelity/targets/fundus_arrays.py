@@ -9,7 +9,8 @@ processors, and a posterior is that of given data. They were made by
 
     python -m retinabench.fidelity.targets.fundus_arrays src/retinabench/fidelity/reference/shipped
 
-The corruptions follow the kinds of CIFAR-10-C.
+The corruptions follow the kinds of CIFAR-10-C. They damage small images of known truth; those of real cameras, which
+`retinabench prepare --corrupt` makes, are in `data.preprocessing.corruption`.
 
 References:
     Hendrycks & Dietterich 2019, "Benchmarking neural network robustness to common corruptions and perturbations".
@@ -33,11 +34,11 @@ from scipy.ndimage import gaussian_filter
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.dataset import ArrayDataset
+from retinabench.data.preprocessing.corruption import STRENGTHS, add_noise, multiply, to_bytes
 from retinabench.data.preprocessing.pooling import BLOCK, SIZE, extremes
 from retinabench.data.synthetic import fundus, streams, truth
 
 GRADES = 5
-STRENGTHS = (1, 2, 3, 4, 5)
 
 Image = NDArray[np.uint8]
 
@@ -57,18 +58,18 @@ PLANS = {"fundus": Plan(2026, 500, 250, 25), "fundus-small": Plan(2027, 100, 100
 def _noise(image: Image, strength: int, generator: np.random.Generator) -> Image:
     """Add Gaussian noise with a std of 4 to 26 grey levels."""
     std = (4, 8, 12, 18, 26)[strength - 1]
-    return _bytes(image + generator.normal(0, std, image.shape))
+    return add_noise(image, std, generator)
 
 
 def _blur(image: Image, strength: int, generator: np.random.Generator) -> Image:
     """Blur by a Gaussian with a std of 1 to 5 pixels."""
     std = (1.0, 1.5, 2.5, 3.5, 5.0)[strength - 1]
-    return _bytes(gaussian_filter(image.astype(np.float64), (std, std, 0)))
+    return to_bytes(gaussian_filter(image.astype(np.float64), (std, std, 0)))
 
 
 def _brightness(image: Image, strength: int, generator: np.random.Generator) -> Image:
     """Multiply by 1.2 to 2.2: the bright parts saturate."""
-    return _bytes(image.astype(np.float64) * (1.2, 1.4, 1.6, 1.9, 2.2)[strength - 1])
+    return multiply(image, (1.2, 1.4, 1.6, 1.9, 2.2)[strength - 1])
 
 
 def _pixelation(image: Image, strength: int, generator: np.random.Generator) -> Image:
@@ -174,10 +175,6 @@ def _corrupted(case: tuple[int, str, int, int]) -> Image:
     seed, kind, strength, index = case
     generator = numpy_generator(seed, "corruption", kind, strength, index)
     return extremes(CORRUPTIONS[kind](_drawn(seed, "in_domain", index), strength, generator))
-
-
-def _bytes(values: NDArray[np.float64]) -> Image:
-    return np.clip(np.rint(values), 0, 255).astype(np.uint8)
 
 
 def _write(folder: Path) -> None:
