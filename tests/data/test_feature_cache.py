@@ -73,15 +73,17 @@ def test_the_manifest_states_what_the_features_are_of(tmp_path):
     assert manifest["images"] == data.fingerprint
 
 
-@pytest.mark.parametrize("name", ["00000.npy", "sha256.json"])
+@pytest.mark.parametrize("name", ["00000.npy", "SHA256SUMS"])
 def test_a_flipped_bit_is_found(tmp_path, name):
     data = open_prepared(make_prepared(tmp_path / "data"))
     cached_features(data, {"name": "means"}, means)
     (path,) = data.folder.glob(f"features-*/{name}")
     content = bytearray(path.read_bytes())
-    content[-4] ^= 1  # the values stay finite; in the JSON, a digit of the last checksum changes
+    content[-4 if name == "00000.npy" else 4] ^= (
+        1  # the values stay finite; in the list, a digit of the first checksum
+    )
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"is damaged.*Delete"):
+    with pytest.raises(InputError, match=r"is damaged.*[Dd]elete"):
         cached_features(data, {"name": "means"}, means)
 
 

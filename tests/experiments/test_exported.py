@@ -138,7 +138,7 @@ def test_images_of_another_shape_are_refused(model):
     ],
 )
 def test_a_damaged_model_is_named_in_one_line(model, tmp_path, damage, says):
-    copy = shutil.copytree(model, tmp_path / "copy")
+    copy = shutil.copytree(model, tmp_path / "copy", ignore=shutil.ignore_patterns("SHA256SUMS"))
     damage(copy)
     with pytest.raises(InputError, match=says) as error:
         rb.load_model(copy)

@@ -118,7 +118,7 @@ def run_all(names: list[str], log: OutcomeLog, minutes: float, jobs: int) -> Non
                     _close(batch, log)
                     running.remove(batch)
             now = time.monotonic()
-            if now - last > 10:
+            if now - last > 10 or before + now - last >= minutes * 60:
                 log.append({"elapsed": now - last})
                 before, last = before + now - last, now
     finally:

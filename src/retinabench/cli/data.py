@@ -1,14 +1,15 @@
-"""The verbs `prepare` and `inspect`."""
+"""The verbs `prepare`, `inspect` and `verify`."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from retinabench.cli.options import Out, Seed, Silent, Workers
-from retinabench.cli.output import progress_of
+from retinabench.cli.output import ExitCode, progress_of
 from retinabench.data.registry import DATASETS
 
 DatasetName = Annotated[
@@ -142,3 +143,30 @@ def inspect(
 
     for line in inspect_lines(path, out, seed, progress_of(quiet)):
         print(line)
+
+
+def verify(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs, data, searches, …: whole trees.")],
+) -> int:
+    """Check every file of folders against its checksum: damage on the disk, files cut short or missing.
+
+    Names each damaged file on standard error with what to do; exit code 1 if there is one.
+    """
+    from collections import Counter
+
+    from retinabench.core import checksums
+    from retinabench.core.errors import InputError
+
+    counts: Counter[str] = Counter()
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError("is not a folder", file=folder)
+        for found in checksums.verify(folder):
+            counts[found.state] += 1
+            if found.state in ("damaged", "missing"):
+                print(f"retinabench: {checksums.described(found)}", file=sys.stderr)
+    print(
+        f"{counts['whole']:,} whole, {counts['damaged']:,} damaged, {counts['missing']:,} missing, "
+        f"{counts['without checksum']:,} without checksums"
+    )
+    return ExitCode.FAILED if counts["damaged"] or counts["missing"] else ExitCode.DONE

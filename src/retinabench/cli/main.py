@@ -7,6 +7,7 @@ inside the function: `--help` stays quick and never needs PyTorch.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -33,6 +34,7 @@ GROUPS: dict[str, Verbs] = {
             "retinabench prepare aptos --source ~/aptos.zip --out data/aptos --size 512",
         ),
         "inspect": (data.inspect, "retinabench inspect data/idrid --out idrid-inspection"),
+        "verify": (data.verify, "retinabench verify runs"),
     },
     "Training": {
         "train": (
@@ -117,7 +119,12 @@ def _options(
 def main() -> None:
     """Run the command line; the console script."""
     os.environ.update(sleeping_threads())  # before anything imports PyTorch
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # a second one, while the first was being reported
+        code = ExitCode.INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -101,10 +101,10 @@ def examine_files(
     ).to_dict()
     found["goals"] = parse_goals(options.goals)
     found["bank"]["together"] = together(bank)
-    write_json(out / "examination.json", found)
+    write_json(out / "examination.json", found, checked=True)
     comparison = _compare(bank, examinee, options, progress) if options.repetitions else None
     if comparison is not None:
-        write_json(out / "comparison.json", comparison)
+        write_json(out / "comparison.json", comparison, checked=True)
     write_report(found, comparison, out)
     return found
 

@@ -185,10 +185,12 @@ def train_and_answer(
         **settings,
         "version": __version__,
     }
-    write_bytes(out / "training.csv", table(training.sample_id, images.concepts, training.truth))
-    write_bytes(out / "truth.csv", table(test.sample_id, images.concepts, test.truth))
-    write_bytes(out / "answers.csv", table(test.sample_id, images.concepts, probability))
-    write_json(out / "network.json", found)
+    write_bytes(
+        out / "training.csv", table(training.sample_id, images.concepts, training.truth), checked=True
+    )
+    write_bytes(out / "truth.csv", table(test.sample_id, images.concepts, test.truth), checked=True)
+    write_bytes(out / "answers.csv", table(test.sample_id, images.concepts, probability), checked=True)
+    write_json(out / "network.json", found, checked=True)
     shutil.rmtree(workspace.folder, ignore_errors=True)
     return found
 

@@ -1,13 +1,15 @@
 """Atomic writing of files.
 
 Every file is written through `atomic_write`: a temporary file in the same folder is written, flushed to the disk and
-renamed. A reader, or a process that continues after `kill -9`, sees the old file or the new one.
+renamed. A reader, or a process that continues after `kill -9`, sees the old file or the new one. Files that commands read
+again are written with `checked=True`, which lists their checksum beside them (`core/checksums.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import secrets
@@ -16,15 +18,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from retinabench.core.checksums import (
+    ABSENT,
+    CHECKSUMS,
+    Sums,
+    alone_in,
+    checksum_lines,
+    read_checksums,
+    settled,
+    sha256,
+)
 from retinabench.core.errors import InputError, WorkError
 
 
 @contextlib.contextmanager
-def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: str | Path, *, checked: bool = False) -> Iterator[IO[bytes]]:
     """Open a binary file that becomes `path` when the block ends, and is deleted when the block fails.
 
     Args:
         path: The file; its folder is created.
+        checked: Whether its checksum is listed, so that `checksums.check` finds damage.
 
     Yields:
         The open file.
@@ -34,14 +47,20 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
         WorkError: The disk is full.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    temporary = _temporary(path, "part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep_once(path.parent.absolute())
         with open(temporary, "wb") as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        os.replace(temporary, path)
+        if checked:
+            with alone_in(path.parent):
+                _announce(path, sha256(temporary))
+                os.replace(temporary, path)
+        else:
+            os.replace(temporary, path)
         _flush_folder(path.parent)
     except OSError as error:
         raise explain(error, path) from error
@@ -51,15 +70,33 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
             temporary.unlink(missing_ok=True)
 
 
-def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write `content` to `path` atomically."""
-    with atomic_write(path) as handle:
+def _temporary(path: Path, ending: str) -> Path:
+    """Return a new name beside `path`; it is cut where it would be longer than the 255 bytes that most file systems allow."""
+    start = os.fsdecode(os.fsencode(path.name)[:200])
+    return path.with_name(f".{start}.{secrets.token_hex(4)}.{ending}")
+
+
+def write_bytes(path: str | Path, content: bytes, *, checked: bool = False) -> None:
+    """Write bytes atomically.
+
+    Args:
+        path: The file.
+        content: What to write.
+        checked: Whether its checksum is listed.
+    """
+    with atomic_write(path, checked=checked) as handle:
         handle.write(content)
 
 
-def write_json(path: str | Path, content: Any) -> None:
-    """Write `content` as indented JSON to `path` atomically; NaN and infinity are refused."""
-    write_bytes(path, json_text(content).encode())
+def write_json(path: str | Path, content: Any, *, checked: bool = False) -> None:
+    """Write indented JSON atomically; NaN and infinity are refused.
+
+    Args:
+        path: The file.
+        content: What to write.
+        checked: Whether its checksum is listed.
+    """
+    write_bytes(path, json_text(content).encode(), checked=checked)
 
 
 def json_text(content: Any) -> str:
@@ -67,22 +104,62 @@ def json_text(content: Any) -> str:
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
+def _announce(path: Path, digest: str) -> None:
+    """List the checksum of what is about to become of `path`, beside that of the file which is there."""
+    sums = read_checksums(path.parent)
+    before = settled(path.parent, {path.name: sums[path.name]}) if path.name in sums else {}
+    there = (sha256(path),) if path.name not in sums and path.exists() else (ABSENT,)
+    sums[path.name] = tuple(dict.fromkeys((*before.get(path.name, there), digest)))
+    _write_checksums(path.parent, sums)
+
+
+def _write_checksums(folder: Path, sums: Sums) -> None:
+    if sums:
+        write_bytes(folder / CHECKSUMS, checksum_lines(sums))
+    else:
+        (folder / CHECKSUMS).unlink(missing_ok=True)
+
+
+def settle(folder: Path) -> None:
+    """Leave one checksum for each file of a folder whose work is complete, and none for files that are gone."""
+    with alone_in(folder):
+        sums = read_checksums(folder)
+        if (left := settled(folder, sums)) != sums:
+            _write_checksums(folder, left)
+
+
+def remove(path: Path) -> None:
+    """Delete a file that was written with ``checked=True``, and its line in the list; it may be missing."""
+    with alone_in(path.parent):
+        if path.name not in read_checksums(path.parent):
+            path.unlink(missing_ok=True)
+            return
+        _announce(path, ABSENT)
+        path.unlink(missing_ok=True)
+        sums = read_checksums(path.parent)
+        del sums[path.name]
+        _write_checksums(path.parent, sums)
+
+
 def claim(path: str | Path, content: Any) -> None:
-    """Write `content` as JSON to `path` unless the file exists; of several processes at once, one succeeds.
+    """Write `content` as JSON to `path`, checked, unless the file exists; of several processes at once, one succeeds.
 
     A hard link is created atomically or refused; on a file system without hard links the last writer succeeds.
     """
     path = Path(path)
     if path.exists():
         return
-    own = path.with_name(f".{path.name}.{secrets.token_hex(4)}.claim")
+    own = _temporary(path, "claim")
     write_json(own, content)
     try:
-        os.link(own, path)
+        with alone_in(path.parent):
+            if not path.exists():
+                _announce(path, sha256(own))
+                os.link(own, path)
     except FileExistsError:
         pass
     except OSError:
-        write_json(path, content)
+        write_json(path, content, checked=True)
     finally:
         own.unlink()
 
@@ -93,6 +170,12 @@ def sweep(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - leftover.stat().st_mtime > 3600:
                 leftover.unlink()
+
+
+@functools.cache
+def _sweep_once(folder: Path) -> None:
+    """Sweep a folder before the first write of this process into it: listing it may take long."""
+    sweep(folder)
 
 
 def explain(error: OSError, path: Path) -> InputError | WorkError:

@@ -4,6 +4,7 @@ Everything that trains, samples, prepares or searches works in such a folder, un
 
 - a manifest (JSON) notes what decides the results; the same command continues, another one is refused;
 - a lock lets one process at a time work in the folder, and ends with the process, however that ends;
+- files that are read again have a checksum (`core/checksums.py`);
 - an empty file ``done`` is written last.
 """
 
@@ -22,7 +23,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from retinabench.core.atomic_files import claim, explain, sweep, write_bytes, write_json
+from retinabench.core.atomic_files import claim, explain, settle, sweep, write_bytes, write_json
+from retinabench.core.checksums import CHECKSUMS, check
 from retinabench.core.errors import InputError
 
 DONE, LOCK, HOLDER = "done", ".lock", ".lock.json"
@@ -71,6 +73,7 @@ class Workspace:
 
     def finish(self) -> None:
         """Mark the work as complete; call it after everything else has been written."""
+        settle(self.folder)
         write_bytes(self.folder / DONE, b"")
 
     def manifest(self) -> dict[str, Any] | None:
@@ -82,6 +85,7 @@ class Workspace:
         Raises:
             InputError: The manifest is damaged.
         """
+        check(self.manifest_path, hint="Restore it, or choose another --out.")
         try:
             content = json.loads(self.manifest_path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -149,7 +153,11 @@ class Workspace:
         Raises:
             InputError: There are other files.
         """
-        temporary = (f"{HOLDER.lstrip('.')}.", f"{self.file}.")  # of a write that goes on now or was killed
+        temporary = (
+            f"{HOLDER.lstrip('.')}.",
+            f"{self.file}.",
+            CHECKSUMS,
+        )  # of a write that goes on now or was killed
         found = [
             path.name for path in self.folder.glob("*")
         ]  # first: another process may begin the folder meanwhile
@@ -165,7 +173,7 @@ class Workspace:
 
     def update(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest, such as one to which data sets have been added; hold the lock when calling it."""
-        write_json(self.manifest_path, manifest)
+        write_json(self.manifest_path, manifest, checked=True)
 
     @contextlib.contextmanager
     def lock(self, *, wait: bool = False, say: Callable[[str], None] = lambda line: None) -> Iterator[None]:
@@ -193,6 +201,7 @@ class Workspace:
                 {"process": os.getpid(), "host": socket.gethostname(), "since": time.time()},
             )
             yield
+            settle(self.folder)
         finally:
             (self.folder / HOLDER).unlink(missing_ok=True)
             lock.release()

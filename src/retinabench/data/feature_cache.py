@@ -1,7 +1,7 @@
 """Features of prepared images, computed once by a fixed network and stored beside the images.
 
 A prepared folder keeps one folder `features-KEY` for each network that was applied to it: one file (n, D) float32 per shard of
-images, a manifest that states the network and the fingerprint of the images, of which KEY is a hash, and the SHA-256 of each file.
+images, a manifest that states the network and the fingerprint of the images, of which KEY is a hash, and `SHA256SUMS`.
 """
 
 from __future__ import annotations
@@ -9,21 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.atomic_files import atomic_write, write_json
+from retinabench.core.atomic_files import atomic_write
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.workspace import Workspace
 from retinabench.data.prepared import Prepared, open_prepared
 
 Extract = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
-CHECKSUMS = "sha256.json"
 BATCH = 32  # images that are computed together: part of the bits of a result
 
 
@@ -61,53 +60,33 @@ def _of_folder(
         with workspace.lock(wait=True, say=progress.say):
             workspace.begin(manifest, hint="Delete the folder.")
             with progress.track(f"Features of {data.name}", len(data), unit="images") as advance:
-                for path, shard in zip(paths, data.shards, strict=True):
+                for number, (path, shard) in enumerate(zip(paths, data.shards, strict=True)):
                     if not path.is_file():
+                        data.check_shard(number)
                         features = [
                             extract(np.array(shard[start : start + BATCH]))
                             for start in range(0, len(shard), BATCH)
                         ]
-                        with atomic_write(path) as handle:
+                        with atomic_write(path, checked=True) as handle:
                             np.save(handle, np.concatenate(features), allow_pickle=False)
                     advance(len(shard))
-            write_json(
-                workspace.folder / CHECKSUMS, {path.name: _sha256(path.read_bytes()) for path in paths}
-            )
             workspace.finish()
-    sums = _checksums(workspace)
     return np.concatenate([
-        _read(workspace, path, len(shard), sums.get(path.name))
+        _read(workspace, path, len(shard))
         for path, shard in zip(paths, data.shards, strict=True)
     ])  # fmt: skip
 
 
-def _read(workspace: Workspace, path: Path, images: int, checksum: str | None) -> NDArray[np.float32]:
+def _read(workspace: Workspace, path: Path, images: int) -> NDArray[np.float32]:
+    hint = f"Delete {workspace.folder} and run the command again."
     try:
-        content = path.read_bytes()
-        if _sha256(content) != checksum:
-            raise ValueError("its content is not what was written")
-        features: NDArray[np.float32] = np.load(BytesIO(content), allow_pickle=False)
+        features: NDArray[np.float32] = np.load(check(path, hint), allow_pickle=False)
         if features.ndim != 2 or len(features) != images:
             raise ValueError(f"has shape {features.shape}")
         if not np.isfinite(features).all():
             raise ValueError("holds values that are not finite")
+    except InputError:
+        raise
     except (OSError, ValueError, EOFError) as error:
-        raise _damaged(workspace, path, error) from None
+        raise InputError(f"is damaged ({error})", file=path, hint=hint) from None
     return features
-
-
-def _checksums(workspace: Workspace) -> Mapping[str, str]:
-    path = workspace.folder / CHECKSUMS
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise _damaged(workspace, path, error) from None
-
-
-def _damaged(workspace: Workspace, path: Path, error: Exception) -> InputError:
-    hint = f"Delete {workspace.folder} and run the command again."
-    return InputError(f"is damaged ({error})", file=path, hint=hint)
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

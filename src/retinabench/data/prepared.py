@@ -29,11 +29,13 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import atomic_write
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import Rows
 from retinabench.data.records import MODERATE, Records, join, referable
 
 FORMAT = 2  # of the folder and of the content of every image: raise it when either changes
+AGAIN = "Delete the folder and prepare it again."
 PIXEL_SETTINGS = ("preprocess", "blur", "published")
 
 
@@ -47,7 +49,8 @@ class Prepared:
         size: Side of the images, in pixels.
         fingerprint: SHA-256 of records and pixels.
         records: One row per image.
-        shards: Memory-mapped images, in the order of the records.
+        shards: Memory-mapped images, in the order of the records; `check_shard` before a shard is read.
+        files_of_shards: Their files.
         graded: False if only labels 0/1 are known and `records.grade` holds 0 and 2 in their place.
         referable_from: Lowest grade with label 1, set by the task.
         shifted: The folder that is merged with this one as the shifted domain (`open_data`).
@@ -59,6 +62,7 @@ class Prepared:
     fingerprint: str
     records: Records
     shards: tuple[NDArray[np.uint8], ...]
+    files_of_shards: tuple[Path, ...] = ()
     graded: bool = True
     referable_from: int = MODERATE
     shifted: Path | None = None
@@ -85,10 +89,27 @@ class Prepared:
         shards = np.searchsorted(self.starts, rows, side="right") - 1
         places = rows - self.starts[shards]
         out = np.empty((len(rows), self.size, self.size, 3), np.uint8)
+        for shard in np.unique(shards).tolist():
+            self.check_shard(shard)
         # One copy per image, directly to its place: rows in random order hardly ever share a shard.
         for image, shard, place in zip(out, shards.tolist(), places.tolist(), strict=True):
             image[:] = self.shards[shard][place]
         return out
+
+    def check_shard(self, number: int) -> None:
+        """Compare a shard with its checksum, once in a process.
+
+        Raises:
+            InputError: It is damaged.
+        """
+        if number not in self._whole and number < len(self.files_of_shards):
+            check(self.files_of_shards[number], AGAIN)
+            self._whole.add(number)
+
+    @cached_property
+    def _whole(self) -> set[int]:
+        """The shards that have been checked."""
+        return set()
 
     @cached_property
     def starts(self) -> NDArray[np.intp]:
@@ -98,7 +119,7 @@ class Prepared:
     @property
     def files(self) -> pa.Table:
         """One row per source file, including those without a record; see `ingest.shards.SCHEMA`."""
-        return pa.parquet.read_table(self.folder / "files.parquet")
+        return pa.parquet.read_table(check(self.folder / "files.parquet", AGAIN))
 
     def image(self, image_id: str) -> NDArray[np.uint8] | None:
         """Return the image with that id (size, size, 3), or None."""
@@ -107,7 +128,7 @@ class Prepared:
 
 
 def open_prepared(folder: str | Path) -> Prepared:
-    """Open a folder that `retinabench prepare` has finished.
+    """Open a folder that `retinabench prepare` has finished; each shard's checksum is compared when it is first read.
 
     Args:
         folder: The prepared folder.
@@ -130,7 +151,7 @@ def open_prepared(folder: str | Path) -> Prepared:
             hint="Make or finish it with: retinabench prepare DATASET --out DIR",
         )
     try:
-        about = json.loads((folder / "dataset.json").read_text())
+        about = json.loads(check(folder / "dataset.json", AGAIN).read_text())
         if about.get("format") != FORMAT:
             raise InputError(
                 "was prepared by another version of retinabench "
@@ -141,7 +162,7 @@ def open_prepared(folder: str | Path) -> Prepared:
         # As plain arrays: indexing a `memmap` costs more than copying a small image.
         mapped = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in about["shards"])
         shards = tuple(np.asarray(shard) for shard in mapped)
-        records = Records.from_parquet(folder / "records.parquet")
+        records = Records.from_parquet(check(folder / "records.parquet", AGAIN))
     except InputError:
         raise
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
@@ -152,7 +173,10 @@ def open_prepared(folder: str | Path) -> Prepared:
         raise InputError("is damaged (images and records differ in number)", file=folder)
     # The data set `folder` notes which columns it was told to read.
     graded = "label" not in about.get("settings", {}).get("columns", {})
-    return Prepared(folder, about["name"], about["size"], about["fingerprint"], records, shards, graded)
+    files = tuple(folder / name for name in about["shards"])
+    return Prepared(
+        folder, about["name"], about["size"], about["fingerprint"], records, shards, files, graded
+    )
 
 
 def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared:
@@ -197,6 +221,7 @@ def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared
         fingerprint=digest.hexdigest(),
         records=join([first.records, _as_shifted(second, first.records, _of_one_source(ours, theirs))]),
         shards=first.shards + second.shards,
+        files_of_shards=first.files_of_shards + second.files_of_shards,
         graded=first.graded and second.graded,
         shifted=second.folder,
     )
@@ -222,7 +247,9 @@ def _of_one_source(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
 
 def recipe_of(folder: Path) -> dict[str, Any]:
     """Return the settings with which a folder was prepared; empty for folders made by hand."""
-    settings: dict[str, Any] = json.loads((folder / "dataset.json").read_text()).get("settings", {})
+    settings: dict[str, Any] = json.loads(check(folder / "dataset.json", AGAIN).read_text()).get(
+        "settings", {}
+    )
     return settings
 
 
@@ -242,7 +269,7 @@ def fingerprint(records: Records, shards: Sequence[Path]) -> str:
 def write_shard(path: Path, images: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> None:
     """Write images (n, size, size, 3) atomically as one .npy shard."""
     shape = (len(images), *np.shape(images[0] if len(images) else images)[-3:])
-    with atomic_write(path) as handle:
+    with atomic_write(path, checked=True) as handle:
         np.lib.format.write_array_header_1_0(handle, {"descr": "|u1", "fortran_order": False, "shape": shape})
         for image in images:  # one by one, without a second copy of the shard in memory
             if image.shape != shape[1:] or image.dtype != np.uint8:

@@ -23,6 +23,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import torch
 from torch import nn
 
+from retinabench.core.atomic_files import remove
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.workspace import Workspace
@@ -179,6 +180,8 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
     workspace = Workspace(out / task.folder_name(run), "run", "run.json")
     if distributed.leader_says(workspace.done, device):
         resources.progress.say(f"{workspace.folder.name}: done before")
+        if leads and not task.keeps_posterior:
+            _delete_training(workspace.folder)  # of a command that was killed after its last file
         return workspace.folder
     wanted = member_runs(run)
     members = [execute_run(task, member, out, resources) for member in wanted]
@@ -268,6 +271,8 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
     if saved.is_file():
         posterior = method.build(training.model, run, task.likelihood)
         posterior.restore(load_tensors(saved, mapped=True))
+        if leads:
+            _delete_collected(folder)
         return training.predict(posterior)
     checkpoint = Checkpoint(
         folder,
@@ -282,13 +287,18 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
         distributed.wait()  # until every process has read best.pt and the samples
         if leads:
             save_tensors(saved, posterior.state())
-            (folder / "best.pt").unlink(missing_ok=True)  # posterior.pt holds them now
-            shutil.rmtree(folder / SAMPLES, ignore_errors=True)
+            _delete_collected(folder)
     return training.predict(posterior)
+
+
+def _delete_collected(folder: Path) -> None:
+    """Delete the weights that `posterior.pt` holds."""
+    remove(folder / "best.pt")
+    shutil.rmtree(folder / SAMPLES, ignore_errors=True)
 
 
 def _delete_training(folder: Path) -> None:
     """Delete everything that only a training that continues would need."""
-    for leftover in folder.rglob("*.pt"):
-        leftover.unlink()
     shutil.rmtree(folder / SAMPLES, ignore_errors=True)
+    for leftover in folder.glob("*.pt"):
+        remove(leftover)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from retinabench.core.atomic_files import atomic_write, write_bytes, write_json
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
@@ -52,7 +53,7 @@ def export_run(folder: Path, out: Path) -> Path:
     """
     if not (folder / "done").is_file():
         raise InputError("holds no finished run", file=folder, hint="Finish it with: retinabench train …")
-    manifest = json.loads((folder / "run.json").read_text())
+    manifest = json.loads(check(folder / "run.json").read_text())
     run = Run(**manifest["run"])
     task = load_task(run.data, run.task, run.shifted)
     if task.data.fingerprint != manifest["fingerprint"]:
@@ -74,11 +75,11 @@ def export_run(folder: Path, out: Path) -> Path:
         _write_tensors(out / SCALE, {"mean": mean, "std": std})
         if run.model.trained == "head":
             _write_tensors(out / TRUNK, build_trunk(run.model).trunk.state_dict())
-        write_bytes(out / "README.md", _card(run, task, recipe, folder).encode())
+        write_bytes(out / "README.md", _card(run, task, recipe, folder).encode(), checked=True)
         write_json(out / ABOUT, {  # last: it makes the folder a model
             "format": FORMAT, "version": __version__, "data": task.data.name, "fingerprint": manifest["fingerprint"],
             "run": _portable(run), "recipe": asdict(recipe), "referable_from": task.data.referable_from,
-        })  # fmt: skip
+        }, checked=True)  # fmt: skip
     load_model(out)
     return out
 
@@ -124,7 +125,7 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     content = importlib.import_module("safetensors.torch").save(
         {k: v.contiguous() for k, v in tensors.items()}
     )
-    with atomic_write(path) as handle:
+    with atomic_write(path, checked=True) as handle:
         handle.write(content)
 
 

@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.preprocessing.preprocess import Recipe
@@ -40,6 +41,7 @@ from retinabench.models.settings import is_path
 
 FORMAT = "retinabench.model/1"
 ABOUT, SCALE, TRUNK = "model.json", "scale.safetensors", "trunk.safetensors"
+EXPORT_AGAIN = "Export the model again."
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,16 +223,17 @@ def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
         InputError: It is missing or damaged, or lacks one of the names.
     """
     if not path.is_file():
-        raise InputError("is missing", file=path, hint="Export the model again.")
+        raise InputError("is missing", file=path, hint=EXPORT_AGAIN)
+    check(path, EXPORT_AGAIN)
     try:
         tensors: dict[str, Tensor] = importlib.import_module("safetensors.torch").load_file(path)
     except Exception as error:  # damaged headers raise errors of many kinds
         raise InputError(
-            f"is damaged ({str(error).partition(chr(10))[0]})", file=path, hint="Export the model again."
+            f"is damaged ({str(error).partition(chr(10))[0]})", file=path, hint=EXPORT_AGAIN
         ) from None
     for name in names:
         if name not in tensors:
-            raise InputError(f"lacks the tensor '{name}'", file=path, hint="Export the model again.")
+            raise InputError(f"lacks the tensor '{name}'", file=path, hint=EXPORT_AGAIN)
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
             raise InputError(f"{name!r} holds values that are not finite", file=path)
@@ -278,6 +281,7 @@ def _read_about(folder: Path) -> Mapping[str, Any]:
         raise InputError(
             "holds no exported model", file=folder, hint="Make one with: retinabench export RUN --out DIR"
         )
+    check(path, EXPORT_AGAIN)
     try:
         about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if about["format"] != FORMAT:
@@ -292,9 +296,7 @@ def _read_about(folder: Path) -> Mapping[str, Any]:
                 "model.weights names a file without its SHA-256"
             )  # it would be read to compute it
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"is damaged ({str(error).rstrip('.')})", file=path, hint="Export the model again."
-        ) from None
+        raise InputError(f"is damaged ({str(error).rstrip('.')})", file=path, hint=EXPORT_AGAIN) from None
     return about
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.data.prepared import open_data, open_prepared
@@ -43,7 +44,7 @@ def predict_on(folder: Path, data: Path, out: Path, resources: Resources) -> Pat
         resources = replace(resources, progress=QUIET)
     run = _read_run(folder)
     trained = load_task(run.data, run.task, run.shifted)
-    if json.loads((folder / "run.json").read_text())["fingerprint"] != trained.data.fingerprint:
+    if json.loads(check(folder / "run.json").read_text())["fingerprint"] != trained.data.fingerprint:
         raise InputError(
             f"was trained on other data than {run.data} holds now", file=folder, hint="Restore them."
         )
@@ -59,7 +60,7 @@ def predict_on(folder: Path, data: Path, out: Path, resources: Resources) -> Pat
 def _read_run(folder: Path) -> Run:
     if not (folder / "done").is_file():
         raise InputError("holds no finished run", file=folder, hint="Finish it with: retinabench train …")
-    return Run(**json.loads((folder / "run.json").read_text())["run"])
+    return Run(**json.loads(check(folder / "run.json").read_text())["run"])
 
 
 def _with_shifted(run: Run, trained: Task, data: Path) -> Task:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from retinabench.core.checksums import check
 from retinabench.core.errors import DivergedError, InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
@@ -105,7 +106,7 @@ class ImageRuns:
             run: The run.
             folder: Its folder.
         """
-        write_predictions(result, folder / FILE)
+        write_predictions(result, folder / FILE, checked=True)
 
 
 def execute(run: Run, out: Path, resources: Resources = DEFAULT_RESOURCES) -> Path:
@@ -187,7 +188,7 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
         InputError: The folder holds no finished training.
     """
     try:
-        run = Run(**json.loads((folder / "run.json").read_text())["run"])
+        run = Run(**json.loads(check(folder / "run.json").read_text())["run"])
         state = load_tensors(folder / "posterior.pt", mapped=True)
     except FileNotFoundError as error:
         raise InputError(

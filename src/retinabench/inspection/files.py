@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.data.prepared import Prepared
 
@@ -63,7 +64,7 @@ def original_files(data: Prepared) -> Files | None:
     if not path.is_file():
         return None
     try:
-        table = pa.parquet.read_table(path)
+        table = pa.parquet.read_table(check(path))
         columns = {name: table[name].to_pylist() for name in ("image_id", "source", "status", "reason")}
         known = {name: table[name].to_pylist() for name in ("sha256", "width", "height", "bytes")}
     except (OSError, KeyError, pa.ArrowException) as error:

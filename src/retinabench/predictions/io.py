@@ -12,6 +12,7 @@ from typing import Literal
 import pyarrow as pa
 
 from retinabench.core.atomic_files import atomic_write
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.predictions.formats.csv_format import csv_bytes, read_csv
 from retinabench.predictions.formats.npz_format import npz_bytes, read_npz
@@ -68,7 +69,7 @@ def read_predictions(
     path = Path(path)
     reading = Reading(columns or {}, softmax, grades, referable_from, method, seed, unlabelled)
     try:
-        with open(path, "rb") as handle:
+        with open(check(path), "rb") as handle:
             head = handle.read(8)
         found = _reader(path, head)(path, reading)
     except (MemoryError, UnicodeDecodeError, OSError, pa.ArrowException) as error:
@@ -154,12 +155,13 @@ def notes_of_files(names: Sequence[str], notes: Sequence[Iterable[str]]) -> list
     return [note if len(of) == len(names) else f"{', '.join(of)}: {note}" for note, of in about.items()]
 
 
-def write_predictions(predictions: Predictions, path: str | Path) -> None:
+def write_predictions(predictions: Predictions, path: str | Path, *, checked: bool = False) -> None:
     """Write predictions atomically. A CSV has no room for the file metadata; Parquet and NPZ keep it.
 
     Args:
         predictions: What to write.
         path: The file; its ending (.parquet, .csv or .npz) chooses the format.
+        checked: Whether its checksum is listed in `SHA256SUMS` beside it, as for the files of a run.
 
     Raises:
         InputError: The ending is unknown, or an id is no valid Unicode text.
@@ -185,7 +187,7 @@ def write_predictions(predictions: Predictions, path: str | Path) -> None:
         content = writers[path.suffix](predictions)
     except UnicodeError:  # half a surrogate pair, as file names of a foreign encoding have it
         raise InputError("cannot be written: an id is no valid Unicode text", file=path) from None
-    with atomic_write(path) as handle:
+    with atomic_write(path, checked=checked) as handle:
         handle.write(content)
 
 

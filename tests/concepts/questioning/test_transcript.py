@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategies import STRATEGIES
+from retinabench.core.checksums import sealed, unsealed
 from retinabench.core.errors import InputError
 from support.concept_banks import make_answers, make_bank
 
@@ -109,7 +109,7 @@ def test_answers_to_other_questions_are_refused(tmp_path):
     bank, path = make_bank(), tmp_path / "transcript.jsonl"
     examine(bank, make_answers(bank), questions=10, transcript=path)
     content = path.read_text()
-    third = json.loads(content.splitlines()[3])
+    third = unsealed(content.splitlines()[3].encode())
     other = bank.name((third["sample"] + 1) % bank.samples)
     for key, value in (
         ("image_id", other),
@@ -117,7 +117,7 @@ def test_answers_to_other_questions_are_refused(tmp_path):
         ("truth", 1 - third["truth"]),
         ("question", 7),
     ):
-        changed = content.replace(json.dumps(third), json.dumps(third | {key: value}))
+        changed = content.replace(sealed(third).decode(), sealed(third | {key: value}).decode())
         assert changed != content
         path.write_text(changed)
         with pytest.raises(InputError, match="row 3: is not the question that this examination asks"):

@@ -96,7 +96,8 @@ def _print_summary(found: Reference, out: Path, title: str) -> None:
     )
     for kind, measures in meta["ceiling"].items():
         means = ", ".join(f"{name} {sum(v) / len(v):.4f}" for name, v in measures.items())
-        print(f"one chain against the others, {kind}: {means}")
+        if means:
+            print(f"one chain against the others, {kind}: {means}")
     for reason in found.why:
         print(f"FAILED: {reason}")
     print(f"{out}: {'passed' if found.passed else 'failed its own diagnostics and gives no ranking'}")

@@ -12,6 +12,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import UNKNOWN, Bank
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.predictions.arrow_columns import not_a_number
 from retinabench.predictions.formats.csv_format import broken_csv, csv_header
@@ -55,11 +56,15 @@ def read_concepts(
         InputError: The file cannot be read, lacks a column or rows, or holds something that is not a finite number.
     """
     try:
-        with open(path, "rb") as handle:
+        with open(check(path), "rb") as handle:
             parquet = handle.read(4) == b"PAR1"
         names = pa.parquet.read_schema(path).names if parquet else _csv_columns(path)[2]
         wanted = _wanted(path, names, concepts)
-        table = pa.parquet.read_table(path, columns=["image_id", *wanted]) if parquet else _csv(path, wanted)
+        table = (
+            pa.parquet.read_table(path, columns=["image_id", *wanted], page_checksum_verification=True)
+            if parquet
+            else _csv(path, wanted)
+        )
     except FileNotFoundError:
         raise InputError("does not exist", file=path) from None
     except IsADirectoryError:

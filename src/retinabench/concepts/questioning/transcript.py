@@ -9,7 +9,6 @@ question is the recorded one. One process writes at a time: it holds the lock of
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from retinabench.core.atomic_files import explain
+from retinabench.core.checksums import sealed, unsealed
 from retinabench.core.errors import InputError
 from retinabench.core.workspace import Workspace
 
@@ -53,7 +53,7 @@ class Transcript:
             content = handle.read()
             whole = content.rfind(b"\n") + 1
             first = {"schema": SCHEMA, **header}
-            begun = _line(first).startswith(content)  # a new file, or a first line that was cut short
+            begun = sealed(first).startswith(content)  # a new file, or a first line that was cut short
             if not begun:
                 self._read(content[:whole], first)
             handle.seek(0 if begun else whole)
@@ -66,9 +66,7 @@ class Transcript:
         rows = []
         for number, text in enumerate(content.splitlines()):
             try:
-                row = json.loads(text)
-                if not isinstance(row, dict):
-                    raise ValueError
+                row = unsealed(text)
             except ValueError:
                 hint = "Delete the file; the examination then starts again."
                 raise InputError(
@@ -106,7 +104,7 @@ class Transcript:
         """Write one question with its answer, out of this process's hands at once."""
         if self._handle is not None:
             try:
-                self._handle.write(_line(row))
+                self._handle.write(sealed(row))
                 self._handle.flush()
             except OSError as error:
                 assert self.path is not None
@@ -119,7 +117,3 @@ class Transcript:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._resources.close()
-
-
-def _line(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, allow_nan=False) + "\n").encode()

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.atomic_files import settle, write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.subprocesses import in_processes
@@ -91,7 +91,7 @@ def prepare(
     survey.check(out, on_bad)
     workspace = Workspace(out, "prepared data set", "prepare.json")
     _begin(workspace, settings)
-    if not (out / COMPLETE).is_file():
+    if not (out / COMPLETE).is_file() or next(out.glob("files-*.parquet"), None):
         with workspace.lock(wait=True, say=progress.say):
             if not (out / COMPLETE).is_file():
                 survey.write(out / "left_out.csv")
@@ -101,6 +101,7 @@ def prepare(
                 _make(shards, f"Preparing {name} at {recipe.size} px", workers, progress)
                 _finish(out, rows, shards, settings, on_bad)
             sweep_files(out)
+            settle(out)
     return _open(out, on_bad)
 
 
@@ -233,8 +234,8 @@ def _finish(out: Path, rows: Records, shards: list[Shard], settings: dict[str, A
     else:
         (out / "bad.csv").unlink(missing_ok=True)
     good = rows.take((files["status"].to_numpy() == "ok").nonzero()[0])
-    write_bytes(out / "files.parquet", to_parquet(files))
-    write_bytes(out / "records.parquet", good.to_parquet())
+    write_bytes(out / "files.parquet", to_parquet(files), checked=True)
+    write_bytes(out / "records.parquet", good.to_parquet(), checked=True)
     about = {
         "name": "-".join([settings["dataset"], *settings.get("corrupt", "").split(":")]).strip("-"),
         "format": FORMAT,
@@ -247,7 +248,7 @@ def _finish(out: Path, rows: Records, shards: list[Shard], settings: dict[str, A
         "settings": settings,
         "version": __version__,
     }
-    write_json(out / COMPLETE, about)
+    write_json(out / COMPLETE, about, checked=True)
 
 
 def _fail(out: Path, bad: pa.Table, images: int, source: str | None) -> None:

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet
 
-from retinabench.core.atomic_files import write_bytes
+from retinabench.core.atomic_files import remove, write_bytes
+from retinabench.core.checksums import state
 from retinabench.core.errors import InputError, printable
 from retinabench.data.prepared import write_shard
 from retinabench.data.preprocessing.corruption import corrupt
@@ -86,8 +87,10 @@ def plan(dataset: str, rows: Records, root: Path | None, recipe: Recipe, out: Pa
 
 
 def is_made(shard: Shard) -> bool:
-    """Return whether a shard is complete, has no bad file (those are tried again), and its files are unchanged."""
+    """Return whether a shard is complete and undamaged, has no bad file (those are tried again), and its sources are unchanged."""
     if (table := read_files(shard)) is None or not shard.images.is_file():
+        return False
+    if "damaged" in (state(shard.images), state(shard.files)):
         return False
     stamp = DATASETS.find(shard.dataset).stamp
     stamps = [stamp(source, shard.root) for source in shard.sources]
@@ -125,7 +128,7 @@ def make_shard(shard: Shard) -> int:
         rows.append(row | vars(original))
     side = shard.recipe.size
     write_shard(shard.images, images or np.empty((0, side, side, 3), np.uint8))
-    write_bytes(shard.files, to_parquet(pa.Table.from_pylist(rows, STAMPED)))
+    write_bytes(shard.files, to_parquet(pa.Table.from_pylist(rows, STAMPED)), checked=True)
     return len(shard.image_ids)
 
 
@@ -138,7 +141,7 @@ def _reason(error: InputError | OSError) -> str:
 def sweep_files(out: Path) -> None:
     """Delete the tables of the shards, which `files.parquet` replaces."""
     for path in out.glob("files-*.parquet"):
-        path.unlink(missing_ok=True)
+        remove(path)
 
 
 def bad_rows(table: pa.Table) -> pa.Table:

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from retinabench.core.atomic_files import atomic_write, write_bytes
+from retinabench.core.atomic_files import atomic_write, settle, write_bytes
+from retinabench.core.checksums import check as check_file
+from retinabench.core.checksums import read_checksums
 from retinabench.core.errors import InputError
 from retinabench.experiments.engines.scheduler import JobResult
 from retinabench.experiments.engines.worker import JobRequest, execute_request, run_request
@@ -58,6 +60,9 @@ class Storage:
                 atomic_write(folder / name) as sink,
             ):
                 shutil.copyfileobj(source, sink, 2**20)
+        settle(folder)  # what was not stored needs no checksum
+        for name in read_checksums(folder):
+            check_file(folder / name)
         write_bytes(folder / DONE, b"")
 
     def try_out(self) -> str:

@@ -12,7 +12,6 @@ a finished run without a row is read again. Lines are therefore not flushed to t
 from __future__ import annotations
 
 import errno
-import json
 import os
 import secrets
 from collections.abc import Mapping
@@ -22,10 +21,12 @@ from types import TracebackType
 from typing import Any
 
 from retinabench.core.atomic_files import explain
+from retinabench.core.checksums import sealed, unsealed
 from retinabench.core.errors import InputError
 from retinabench.experiments.engines.jobs import State
 
 SCHEMA = "retinabench.results/1"
+AGAIN = "Delete the file: its rows are read again from the run folders."
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Writer:
 
     def _write(self, content: Mapping[str, Any]) -> None:
         assert self._handle is not None
-        line = (json.dumps(content, allow_nan=False) + "\n").encode()
+        line = sealed(content)
         if os.write(self._handle, line) < len(line):
             raise OSError(errno.ENOSPC, "the line was cut short")
 
@@ -102,7 +103,10 @@ def read_results(folder: Path, identity: Mapping[str, Any]) -> dict[str, Result]
     found: dict[str, Result] = {}
     for path in sorted(folder.glob("*.jsonl")):
         for row in _read_segment(path, identity):
-            result = Result(**row)
+            try:
+                result = Result(**row)
+            except TypeError:  # a flipped byte in the name of a field
+                raise InputError("holds a damaged line", file=path, hint=AGAIN) from None
             other = found.get(result.run)
             if other is None or _rank(result) > _rank(other):
                 found[result.run] = result
@@ -134,7 +138,7 @@ def _read_segment(path: Path, identity: Mapping[str, Any]) -> list[dict[str, Any
     if not lines:
         return []
     try:
-        content: list[dict[str, Any]] = json.loads(b"[" + b",".join(lines) + b"]")
+        content = [unsealed(line) for line in lines]
     except ValueError:
         raise _damaged(path, lines) from None
     _check(path, content[0], identity)
@@ -153,14 +157,13 @@ def _check(path: Path, first: Mapping[str, Any], identity: Mapping[str, Any]) ->
 
 def _damaged(path: Path, lines: list[bytes]) -> InputError:
     """Name the first damaged line."""
-    number = next(n for n, line in enumerate(lines, start=1) if not _is_json(line))
-    hint = "Delete the file: its rows are read again from the run folders."
-    return InputError(f"line {number} is damaged", file=path, hint=hint)
+    number = next(n for n, line in enumerate(lines, start=1) if not _is_whole(line))
+    return InputError(f"line {number} is damaged", file=path, hint=AGAIN)
 
 
-def _is_json(line: bytes) -> bool:
+def _is_whole(line: bytes) -> bool:
     try:
-        json.loads(line)
+        unsealed(line)
     except ValueError:
         return False
     return True

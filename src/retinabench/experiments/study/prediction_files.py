@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 
+from retinabench.core.atomic_files import remove
+from retinabench.core.checksums import state
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.runner import Chosen, is_tuned
 from retinabench.methods.ensembles.ensemble import combine
@@ -80,7 +82,7 @@ def label_predictions(study: Study, out: Path, chosen: Sequence[Chosen]) -> list
             current.update(entry.files)
     for file in (out / FOLDER).rglob("*.parquet"):
         if file not in current and not file.name.startswith("."):
-            file.unlink()
+            remove(file)
     return entries
 
 
@@ -119,7 +121,9 @@ def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[Entry]:
                 found = member(seeds[0])
                 if len(seeds) > 1:
                     found = pool([member(seed) for seed in seeds], seeds, number)
-                write_predictions(replace(found, metadata={**found.metadata, "stamp": stamp}), file)
+                write_predictions(
+                    replace(found, metadata={**found.metadata, "stamp": stamp}), file, checked=True
+                )
             files.append(file)
         return tuple(files)
 
@@ -154,7 +158,7 @@ def _stamp(choice: Chosen, seeds: Sequence[int], name: str) -> str:
 
 
 def _is_current(file: Path, stamp: str) -> bool:
-    if not file.is_file():
+    if not file.is_file() or state(file) == "damaged":
         return False
     schema = pyarrow.parquet.read_schema(file).metadata or {}
     return bool(read_metadata(file, schema.get(METADATA_KEY, b"{}")).get("stamp") == stamp)

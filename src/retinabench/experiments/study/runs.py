@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from retinabench.core.atomic_files import write_json
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.ingest.prepare import prepare
@@ -208,7 +209,7 @@ class SavedChoice:
 def read_choices(cell: Cell) -> dict[str, SavedChoice]:
     """Return the saved choices of a cell by criterion."""
     try:
-        found = json.loads((cell.folder / CHOICES).read_text())
+        found = json.loads(check(cell.folder / CHOICES).read_text())
     except FileNotFoundError:
         return {}
     return {
@@ -225,7 +226,7 @@ def write_choices(cell: Cell, choices: Mapping[str, SavedChoice]) -> None:
         criterion: {"trials": one.trials, "run": None if one.run is None else one.run.model_dump(mode="json")}
         for criterion, one in choices.items()
     }
-    write_json(cell.folder / CHOICES, content)
+    write_json(cell.folder / CHOICES, content, checked=True)
 
 
 def folder_of(run: Run, cell: Cell, task: Task) -> Path:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from retinabench.core.atomic_files import write_json
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.subprocesses import in_processes
@@ -126,7 +127,7 @@ def _compute(
                     splits=tuple(of_pair[split] for split in sorted(of_pair)),
                 )
                 about = {"seconds": round(time.perf_counter() - began, 1), "version": __version__}
-                write_json(_file(out, job.data.name, job.method), {**result.to_dict(), **about})
+                write_json(_file(out, job.data.name, job.method), {**result.to_dict(), **about}, checked=True)
 
 
 def _is_done(data: Regression, method: str, out: Path) -> bool:
@@ -145,7 +146,7 @@ def _file(out: Path, name: str, method: str) -> Path:
 
 def _read(file: Path) -> SetResult:
     try:
-        return SetResult.from_dict(json.loads(file.read_text()))
+        return SetResult.from_dict(json.loads(check(file).read_text()))
     except (ValueError, KeyError, TypeError):
         hint = "Delete it; it is then computed again."
         raise InputError("is no result of a UCI comparison", file=file, hint=hint) from None

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import os
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from retinabench.core.atomic_files import atomic_write
-from retinabench.core.errors import WorkError
+from retinabench.core.checksums import check
+from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.workspace import Workspace
@@ -166,6 +168,7 @@ class _Run:
     size: hmc.StepSize
     history: list[NDArray[np.float64]]
     seconds: float
+    checksum: int | None = 0  # CRC-32 of the rows so far; None in chains that an older version began
 
     @classmethod
     def resume(cls, density: Density, plan: Plan, folder: Path, start: Tensor | None) -> _Run:
@@ -177,11 +180,12 @@ class _Run:
             run = cls(density, plan, state, size, [], 0.0)
             run.check(state)
             return run
-        with np.load(file, allow_pickle=False) as saved:
+        with np.load(check(file), allow_pickle=False) as saved:
             tensors = (torch.from_numpy(saved[name]).to(density.test.device) for name in ("w", "l", "g"))
             error, smoothed, count, seconds = saved["numbers"].tolist()
+            checksum = int(saved["checksum"]) if "checksum" in saved else None
             size = hmc.StepSize(plan.first, plan.acceptance, error, smoothed, int(count))
-            return cls(density, plan, hmc.State(*tensors), size, list(saved["history"]), seconds)
+            return cls(density, plan, hmc.State(*tensors), size, list(saved["history"]), seconds, checksum)
 
     @property
     def done(self) -> int:
@@ -230,6 +234,8 @@ class _Run:
         row = torch.cat([predicted.reshape(-1), monitored.reshape(-1)]).cpu().numpy()
         rows.seek((self.done - self.plan.burn_in - 1) * row.nbytes)
         rows.write(row.tobytes())
+        if self.checksum is not None:
+            self.checksum = zlib.crc32(row.tobytes(), self.checksum)
 
     def save(self, folder: Path, rows: Any) -> None:
         """Write the checkpoint, after all rows that it counts have reached the disk."""
@@ -240,8 +246,16 @@ class _Run:
         )
         numbers = np.array([self.size.error, self.size.log_smoothed, self.size.count, self.seconds])
         history = np.array(self.history).reshape(-1, 3, self.plan.chains)
-        with atomic_write(folder / "checkpoint.npz") as sink:
-            np.savez(sink, w=w, l=value, g=gradient, numbers=numbers, history=history)
+        with atomic_write(folder / "checkpoint.npz", checked=True) as sink:
+            arrays: dict[str, Any] = {
+                "w": w,
+                "l": value,
+                "g": gradient,
+                "numbers": numbers,
+                "history": history,
+            }
+            sums: dict[str, Any] = {} if self.checksum is None else {"checksum": np.array(self.checksum)}
+            np.savez(sink, **arrays, **sums)
 
     def result(self, folder: Path) -> Chains:
         """Return the transitions of the plan."""
@@ -249,6 +263,7 @@ class _Run:
         size = len(self.density.test) * self.density.target.outputs
         monitored = len(_monitored(self.plan.seed, self.density.target.parameters))
         shape = (keep, chains * (size + monitored))
+        self._check_rows(folder / "kept.f32", 4 * shape[1] * (self.done - self.plan.burn_in))
         rows = np.memmap(folder / "kept.f32", np.float32, "r", shape=shape)
         return Chains(
             rows[:, : chains * size].reshape(keep, chains, -1, self.density.target.outputs),
@@ -259,6 +274,16 @@ class _Run:
             self.state,
             self.seconds,
         )
+
+    def _check_rows(self, path: Path, size: int) -> None:
+        """Compare the first `size` bytes of the rows with their checksum; the file grows, so none is listed for it."""
+        found, left = 0, size
+        with open(path, "rb") as rows:
+            while left and (some := rows.read(min(left, 2**20))):
+                found, left = zlib.crc32(some, found), left - len(some)
+        if left or (self.checksum is not None and found != self.checksum):
+            hint = "Delete the folder; the same command then starts again."
+            raise InputError("is damaged: its content is not what was written", file=path, hint=hint)
 
 
 def _monitored(seed: int, parameters: int) -> NDArray[np.intp]:

@@ -209,11 +209,14 @@ def ceiling(arrays: Mapping[str, Any], group: NDArray[np.str_]) -> dict[str, dic
         group: Group of each test point, (N,).
 
     Returns:
-        {kind of test point: {measure: one value per chain}}: agreement and total variation, or Wasserstein distance.
+        {kind of test point: {measure: one value per chain}}: agreement and total variation, or Wasserstein distance; nothing
+        of a single chain.
     """
     kinds = np.char.partition(group, "-")[:, 0]
-    found: dict[str, dict[str, list[float]]] = {}
-    for kind in dict.fromkeys(kinds.tolist()):
+    found: dict[str, dict[str, list[float]]] = {kind: {} for kind in kinds.tolist()}
+    if len(arrays["chain_probs" if "chain_probs" in arrays else "chain_draws"]) < 2:
+        return found
+    for kind in found:
         rows = kinds == kind
         if "chain_probs" in arrays:
             probs = arrays["chain_probs"][:, rows]

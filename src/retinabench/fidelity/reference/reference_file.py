@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import atomic_write
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.fidelity.targets.target import Target
 
@@ -112,7 +113,7 @@ def read_reference(target: Target, data_sha256: str, path: str | Path | None = N
     else:
         name = Path(path)
         try:
-            with name.open("rb") as stream:
+            with check(name).open("rb") as stream:
                 reference = _read(stream, name)
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", file=name) from None

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import write_bytes
+from retinabench.core.checksums import check
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
@@ -139,7 +140,7 @@ class TargetRuns:
 
     def read(self, folder: Path) -> Predicted:
         """Return the predictions of a finished run."""
-        with np.load(folder / "predicted.npz", allow_pickle=False) as arrays:
+        with np.load(check(folder / "predicted.npz"), allow_pickle=False) as arrays:
             gradients, seconds = arrays["cost"].tolist()
             return Predicted(arrays["values"], gradients, seconds)
 
@@ -155,9 +156,9 @@ class TargetRuns:
         if not (entry_s_own and is_composed(METHODS[run.method.name])):
             sink = io.BytesIO()
             np.savez(sink, values=result.values, cost=np.array([result.gradients, result.seconds]))
-            write_bytes(folder / "predicted.npz", sink.getvalue())
+            write_bytes(folder / "predicted.npz", sink.getvalue(), checked=True)
         if entry_s_own:
-            write_submission(submission_in(folder), self.submission(result))
+            write_submission(submission_in(folder), self.submission(result), checked=True)
 
     def submission(self, predicted: Predicted) -> Submission:
         """Return the submission of the entry's predictions."""

@@ -132,8 +132,14 @@ def submission_in(folder: Path) -> Path:
     return earlier if earlier.is_file() and not (folder / FILE).is_file() else folder / FILE
 
 
-def write_submission(path: Path, submission: Submission) -> None:
-    """Write our own NPZ atomically: probs float64, samples float16, draws float32."""
+def write_submission(path: Path, submission: Submission, *, checked: bool = False) -> None:
+    """Write our own NPZ atomically: probs float64, samples float16, draws float32.
+
+    Args:
+        path: The file.
+        submission: What to write.
+        checked: Whether its checksum is listed.
+    """
     arrays: dict[str, Any] = {
         "meta": np.array(json.dumps({"schema": SCHEMA, **submission.about.to_dict()}, allow_nan=False))
     }
@@ -144,7 +150,7 @@ def write_submission(path: Path, submission: Submission) -> None:
             arrays[name] = np.asarray(values, kind)
     sink = io.BytesIO()
     np.savez_compressed(sink, **arrays)
-    write_bytes(path, sink.getvalue())
+    write_bytes(path, sink.getvalue(), checked=checked)
 
 
 def read_submission(path: str | Path, target: Target, points: int, data: str = "") -> Submission:

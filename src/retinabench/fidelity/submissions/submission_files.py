@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.columns import MAX_VALUES
@@ -65,7 +66,7 @@ def read_meta(path: Path) -> dict[str, Any]:
 
 
 def _head(path: Path) -> bytes:
-    with path.open("rb") as handle:
+    with check(path).open("rb") as handle:
         return handle.read(4)
 
 
@@ -91,6 +92,8 @@ def _npz(
 ) -> tuple[Arrays, dict[str, Any]]:
     members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
     arrays = {name: read_member(path, archive, members[name], name) for name in names if name in members}
+    for info in members.values():
+        archive.open(info).close()  # is refused where the name in the directory is not that before the array
     if not arrays:
         raise InputError(f"holds {', '.join(sorted(members)[:5])}", file=path, hint=HINT)
     try:
@@ -120,7 +123,7 @@ def _archive(path: Path, archive: zipfile.ZipFile, target: Target) -> Arrays:
 
 def _parquet(path: Path) -> tuple[list[str], NDArray[np.float64]]:
     try:
-        table = pa.parquet.read_table(path)
+        table = pa.parquet.read_table(path, page_checksum_verification=True)
         columns = [
             column.cast(pa.float64()).to_numpy(zero_copy_only=False)
             for column in (table[name].combine_chunks() for name in table.column_names)

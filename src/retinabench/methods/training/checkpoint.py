@@ -1,8 +1,8 @@
 """The checkpoint of one training: where it stands on disk, so that a killed training continues.
 
 `last.pt` holds everything at the end of an epoch (weights, optimiser, history); `best.pt` the weights of the best
-epoch. They are written in the order best, last: a training killed between the two repeats the epoch and, being
-deterministic, writes the same best again. `metrics.jsonl` has one line per epoch and is always written whole.
+epoch. `metrics.jsonl` has one line per epoch. They are written in the order best, metrics, last: a training killed in
+between repeats the epoch and, being deterministic, writes the same again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,23 @@ import torch
 from torch import Tensor
 
 from retinabench.core.atomic_files import atomic_write, write_bytes
+from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+
+AGAIN = "Delete it; the training then starts again."
 
 
 def save_tensors(path: Path, content: Any) -> None:
     """Write tensors, numbers and text, nested in dicts and lists, atomically, one tensor at a time."""
-    with atomic_write(path) as handle:
-        torch.save(content, handle)
+    with atomic_write(path, checked=True) as handle:
+        try:
+            torch.save(content, handle)
+        except RuntimeError as error:  # PyTorch closes its archive after a failed write, and that fails too
+            failed: BaseException | None = error
+            while failed is not None and not isinstance(failed, OSError):
+                failed = failed.__context__
+            raise failed or error from None
 
 
 def load_tensors(path: Path, *, mapped: bool = False) -> Any:
@@ -37,13 +46,13 @@ def load_tensors(path: Path, *, mapped: bool = False) -> Any:
     Raises:
         InputError: The file is damaged or holds anything else.
     """
+    check(path, hint=AGAIN)
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except FileNotFoundError:
         raise
     except Exception as error:  # torch raises half a dozen kinds for a damaged file
-        hint = "Delete it; the training then starts again."
-        raise InputError(f"is no checkpoint ({type(error).__name__})", file=path, hint=hint) from None
+        raise InputError(f"is no checkpoint ({type(error).__name__})", file=path, hint=AGAIN) from None
 
 
 @dataclass
@@ -98,6 +107,6 @@ class Checkpoint:
         self._saved = time.monotonic()
         if self.folder is not None and self.writes:
             beside = {"history": json.dumps(self.history), "counts": dict(self.counts)}
-            save_tensors(self.folder / "last.pt", {**state, **beside})
             lines = "".join(json.dumps(line) + "\n" for line in self.history)
-            write_bytes(self.folder / "metrics.jsonl", lines.encode())
+            write_bytes(self.folder / "metrics.jsonl", lines.encode(), checked=True)
+            save_tensors(self.folder / "last.pt", {**state, **beside})

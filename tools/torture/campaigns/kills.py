@@ -1,0 +1,104 @@
+"""Every verb that writes, killed at each operation on its files, at random times and by several signals.
+
+After each kill no process is left, every file is whole, and the same command, repeated, gives the files of an undisturbed
+run: byte for byte, but for those in which two undisturbed runs differ (they hold seconds).
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from torture.contract import Outcome, Verdict
+from torture.interpose import Plan, What, interposed
+from torture.running import Running
+from torture.trees import Undisturbed, damage_in, fresh, undisturbed, wrong_after
+from torture.verbs import VERBS, Verb
+
+UNIT = "kills"
+AT_WRITES, AT_TIMES, OTHERS = 24, 8, 8  # trials of one batch
+KINDS = ("SIGTERM", "SIGINT", "SIGINT twice", "SIGSTOP", "2 copies", "8 copies", "reader")
+PARTS = {"SIGKILL": "at random times", "reader": "with a reader beside"}
+
+
+def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
+    """One verb: a range of its operations, random times, signals, and copies at once."""
+    plan = interposed()
+    if plan is None:
+        yield Outcome("kills", "all", Verdict.SKIPPED, "needs Linux and a C compiler")
+        return
+    verb = VERBS[seed % len(VERBS)]
+    base = undisturbed(verb, scratch, plan)
+    rng = random.Random(seed)
+    operations = _operations(base.operations, seed // len(VERBS))
+    for at in operations:
+        yield _trial(verb, base, plan, f"operation {at} of {base.operations}", at=at)
+    for _ in range(AT_TIMES):
+        after = rng.uniform(0, base.seconds)
+        yield _trial(verb, base, plan, f"SIGKILL after {after:.3f} s", after=after)
+    for number in range(OTHERS):
+        after = rng.uniform(0, base.seconds)
+        kind = KINDS[(number + seed) % len(KINDS)]
+        yield _trial(verb, base, plan, f"{kind} after {after:.3f} s", kind=kind, after=after)
+
+
+def _operations(count: int, turn: int) -> list[int]:
+    """Every operation is reached once before any is reached again; a batch takes some that lie far apart."""
+    turns = max(1, -(-count // AT_WRITES))
+    return list(range(1 + turn % turns, count + 1, turns))
+
+
+def _trial(
+    verb: Verb,
+    base: Undisturbed,
+    plan: Plan,
+    case: str,
+    *,
+    at: int = 0,
+    kind: str = "SIGKILL",
+    after: float = 0.0,
+) -> Outcome:
+    folder = fresh(base)
+    if at:
+        plan.set(folder / "out", at, What.KILL_TORN)
+    copies = int(kind[0]) if kind.endswith("copies") else 1
+    running = [base.start(folder, number) for number in range(copies)]
+    wrong = "" if at or copies > 1 else _disturb(running[0], kind, after, folder)
+    for one in running:
+        ended = one.wait()
+        if left := one.orphans():
+            wrong = f"{len(left)} processes were left"
+        elif ended.broken and not ended.broken.startswith("died"):
+            wrong = f"{ended.broken}: {ended.error[-300:]}"
+        elif copies > 1 and ended.code and not ended.refused:
+            wrong = f"a copy ended with {ended.code}: {ended.error[-300:]}"
+    plan.set(None)
+    wrong = wrong or wrong_after(verb, base, folder)
+    part = "at each operation" if at else "copies at once" if copies > 1 else PARTS.get(kind, "other signals")
+    return Outcome(f"kills {part}", f"{verb.name}: {case}", Verdict.FAILED if wrong else Verdict.EQUAL, wrong)
+
+
+def _disturb(running: Running, kind: str, after: float, folder: Path) -> str:
+    """Send signals to a command, or read its folder while it works; return what a reader finds wrong."""
+    deadline = time.monotonic() + after
+    while time.monotonic() < deadline and not running.ended():
+        time.sleep(0.001)
+    if kind == "reader":
+        while not running.ended():
+            if damage := damage_in(folder / "out"):
+                return f"beside the writer: {damage}"
+            time.sleep(0.01)
+    elif kind == "SIGSTOP":
+        running.send(signal.SIGSTOP)
+        time.sleep(0.2)
+        running.send(signal.SIGCONT)
+    else:
+        number = signal.Signals[kind.partition(" ")[0]]
+        running.send(number)
+        if kind.endswith("twice"):
+            time.sleep(0.01)
+            running.send(number)
+    return ""

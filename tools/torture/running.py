@@ -1,0 +1,125 @@
+"""Commands in forked children of a warm process: PyTorch is imported once, and a command starts within milliseconds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from retinabench.cli.main import main
+from torture.trial import Ended, end_group
+
+PATIENCE = 120.0  # seconds for a command of a few seconds on a busy machine
+
+
+@dataclass
+class Running:
+    """A command that runs in a session of its own.
+
+    Args:
+        process: Its number, and that of its session.
+        output: File with what it prints.
+        began: Monotonic time of its start.
+        status: As `os.waitpid` gives it, once it has ended.
+    """
+
+    process: int
+    output: Path
+    began: float
+    status: int | None = None
+
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        if self.status is None:
+            found, status = os.waitpid(self.process, os.WNOHANG)
+            self.status = status if found else None
+        return self.status is not None
+
+    def wait(self, seconds: float = PATIENCE) -> Ended:
+        """Wait for the end; one that takes longer is killed with its children, and broken."""
+        broken = ""
+        while not self.ended():
+            time.sleep(0.002)
+            if time.monotonic() - self.began > seconds:
+                broken = f"longer than {seconds:g} s"
+                end_group(self.process)
+        assert self.status is not None
+        text = self.output.read_text(errors="replace")
+        # What an interrupt does inside a destructor Python reports and ignores.
+        if "Traceback (most recent call last)" in re.sub(r"Exception ignored in.*\nTraceback", "", text):
+            broken = broken or "traceback"
+        code = os.waitstatus_to_exitcode(self.status)
+        return Ended(code, error=text, seconds=time.monotonic() - self.began, broken=broken)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process alone; Ctrl-C, as a terminal does, to its children as well."""
+        with contextlib.suppress(ProcessLookupError):
+            (os.killpg if number == signal.SIGINT else os.kill)(self.process, number)
+
+    def orphans(self, seconds: float = 5.0) -> list[int]:
+        """Return the processes of its session that still live some seconds after its end, and kill them."""
+        deadline = time.monotonic() + seconds
+        while (left := session(self.process)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        end_group(self.process)
+        return left
+
+
+def start(
+    arguments: Sequence[str | Path], folder: Path, output: Path, first: Callable[[], object] = int
+) -> Running:
+    """Start a `retinabench` command in a forked child.
+
+    Args:
+        arguments: The verb and its arguments.
+        folder: Its working folder.
+        output: File for what it prints.
+        first: Is called in the child before the command.
+
+    Returns:
+        The running command.
+    """
+    sys.stdout.flush()
+    output.write_bytes(b"")
+    began, process = time.monotonic(), os.fork()
+    if process:
+        return Running(process, output, began)
+    code = 70
+    try:
+        os.setsid()
+        os.chdir(folder)
+        file = os.open(output, os.O_WRONLY | os.O_APPEND)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        first()
+        sys.argv = ["retinabench", *map(str, arguments)]
+        main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def session(number: int) -> list[int]:
+    """Return the living processes of a session."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            state, _, _, own, *_ = path.read_text().rpartition(")")[2].split()
+            if int(own) == number and state != "Z":
+                found.append(int(path.parent.name))
+    return found

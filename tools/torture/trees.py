@@ -1,0 +1,207 @@
+"""Undisturbed runs of a verb, and how the folder of a disturbed one differs from theirs."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from retinabench.core.checksums import CHECKSUMS, read_checksums, verify
+from torture.interpose import Plan
+from torture.running import Running, start
+from torture.verbs import Verb, make_inputs
+
+LOCKS = (".lock", ".lock.json")
+LOGS = (
+    "logs",
+    "results",
+)  # say when something was started, and how often; a cache of run folders under random names
+MODULES = """
+import sys, traceback
+from retinabench.cli.main import run
+from pathlib import Path
+Path(sys.argv[1]).write_text(str(run(sys.argv[2:])))
+Path(sys.argv[1]).write_text("\\n".join(name for name in sys.modules if not name.startswith("__")))
+"""
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """What an undisturbed command leaves.
+
+    Args:
+        arguments: Of the command.
+        scratch: Folder of the batch.
+        files: Path below `out` -> content; None for one in which two runs differ.
+        operations: Operations on files, as `interpose.c` counts them.
+        seconds: How long it takes.
+    """
+
+    arguments: list[str]
+    scratch: Path
+    files: Mapping[str, bytes | None]
+    operations: int
+    seconds: float
+
+    def start(self, folder: Path, number: int = 0, first: Callable[[], object] = int) -> Running:
+        """Start the command in a folder.
+
+        Args:
+            folder: The folder.
+            number: Tells several at once apart.
+            first: Is called in the child before the command.
+
+        Returns:
+            The running command.
+        """
+        return start(self.arguments, folder, self.scratch / f"output-{number}", first)
+
+
+def undisturbed(verb: Verb, scratch: Path, plan: Plan) -> Undisturbed:
+    """Make the inputs, import what the command needs into this process, and run it twice.
+
+    Args:
+        verb: The command.
+        scratch: Folder of the batch.
+        plan: Counts the operations of the second run.
+
+    Returns:
+        What it leaves.
+
+    Raises:
+        RuntimeError: It fails undisturbed.
+    """
+    plan.set(None)
+    inputs = scratch / "inputs"
+    make_inputs(inputs)
+    arguments = verb.arguments(inputs)
+    _import_what_it_needs(arguments, scratch)
+    found, operations, seconds = [], 0, 0.0
+    for _ in range(2):
+        base = Undisturbed(arguments, scratch, {}, 0, 0.0)
+        folder = fresh(base)
+        plan.set(folder / "out")
+        ended = base.start(folder).wait()
+        operations, seconds = plan.done, ended.seconds
+        plan.set(None)
+        if ended.code or ended.broken:
+            raise RuntimeError(f"{verb.name} fails undisturbed: {ended.error}")
+        found.append(contents(folder / "out"))
+    first, second = found
+    files = {name: content if first.get(name) == content else None for name, content in second.items()}
+    return Undisturbed(arguments, scratch, files, operations, seconds)
+
+
+def _import_what_it_needs(arguments: list[str], scratch: Path) -> None:
+    folder, names = scratch / "import", scratch / "modules"
+    (folder / "out").mkdir(parents=True)
+    subprocess.run(
+        [sys.executable, "-c", MODULES, names, *arguments], cwd=folder, capture_output=True, check=False
+    )
+    for name in names.read_text().split("\n") if names.is_file() else ():
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+
+
+def fresh(base: Undisturbed) -> Path:
+    """Return an empty working folder, always under the same name, with an empty `out` in it."""
+    folder = base.scratch / "trial"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "out").mkdir(parents=True)
+    return folder
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    """Return the files of a tree, without locks and logs."""
+    found = {}
+    for path in sorted(out.rglob("*")):
+        name = path.relative_to(out)
+        if path.is_file() and path.name not in LOCKS and not set(name.parts) & set(LOGS):
+            found[str(name)] = without_seconds(path)
+    return found
+
+
+def without_seconds(path: Path) -> bytes:
+    """Return the content of a file; where it states how long something took, the rest of it; the names in a list of checksums."""
+    if path.name == CHECKSUMS:
+        return "\n".join(sorted(read_checksums(path.parent))).encode()
+    content = path.read_bytes()
+    with contextlib.suppress(ValueError, KeyError, OSError, zipfile.BadZipFile):
+        if path.suffix == ".json" and b'"seconds"' in content:
+            return repr(_dropped(json.loads(content))).encode()
+        if path.suffix == ".npz":
+            with np.load(io.BytesIO(content), allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            if "meta" in arrays:
+                arrays["meta"] = np.array(repr(_dropped(json.loads(str(arrays["meta"])))))
+            if "cost" in arrays:
+                arrays["cost"] = arrays["cost"][:1]  # gradients; then seconds
+            return b"".join(name.encode() + values.tobytes() for name, values in sorted(arrays.items()))
+    return content
+
+
+def _dropped(content: object) -> object:
+    if isinstance(content, dict):
+        return {key: _dropped(value) for key, value in content.items() if key != "seconds"}
+    return [_dropped(one) for one in content] if isinstance(content, list) else content
+
+
+def damage_in(out: Path) -> str:
+    """Say which file is not whole after a kill; "" where all are."""
+    for found in verify(out):
+        if found.state in ("damaged", "missing"):
+            return f"{found.path.relative_to(out)} is {found.state}"
+        if found.path.suffix == ".json":
+            try:
+                json.loads(found.path.read_bytes())
+            except ValueError:
+                return f"{found.path.relative_to(out)} is half-written"
+    return ""
+
+
+def wrong_after(verb: Verb, base: Undisturbed, folder: Path) -> str:
+    """Repeat the command in a folder that was disturbed, and say what differs from the undisturbed result; "" if nothing.
+
+    Args:
+        verb: The command.
+        base: What it leaves undisturbed.
+        folder: The working folder.
+    """
+    out = folder / "out"
+    if damage := damage_in(out):
+        return f"after the kill: {damage}"
+    for path in out.rglob(".*"):
+        if path.name.endswith((".part", ".claim")):
+            os.utime(path, (0, 0))  # as if the kill were long ago
+    ended = base.start(folder).wait()
+    if left := [] if ended.broken else base_orphans(ended.error):
+        return f"left: {left}"
+    if ended.code or ended.broken:
+        return f"repeated: {ended.broken or ended.code}: {ended.error[-300:]}"
+    return difference(base.files, contents(out))
+
+
+def base_orphans(error: str) -> list[str]:
+    """Return complaints of Python about processes and locks in what a command printed."""
+    return [line for line in error.splitlines() if "leaked" in line]
+
+
+def difference(expected: Mapping[str, bytes | None], found: Mapping[str, bytes]) -> str:
+    """Say what differs between two trees; "" if nothing does."""
+    if missing := sorted(set(expected) - set(found)):
+        return f"missing: {', '.join(missing[:3])}"
+    if more := sorted(set(found) - set(expected)):
+        return f"left over: {', '.join(more[:3])}"
+    other = [name for name, content in expected.items() if content is not None and content != found[name]]
+    return f"other content: {', '.join(other[:3])}" if other else ""

@@ -1,0 +1,137 @@
+"""The commands that are killed and disturbed: every verb that writes, on inputs of seconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from torture.running import start
+
+TINY = (
+    "model.name=mlp",
+    "model.width=8",
+    "optimizer.epochs=3",
+    "optimizer.batch_size=32",
+    "optimizer.lr=0.05",
+)
+STUDY = """title = "Tiny"
+criteria = ["in_domain_auroc"]
+trials = 1
+seeds = 2
+ensemble = 2
+bootstrap = 20
+[tasks.country_shift]
+data = {data}
+[base.model]
+name = "mlp"
+width = 8
+[base.optimizer]
+epochs = 2
+batch_size = 32
+[methods.map]
+space = {space}
+"""
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One command.
+
+    Args:
+        name: For the table.
+        arguments: Folder of the inputs -> the arguments; the command writes below `out` of its working folder.
+        resumes: Whether an interrupted command continues, and its output is that of an undisturbed one in every file.
+    """
+
+    name: str
+    arguments: Callable[[Path], list[str]]
+    resumes: bool = True
+
+
+def _train(method: str, *more: str) -> Callable[[Path], list[str]]:
+    return lambda inputs: [
+        "train", "--data", f"{inputs}/data", "--quiet", "--out", "out", "--device", "cpu", *TINY, f"method.name={method}", *more,
+    ]  # fmt: skip
+
+
+def _fidelity(*arguments: str) -> Callable[[Path], list[str]]:
+    return lambda inputs: ["fidelity", *arguments, "--quiet"]
+
+
+VERBS = (
+    Verb("train map", _train("map")),
+    Verb("train swag", _train("swag")),
+    Verb("train ensemble", _train("ensemble", "method.members=2")),
+    Verb("predict", lambda i: ["predict", f"{i}/runs/{_run(i)}", "--data", f"{i}/other", "--out", "out/p.parquet"]),
+    Verb("export", lambda i: ["export", f"{i}/runs/{_run(i)}", "--out", "out/model"]),
+    Verb("prepare", lambda i: ["prepare", "synthetic", "--images", "32", "--size", "32", "--out", "out", "--workers", "1", "--quiet"]),
+    Verb("tune", lambda i: [
+        "tune", "--data", f"{i}/data", "--space", f"{i}/space.toml", "--trials", "2", "--criterion", "in_domain_auroc",
+        "--out", "out", "--parallel", "1", "--quiet", *TINY,
+    ]),
+    Verb("benchmark", lambda i: ["benchmark", f"{i}/study.toml", "--out", "out", "--parallel", "1", "--quiet"]),
+    Verb("fidelity run", _fidelity("run", "map", "--task", "fundus-small", "--budget", "3", "--out", "out", "optimizer.epochs=3")),
+    Verb("fidelity reference", _fidelity(
+        "reference", "fundus-small", "--chains", "1", "--burn-in", "1", "--keep", "8", "--step", "0.05", "--out", "out/r.npz")),
+    Verb("fidelity tune", _fidelity("tune", "ivon", "--task", "fundus-small", "--trials", "1", "--budget", "3", "--out", "out")),
+    Verb("examine", lambda i: [
+        "examine", "--answers", f"{i}/answers.csv", "--truth", f"{i}/truth.csv", "--questions", "15", "--out", "out",
+        "--repetitions", "0", "--quiet",
+    ]),
+    Verb("report", lambda i: ["report", f"{i}/p.csv", "--out", "out", "--bootstrap", "20", "--quiet"]),
+    Verb("clinic", lambda i: ["clinic", f"{i}/p.csv", "--out", "out", "--quiet"]),
+    Verb("score", lambda i: ["score", f"{i}/p.csv", "--json", "out/s.json", "--bootstrap", "20"]),
+    Verb("inspect", lambda i: ["inspect", f"{i}/data", "--out", "out", "--quiet"]),
+)  # fmt: skip
+
+
+def _run(inputs: Path) -> str:
+    return next(path.name for path in sorted((inputs / "runs").iterdir()) if path.is_dir())
+
+
+def make_inputs(folder: Path) -> None:
+    """Make what the commands read: data, a finished run, a study, a table of answers, predictions.
+
+    Raises:
+        RuntimeError: The run cannot be made.
+    """
+    folder.mkdir(parents=True)
+    for name, seed in (("data", "0"), ("other", "1")):
+        drawn = [
+            "prepare",
+            "synthetic",
+            "--images",
+            "40",
+            "--size",
+            "16",
+            "--seed",
+            seed,
+            "--workers",
+            "1",
+            "--quiet",
+        ]
+        _make([*drawn, "--out", str(folder / name)], folder)
+    text = {name: json.dumps(str(folder / name)) for name in ("data", "space.toml")}
+    (folder / "space.toml").write_text('optimizer.lr = { low = 0.01, high = 0.2, scale = "log" }\n')
+    (folder / "study.toml").write_text(STUDY.format(data=text["data"], space=text["space.toml"]))
+    rng = np.random.default_rng(0)
+    truth = (rng.random((40, 3)) < 0.5).astype(int)
+    answers = np.clip(0.3 + 0.4 * truth + rng.normal(0, 0.2, truth.shape), 0, 1)
+    for name, values in (("truth", truth), ("answers", answers.round(4))):
+        rows = [f"i{k},{','.join(map(str, row))}\n" for k, row in enumerate(values.tolist())]
+        (folder / f"{name}.csv").write_text("image_id,a,b,c\n" + "".join(rows))
+    labels = rng.random(200) < 0.3
+    probs = np.clip(0.25 + 0.4 * labels + rng.normal(0, 0.2, 200), 0, 1).round(4)
+    rows = [f"i{k},{int(label)},{prob}\n" for k, (label, prob) in enumerate(zip(labels, probs, strict=True))]
+    (folder / "p.csv").write_text("image_id,label,prob\n" + "".join(rows))
+    _make([one if one != "out" else str(folder / "runs") for one in _train("dropout")(folder)], folder)
+
+
+def _make(arguments: list[str], folder: Path) -> None:
+    ended = start(arguments, folder, folder / "output").wait()
+    if ended.code:
+        raise RuntimeError(ended.error)
