@@ -18,6 +18,7 @@ from retinabench.core.version import __version__
 if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
     from retinabench.experiments.exported import ExportedModel, load_model
+    from retinabench.integrations.pytorch import evaluate_torch, predict_torch
     from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
     from retinabench.metrics.comparison.compare import Comparison, compare
     from retinabench.metrics.comparison.ranking import Ranking, rank
@@ -46,8 +47,10 @@ __all__ = [
     "clinic",
     "compare",
     "evaluate",
+    "evaluate_torch",
     "load_model",
     "load_task",
+    "predict_torch",
     "rank",
     "read_predictions",
     "referral_curve",
@@ -73,7 +76,9 @@ _MODULES = {
     "clinic": "metrics.clinical.screening_report",
     "compare": "metrics.comparison.compare",
     "evaluate": "metrics.estimator",
+    "evaluate_torch": "integrations.pytorch",
     "load_task": "data.tasks",
+    "predict_torch": "integrations.pytorch",
     "rank": "metrics.comparison.ranking",
     "read_predictions": "predictions.io",
     "referral_curve": "metrics.score",

@@ -175,17 +175,22 @@ def track(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="TRACKER", help="tensorboard, or wandb (WANDB_MODE=offline: without network)."
+            "--to",
+            metavar="TRACKER",
+            help="tensorboard, mlflow, or wandb (WANDB_MODE=offline: without network).",
         ),
     ] = "tensorboard",
     out: Out = Path("tracking"),
     project: Annotated[
-        str, typer.Option("--project", metavar="PROJECT", help="Project of Weights & Biases.")
+        str,
+        typer.Option(
+            "--project", metavar="PROJECT", help="Project of Weights & Biases, experiment of MLflow."
+        ),
     ] = "retinabench",
     rules: Rules = "corrected",
     quiet: Silent = False,
 ) -> None:
-    """Export settings, curves and scores of runs to TensorBoard or Weights & Biases; repeat it to add new epochs."""
+    """Export settings, curves and scores of runs to TensorBoard, MLflow or Weights & Biases; repeat it to add new epochs."""
     from retinabench.integrations.export import track_runs
 
     for line in track_runs(folders, to, out, project=project, rules=rules, progress=progress_of(quiet)):

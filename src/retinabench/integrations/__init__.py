@@ -1,1 +1,1 @@
-"""Export of run folders to TensorBoard and Weights & Biases."""
+"""Other libraries: trackers of experiments (TensorBoard, Weights & Biases, MLflow), and hooks into PyTorch trainings."""

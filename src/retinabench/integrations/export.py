@@ -8,10 +8,10 @@ from types import ModuleType
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import QUIET, Progress
-from retinabench.integrations import tensorboard, wandb
+from retinabench.integrations import mlflow, tensorboard, wandb
 from retinabench.integrations.tracked_run import read_run
 
-TRACKERS: dict[str, ModuleType] = {"tensorboard": tensorboard, "wandb": wandb}
+TRACKERS: dict[str, ModuleType] = {"tensorboard": tensorboard, "wandb": wandb, "mlflow": mlflow}
 """Modules with a function `export(runs, out, project)` that returns lines about what it wrote."""
 
 

@@ -1,0 +1,206 @@
+"""A PyTorch classifier scored on the batches of a data loader: `retinabench.evaluate_torch` and `predict_torch`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from retinabench.core.errors import InputError
+from retinabench.integrations.outputs import Kind, predictions_of
+from retinabench.metrics.results import Scores
+from retinabench.metrics.score import score
+from retinabench.predictions.table import Predictions
+
+Model = nn.Module | Sequence[nn.Module]
+INPUTS = ("image", "images", "pixel_values", "inputs", "input", "x")
+LABELS = ("label", "labels", "target", "targets", "y")
+COLUMNS = ("image_id", "patient_id", "grade", "domain", "split")
+DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+
+
+def evaluate_torch(
+    model: Model,
+    batches: Iterable[Any],
+    *,
+    samples: int = 1,
+    outputs: Kind = "logits",
+    referable_from: int | None = None,
+    device: str | torch.device | None = None,
+    rules: str = "corrected",
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> Scores:
+    """Score a PyTorch classifier on the batches of a data loader.
+
+    Args:
+        model: As in `predict_torch`.
+        batches: As in `predict_torch`.
+        samples: As in `predict_torch`.
+        outputs: As in `predict_torch`.
+        referable_from: As in `predict_torch`.
+        device: As in `predict_torch`.
+        rules: As in `score`.
+        bootstrap: As in `score`.
+        seed: Of the dropout masks and of the bootstrap.
+
+    Returns:
+        The scores.
+
+    Raises:
+        InputError: As in `predict_torch`.
+
+    Examples:
+        >>> import torch
+        >>> import retinabench as rb
+        >>> model = torch.nn.Linear(1, 1)
+        >>> _ = torch.nn.init.constant_(model.weight, 2.0), torch.nn.init.zeros_(model.bias)
+        >>> batches = [(torch.tensor([[-1.0], [1.0]]), torch.tensor([0, 1]))]
+        >>> rb.evaluate_torch(model, batches, bootstrap=0)["in_domain"].auroc.value
+        1.0
+    """
+    predictions = predict_torch(
+        model,
+        batches,
+        samples=samples,
+        outputs=outputs,
+        referable_from=referable_from,
+        device=device,
+        seed=seed,
+    )
+    return score(predictions, rules=rules, bootstrap=bootstrap, seed=seed)
+
+
+def predict_torch(
+    model: Model,
+    batches: Iterable[Any],
+    *,
+    samples: int = 1,
+    outputs: Kind = "logits",
+    referable_from: int | None = None,
+    device: str | torch.device | None = None,
+    seed: int = 0,
+) -> Predictions:
+    """Return the predictions of a PyTorch classifier, to be written, scored or compared.
+
+    Args:
+        model: A module, or K modules of an ensemble, from a batch of inputs to (B,), (B, 1) or (B, C) outputs, or to an
+            object with these as `logits`. It is put into evaluation mode, and back.
+        batches: A data loader, not shuffled where images have no id. A batch is (inputs, label), (inputs, label, columns),
+            or a dictionary with the inputs (`image`, `pixel_values`, `inputs` …) and the `label`. Columns is a dictionary
+            with any of `image_id`, `patient_id`, `grade`, `domain` and `split`, (B,) each; in a dictionary they stand
+            beside the label. The label is 0 or 1, or the grade 0 to 4 of a network with five classes.
+        samples: Forward passes of every module with its dropout layers on (Monte Carlo dropout); 1: one without.
+        outputs: What the model returns: logits, or probabilities (after a sigmoid or softmax).
+        referable_from: The lowest referable class; None: 1 of two classes, 2 of five.
+        device: Where to compute; None: where the first module's parameters are.
+        seed: Of the dropout masks.
+
+    Returns:
+        The predictions, with S = K x samples posterior samples where S > 1.
+
+    Raises:
+        InputError: A batch or an output has another form, or samples are asked for where there is no dropout layer.
+
+    References:
+        Gal, Y. & Ghahramani, Z. (2016). Dropout as a Bayesian approximation. ICML.
+
+    Examples:
+        >>> import torch
+        >>> import retinabench as rb
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2))
+        >>> batch = {"image": torch.ones(3, 2), "label": torch.tensor([0, 1, 1]), "patient_id": ["a", "b", "b"]}
+        >>> rb.predict_torch(model, [batch], samples=10).probs.shape
+        (3, 10)
+    """
+    members = [model] if isinstance(model, nn.Module) else list(model)
+    if samples > 1 and not all(_dropout_layers(one) for one in members):
+        hint = "Use samples=1, or pass the members of an ensemble."
+        raise InputError("samples need dropout layers (torch.nn.Dropout), and there are none", hint=hint)
+    place = torch.device(device) if device is not None else _device_of(members[0])
+    found: list[np.ndarray[Any, Any]] = []
+    columns: dict[str, list[Any]] = {}
+    with _predicting(members, samples > 1, seed, place), torch.inference_mode():
+        for number, batch in enumerate(batches, start=1):
+            inputs, further = _parts(batch, number)
+            inputs = inputs.to(place)
+            drawn = [_output(one(inputs), len(inputs), number) for one in members for _ in range(samples)]
+            found.append(torch.stack(drawn, dim=1).float().cpu().numpy())
+            for name, part in further.items():
+                columns.setdefault(name, []).append(_array(part))
+    if not found:
+        raise InputError("there are no batches")
+    values = np.concatenate(found)
+    known = {name: np.concatenate(parts) for name, parts in columns.items()}
+    return predictions_of(values[:, 0] if values.shape[1] == 1 else values, known, outputs, referable_from)
+
+
+def _parts(batch: Any, number: int) -> tuple[Tensor, dict[str, Any]]:
+    """Return the inputs of a batch and its columns by their names."""
+    if isinstance(batch, Mapping):
+        inputs = next((batch[name] for name in INPUTS if name in batch), None)
+        label = next((batch[name] for name in LABELS if name in batch), None)
+        further: Mapping[str, Any] = batch
+    elif isinstance(batch, Sequence) and 2 <= len(batch) <= 3:
+        inputs, label = batch[0], batch[1]
+        further = batch[2] if len(batch) == 3 else {}
+    else:
+        inputs, label, further = None, None, {}
+    if not isinstance(inputs, Tensor) or not isinstance(further, Mapping):
+        raise InputError(
+            f"batch {number} is a {type(batch).__name__} without inputs and label",
+            hint="A batch is (inputs, label), (inputs, label, columns) or a dictionary with image and label.",
+        )
+    known = {name: further[name] for name in COLUMNS if name in further}
+    return inputs, known if label is None else {"label": label, **known}
+
+
+def _output(found: Any, images: int, number: int) -> Tensor:
+    """Return (B, C) outputs; one output per image is one column."""
+    found = getattr(found, "logits", found)
+    if isinstance(found, Mapping):
+        found = found.get("logits")
+    if isinstance(found, Tensor) and found.ndim == 1:
+        found = found[:, None]
+    if not isinstance(found, Tensor) or found.ndim != 2 or len(found) != images:
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise InputError(
+            f"the model returned {shape} for batch {number} of {images} images",
+            hint="It must return a tensor (B,), (B, 1) or (B, C), or an object with it as `logits`.",
+        )
+    return found
+
+
+def _array(values: Any) -> np.ndarray[Any, Any]:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def _dropout_layers(model: nn.Module) -> list[nn.Module]:
+    return [one for one in model.modules() if isinstance(one, DROPOUT)]
+
+
+def _device_of(model: nn.Module) -> torch.device:
+    return next((one.device for one in model.parameters()), torch.device("cpu"))
+
+
+@contextmanager
+def _predicting(
+    members: Sequence[nn.Module], dropout: bool, seed: int, device: torch.device
+) -> Iterator[None]:
+    """Put the members into evaluation mode, with dropout where it is asked for; undo it, and restore the generators."""
+    modes = [(one, one.training) for member in members for one in member.modules()]
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        try:
+            for member in members:
+                member.to(device).eval()
+                for layer in _dropout_layers(member) if dropout else ():
+                    layer.train()
+            yield
+        finally:
+            for one, training in modes:
+                one.training = training

@@ -1,0 +1,86 @@
+"""The hooks into other libraries' trainings give the scores of `rb.score`, from those libraries' own calls."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.integrations.huggingface import compute_metrics
+
+NAMES = ("auroc", "failure_auroc", "referral_accuracy_area")
+
+
+@pytest.fixture
+def batches():
+    torch.manual_seed(0)
+    label = torch.arange(60) % 2
+    logits = torch.stack([torch.zeros(60), 2.0 * label - 1 + torch.randn(60)], dim=1)
+    return list(zip(logits.split(16), label.split(16), strict=True))
+
+
+def expected(batches):
+    logits, label = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    (found,) = rb.score(rb.Predictions.from_logits(logits, label=label), bootstrap=0).sets.values()
+    return {name: found.scores[name].value for name in NAMES}
+
+
+def test_torchmetrics_alone_and_in_a_collection(batches):
+    torchmetrics = pytest.importorskip("torchmetrics")
+    from retinabench.integrations.torchmetrics import ReferralScores
+
+    metric = ReferralScores(NAMES)
+    together = torchmetrics.MetricCollection([metric])
+    for _ in range(2):  # after a reset nothing of the first time is left
+        together.reset()
+        for logits, label in batches:
+            together.update(logits, label)
+        found = together.compute()
+        assert {name: float(value) for name, value in found.items()} == pytest.approx(expected(batches))
+    with pytest.raises(InputError, match=r"unknown score 'aurocc'.*'auroc'"):
+        ReferralScores(("aurocc",))
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own, of the numbers of workers and of PyTorch's trees
+def test_lightning_logs_the_scores_of_every_validation(batches, tmp_path):
+    lightning = pytest.importorskip("lightning.pytorch")
+    from retinabench.integrations.lightning import ScoreCallback
+
+    class Module(lightning.LightningModule):
+        def __init__(self, returns):
+            super().__init__()
+            self.returns = returns
+
+        def validation_step(self, batch, _):
+            logits, label = batch
+            return {"logits": logits, "label": label} if self.returns else logits
+
+    def validate(returns):
+        trainer = lightning.Trainer(
+            logger=False, enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
+            default_root_dir=tmp_path, callbacks=[ScoreCallback(NAMES)],
+        )  # fmt: skip
+        (found,) = trainer.validate(Module(returns), DataLoader(batches, batch_size=None), verbose=False)
+        return found
+
+    found = validate(returns=True)
+    assert found == pytest.approx({f"validation/{name}": value for name, value in expected(batches).items()})
+    with pytest.raises(InputError, match="returns no logits and label"):
+        validate(returns=False)
+
+
+def test_hugging_face_gets_plain_floats_also_from_a_tuple(batches):
+    """By the protocol of `Trainer`: arrays as `predictions` and `label_ids`."""
+    logits, label = (torch.cat(parts).numpy() for parts in zip(*batches, strict=True))
+    compute = compute_metrics(NAMES)
+    for predictions in (logits, (logits, np.zeros(3))):
+        found = compute(SimpleNamespace(predictions=predictions, label_ids=label))
+        assert found == pytest.approx(expected(batches))
+        assert all(type(value) is float for value in found.values())
+    with pytest.raises(InputError, match="unknown score"):
+        compute_metrics(("acuracy",))
