@@ -61,23 +61,8 @@ def test_a_feature_that_is_constant_over_the_training_images_explodes_in_no_othe
     assert np.array_equal(feature_scale(np.zeros((5, 2), np.float32))[1], np.full(2, 1e-6, np.float32))
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        "map",
-        "dropout",
-        "mfvi",
-        "laplace",
-        "fsvi",
-        "swag",
-        "vbll",
-        "sngp",
-        "ddu",
-        "batch_ensemble",
-        "head_ensemble",
-    ],
-)
-def test_every_kind_of_method_trains_a_head(tmp_path, weights, method):
+@pytest.mark.parametrize("method", ["map", "dropout", "swag"])
+def test_a_head_is_trained_to_the_same_bits_again(tmp_path, weights, method):
     data = make_prepared(tmp_path / "data")
     run = frozen(weights, data, f"method={method}")
     again = [execute(run, tmp_path / out, CPU) / "predictions.parquet" for out in ("one", "two")]

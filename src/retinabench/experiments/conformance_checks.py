@@ -194,14 +194,7 @@ def learns_under_its_likelihoods(subject: Subject) -> None:
 
 def _learns_under(subject: Subject, likelihood: Likelihood) -> None:
     """Train on 120 points of three features, and compare the loss with that of the best constant prediction."""
-    draws = torch.Generator().manual_seed(0)
-    inputs = torch.randn(120, 3, generator=draws)
-    targets = {
-        "bernoulli": (inputs[:, 0] > 0).float(),
-        "categorical": inputs.argmax(dim=1),
-        "gaussian": inputs[:, 0],
-        "multilabel": (inputs > 0).float(),
-    }[likelihood.name]
+    inputs, targets = easy_points(likelihood.name)
     settings = {
         "epochs": 30,
         "batch_size": 20,
@@ -228,15 +221,33 @@ def _learns_under(subject: Subject, likelihood: Likelihood) -> None:
         f"{asked} have the shape {found}, not (8, 120, {width})",
     )
     _require(bool(drawn.isfinite().all()), f"{asked} are not finite")
-    error, constant = _errors(likelihood.name, drawn.mean(dim=0), targets)
+    error, constant = errors_of(likelihood.name, drawn.mean(dim=0), targets)
     _require(
         error < 0.85 * constant,
         f"{likelihood.name}: the error on easy training points is {error:.3f}; that of a constant is {constant:.3f}",
     )
 
 
-def _errors(name: str, predicted: Tensor, targets: Tensor) -> tuple[float, float]:
-    """Return the mean squared error of predicted means or probabilities, and that of the best constant."""
+def easy_points(likelihood: str) -> tuple[Tensor, Tensor]:
+    """Return 120 points (120, 3) and their targets, which a linear layer can tell, as the likelihood of that name takes them."""
+    inputs = torch.randn(120, 3, generator=torch.Generator().manual_seed(0))
+    targets = {
+        "bernoulli": (inputs[:, 0] > 0).float(),
+        "categorical": inputs.argmax(dim=1),
+        "gaussian": inputs[:, 0],
+        "multilabel": (inputs > 0).float(),
+    }
+    return inputs, targets[likelihood]
+
+
+def errors_of(name: str, predicted: Tensor, targets: Tensor) -> tuple[float, float]:
+    """Return the mean squared error of predicted means or probabilities, and that of the best constant.
+
+    Args:
+        name: Of the likelihood.
+        predicted: Mean over the posterior samples, (N, C), or mean and standard deviation of a Gaussian one.
+        targets: As the likelihood takes them.
+    """
     if name == "gaussian":
         predicted = predicted[:, 0]
     elif name == "bernoulli":

@@ -9,13 +9,15 @@ a prediction is one pass per member. Wherever the network has a linear layer or 
 becomes such a layer, whatever network it is.
 
 **Settings.** `members` 4. `std` 0.5: the factors start at N(1, std²). Noise of this size in every layer destroys the features of a
-pretrained network, which wants 0.1 or less. The L2 term acts on W and, with `optimizer.l2_on`, on biases and norms,
+pretrained network: those of EfficientNet-Lite0 on 24 photographs keep a correlation of .88 with the original ones at 0.02, .50 at 0.05 and .12
+at 0.1. Such a network wants 0.02. The L2 term acts on W and, with `optimizer.l2_on`, on biases and norms,
 never on the factors.
 
 **Cost.** K (inputs + 2 outputs) more parameters per layer. A training step multiplies every layer's input and output once
 more. A prediction is K passes.
 
-**When it fails.** A member sees 1 / K of the images in each epoch, so that K members want a longer training: half as many epochs more
+**When it fails.** The factors are free of the L2 term and can undo it: where the term must be strong, as for a head on the features of few
+images, the fit is looser than MAP's. A member sees 1 / K of the images in each epoch, so that K members want a longer training: half as many epochs more
 in the paper. Where the shared weights explain the data alone, the factors hardly move, and the members predict nearly the
 same; their disagreement is then no measure of what the data leave undetermined.
 

@@ -1,0 +1,134 @@
+"""Every method on a pretrained network: its cached features, and the network itself with its first stages frozen."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from retinabench.core.errors import InputError
+from retinabench.core.random_streams import torch_generator
+from retinabench.data.loader import array_batches
+from retinabench.experiments.config import load_run
+from retinabench.experiments.conformance_checks import easy_points, errors_of
+from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.run import execute, load_posterior
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian, MultiLabel
+from retinabench.models.build import build_model, initialise
+from retinabench.models.networks.head import Head
+from retinabench.models.settings import ModelConfig
+from retinabench.predictions.io import read_predictions
+from support.helpers import make_prepared
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
+CPU = Resources("cpu")
+OWN = [name for name in METHODS if METHODS[name].__name__.startswith("retinabench.")]
+SINGLE = [name for name in METHODS if not is_composed(METHODS[name])]
+OTHER_NAMES = ("sngp", "ddu")  # of the tensors of convolutions with a bound
+FIRST = ("conv1.weight", "layer1.0.conv1.weight", "layer1.0.bn1.weight", "layer1.0.bn1.running_mean")
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """The state of a network, and runs that begin with it."""
+    root = tmp_path_factory.mktemp("pretrained")
+    network = build_model(ModelConfig(name="resnet18", width=4, stem="small"), seed=7)
+    torch.save(network.state_dict(), root / "w.pt")
+    words = ["model.name=resnet18", "model.width=4", "model.stem=small", f"model.weights={root / 'w.pt'}",
+             "optimizer.epochs=1", "optimizer.batch_size=4", "optimizer.select=last"]  # fmt: skip
+    data = str(make_prepared(root / "data"))
+
+    def folder(name, *more):
+        return execute(load_run(None, [*words, f"method.name={name}", *more], data=data), root / "runs", CPU)
+
+    return network.state_dict(), folder
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_it_trains_on_cached_features_or_says_that_it_needs_images(pretrained, name):
+    _, folder = pretrained
+    words = ("model.trained=head", "optimizer.augment=none")
+    if METHODS[name].Config.needs_images:
+        with pytest.raises(InputError, match=f"'{name}' needs images, and the inputs are features"):
+            folder(name, *words)
+    else:
+        assert np.isfinite(read_predictions(folder(name, *words) / "predictions.parquet").probs).all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_it_fine_tunes_the_last_stages_and_leaves_the_first_ones(pretrained, name):
+    before, folder = pretrained
+    found = folder(name, "model.trained=2", "model.trunk_lr=0.1", "optimizer.augment=none")
+    assert np.isfinite(read_predictions(found / "predictions.parquet").probs).all()
+    if name in SINGLE:
+        state = load_posterior(found)[1].state()
+        kept = [
+            torch.equal(tensor, before[key])
+            for key in FIRST
+            for place, tensor in state.items()
+            if re.fullmatch(rf"(trunk\.|beside/\d+/)?{re.escape(key)}", place)
+        ]
+        assert all(kept)
+        assert kept or name in OTHER_NAMES
+        spread = [tensor for place, tensor in state.items() if place == f"beside/{FIRST[1]}"]
+        assert all((tensor == 0).all() for tensor in spread)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hidden", [None, 8])
+@pytest.mark.parametrize("name", [name for name in SINGLE if not METHODS[name].Config.needs_images])
+def test_a_head_learns_under_every_likelihood_of_the_method(name, hidden):
+    """And the restored posterior predicts the same bits. SGLD wants its steps ten times as long as the others."""
+    cpu = torch.device("cpu")
+    words = [f"method.name={name}", f"optimizer.lr={0.2 if name == 'sgld' else 0.02}", "optimizer.epochs=30",
+             "optimizer.batch_size=20", "optimizer.warmup=0", "optimizer.reweight=none",
+             "optimizer.select=last"]  # fmt: skip
+    run = load_run(None, words, data="d")
+    for likelihood in (Bernoulli(), Categorical(3), Gaussian(floor=0.3), MultiLabel(3)):
+        if likelihood.name not in run.method.supported():
+            continue
+        inputs, targets = easy_points(likelihood.name)
+        heads = [Head(3, likelihood.outputs, hidden) for _ in range(2)]
+        for head in heads:
+            initialise(head, torch_generator(cpu, 0, "weights"))
+        batches = array_batches(inputs.numpy(), targets.numpy(), 20, 0, cpu)
+        trained = METHODS[name].fit(heads[0], batches, run, Checkpoint(), likelihood)
+        restored = METHODS[name].build(heads[1], run, likelihood)
+        restored.restore(trained.state())
+        with torch.no_grad():
+            one, two = (
+                posterior.predict(inputs, 8, torch.Generator().manual_seed(1))
+                for posterior in (trained, restored)
+            )
+        assert torch.equal(one, two)
+        error, constant = errors_of(likelihood.name, one.mean(dim=0), targets)
+        assert error < 0.85 * constant, likelihood.name
+
+
+def table() -> str:
+    """Return the table of the page of methods, as the methods declare it."""
+    lines = [
+        "| method | cached features of a frozen trunk | fine-tuned trunk | from scratch |",
+        "|---|---|---|---|",
+    ]
+    for name in OWN:
+        config = METHODS[name].Config
+        if is_composed(METHODS[name]):
+            cells = ["as its member"] * 3
+        else:
+            cells = [
+                "no: needs the images" if config.needs_images else "yes",
+                "yes",
+                "no: keeps the trunk" if config.keeps_trunk else "yes",
+            ]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def test_the_page_of_methods_tells_which_works_with_which_trunk():
+    assert table() in PAGE.read_text(), f"docs/methods.md needs the table\n\n{table()}"
