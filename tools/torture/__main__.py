@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from torture.contract import Verdict, campaign_names, load
@@ -36,14 +37,16 @@ class Batch:
     start: float
 
 
-def run_batch(name: str, seed: int, log: OutcomeLog, scratch: Path, *, show: bool = False) -> int:
+def run_batch(
+    name: str, seed: int, log: OutcomeLog, scratch: Path, *, show: bool = False, most: int | None = None
+) -> int:
     """Run one batch of a campaign in this process and log it.
 
     Returns:
         The number of failures.
     """
     module, start, trials, failed = load(name), time.monotonic(), 0, 0
-    for outcome in module.campaign(seed, scratch):
+    for outcome in islice(module.campaign(seed, scratch), most):
         log.outcome(name, seed, module.UNIT, outcome)
         trials += 1
         failed += outcome.verdict == Verdict.FAILED
@@ -160,6 +163,7 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, help="run one batch of each campaign with this seed, and log nothing"
     )
+    parser.add_argument("--trials", type=int, help="with --seed: stop each batch after so many trials")
     parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--quiet", action="store_true", help="print the table alone")
     given = parser.parse_args()
@@ -172,7 +176,7 @@ def main() -> int:
             log = OutcomeLog(Path(folder) / "outcomes.jsonl")
             for name in names:
                 (scratch := Path(folder) / name).mkdir()
-                run_batch(name, given.seed, log, scratch, show=not given.quiet)
+                run_batch(name, given.seed, log, scratch, show=not given.quiet, most=given.trials)
             print(table(log))
             return bool(failures(log))
     log = OutcomeLog(given.log)

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,13 +68,14 @@ class Undisturbed:
         return start(self.arguments, folder, self.scratch / f"output-{number}", first)
 
 
-def undisturbed(verb: Verb, scratch: Path, plan: Plan) -> Undisturbed:
+def undisturbed(verb: Verb, scratch: Path, plan: Plan, more: Collection[str] = ()) -> Undisturbed:
     """Make the inputs, import what the command needs into this process, and run it twice.
 
     Args:
         verb: The command.
         scratch: Folder of the batch.
         plan: Counts the operations of the second run.
+        more: Inputs that are needed beside those of the command (`verbs.Verb`).
 
     Returns:
         What it leaves.
@@ -84,7 +85,7 @@ def undisturbed(verb: Verb, scratch: Path, plan: Plan) -> Undisturbed:
     """
     plan.set(None)
     inputs = scratch / "inputs"
-    make_inputs(inputs)
+    make_inputs(inputs, {*verb.needs, *more})
     arguments = verb.arguments(inputs)
     _import_what_it_needs(arguments, scratch)
     found, operations, seconds = [], 0, 0.0

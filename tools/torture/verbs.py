@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from retinabench.fidelity.targets.data import load
+from retinabench.fidelity.targets.registry import TARGETS
 from torture.running import start
 
 TINY = (
@@ -44,12 +46,12 @@ class Verb:
     Args:
         name: For the table.
         arguments: Folder of the inputs -> the arguments; the command writes below `out` of its working folder.
-        resumes: Whether an interrupted command continues, and its output is that of an undisturbed one in every file.
+        needs: Of the inputs that take seconds to make: ``data``, ``other``, ``runs``.
     """
 
     name: str
     arguments: Callable[[Path], list[str]]
-    resumes: bool = True
+    needs: tuple[str, ...] = ()
 
 
 def _train(method: str, *more: str) -> Callable[[Path], list[str]]:
@@ -63,17 +65,18 @@ def _fidelity(*arguments: str) -> Callable[[Path], list[str]]:
 
 
 VERBS = (
-    Verb("train map", _train("map")),
-    Verb("train swag", _train("swag")),
-    Verb("train ensemble", _train("ensemble", "method.members=2")),
-    Verb("predict", lambda i: ["predict", f"{i}/runs/{_run(i)}", "--data", f"{i}/other", "--out", "out/p.parquet"]),
-    Verb("export", lambda i: ["export", f"{i}/runs/{_run(i)}", "--out", "out/model"]),
+    Verb("train map", _train("map"), ("data",)),
+    Verb("train swag", _train("swag"), ("data",)),
+    Verb("train ensemble", _train("ensemble", "method.members=2"), ("data",)),
+    Verb("predict", lambda i: ["predict", f"{i}/runs/{_run(i)}", "--data", f"{i}/other", "--out", "out/p.parquet"],
+         ("data", "other", "runs")),
+    Verb("export", lambda i: ["export", f"{i}/runs/{_run(i)}", "--out", "out/model"], ("data", "runs")),
     Verb("prepare", lambda i: ["prepare", "synthetic", "--images", "32", "--size", "32", "--out", "out", "--workers", "1", "--quiet"]),
     Verb("tune", lambda i: [
         "tune", "--data", f"{i}/data", "--space", f"{i}/space.toml", "--trials", "2", "--criterion", "in_domain_auroc",
         "--out", "out", "--parallel", "1", "--quiet", *TINY,
-    ]),
-    Verb("benchmark", lambda i: ["benchmark", f"{i}/study.toml", "--out", "out", "--parallel", "1", "--quiet"]),
+    ], ("data",)),
+    Verb("benchmark", lambda i: ["benchmark", f"{i}/study.toml", "--out", "out", "--parallel", "1", "--quiet"], ("data",)),
     Verb("fidelity run", _fidelity("run", "map", "--task", "fundus-small", "--budget", "3", "--out", "out", "optimizer.epochs=3")),
     Verb("fidelity reference", _fidelity(
         "reference", "fundus-small", "--chains", "1", "--burn-in", "1", "--keep", "8", "--step", "0.05", "--out", "out/r.npz")),
@@ -85,7 +88,7 @@ VERBS = (
     Verb("report", lambda i: ["report", f"{i}/p.csv", "--out", "out", "--bootstrap", "20", "--quiet"]),
     Verb("clinic", lambda i: ["clinic", f"{i}/p.csv", "--out", "out", "--quiet"]),
     Verb("score", lambda i: ["score", f"{i}/p.csv", "--json", "out/s.json", "--bootstrap", "20"]),
-    Verb("inspect", lambda i: ["inspect", f"{i}/data", "--out", "out", "--quiet"]),
+    Verb("inspect", lambda i: ["inspect", f"{i}/data", "--out", "out", "--quiet"], ("data",)),
 )  # fmt: skip
 
 
@@ -93,28 +96,21 @@ def _run(inputs: Path) -> str:
     return next(path.name for path in sorted((inputs / "runs").iterdir()) if path.is_dir())
 
 
-def make_inputs(folder: Path) -> None:
-    """Make what the commands read: data, a finished run, a study, a table of answers, predictions.
+def make_inputs(folder: Path, needs: Collection[str]) -> None:
+    """Make what commands read: tables of predictions, answers and a submission; a study; data and a finished run.
+
+    Args:
+        folder: Where.
+        needs: Which of ``data``, ``other`` and ``runs`` are needed.
 
     Raises:
         RuntimeError: The run cannot be made.
     """
     folder.mkdir(parents=True)
     for name, seed in (("data", "0"), ("other", "1")):
-        drawn = [
-            "prepare",
-            "synthetic",
-            "--images",
-            "40",
-            "--size",
-            "16",
-            "--seed",
-            seed,
-            "--workers",
-            "1",
-            "--quiet",
-        ]
-        _make([*drawn, "--out", str(folder / name)], folder)
+        if name in needs:
+            drawn = f"prepare synthetic --images 40 --size 16 --seed {seed} --workers 1 --quiet --out"
+            _make([*drawn.split(), str(folder / name)], folder)
     text = {name: json.dumps(str(folder / name)) for name in ("data", "space.toml")}
     (folder / "space.toml").write_text('optimizer.lr = { low = 0.01, high = 0.2, scale = "log" }\n')
     (folder / "study.toml").write_text(STUDY.format(data=text["data"], space=text["space.toml"]))
@@ -128,7 +124,11 @@ def make_inputs(folder: Path) -> None:
     probs = np.clip(0.25 + 0.4 * labels + rng.normal(0, 0.2, 200), 0, 1).round(4)
     rows = [f"i{k},{int(label)},{prob}\n" for k, (label, prob) in enumerate(zip(labels, probs, strict=True))]
     (folder / "p.csv").write_text("image_id,label,prob\n" + "".join(rows))
-    _make([one if one != "out" else str(folder / "runs") for one in _train("dropout")(folder)], folder)
+    target = TARGETS.find("fundus-small")
+    shape = (len(load(target).test), target.outputs)
+    np.savetxt(folder / "submission.csv", rng.dirichlet(np.ones(shape[1]), shape[0]), delimiter=",")
+    if "runs" in needs:
+        _make([one if one != "out" else str(folder / "runs") for one in _train("dropout")(folder)], folder)
 
 
 def _make(arguments: list[str], folder: Path) -> None:

@@ -60,7 +60,7 @@ CASES = (
     Case("fidelity reference", 0.6),
     Case("fidelity reference", 1),
     Case("fidelity reference", 1, lambda i, f: [
-        "fidelity", "score", f"{i}/s.csv", "--task", "fundus-small", "--reference", f"{f}/out/r.npz", "--bootstrap", "0",
+        "fidelity", "score", f"{i}/submission.csv", "--task", "fundus-small", "--reference", f"{f}/out/r.npz", "--bootstrap", "0",
         "--json", "read/s.json"]),
     Case("examine", 0.7),
     Case("tune", 1),
@@ -76,7 +76,7 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
         return
     case, rng = CASES[seed % len(CASES)], random.Random(seed)
     verb = next(one for one in VERBS if one.name == case.verb)
-    base = undisturbed(verb, scratch, plan)
+    base = undisturbed(verb, scratch, plan, ("other",) if case.reads else ())
     folder = fresh(base)
     if case.part < 1:
         plan.set(folder / "out", max(1, round(case.part * base.operations)), What.KILL_BEFORE)
@@ -84,7 +84,9 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
     plan.set(None)
     kept = scratch / "kept"
     shutil.copytree(folder / "out", kept)
-    reference, _ = _read(case, base, kept)
+    reference, said = _read(case, base, kept)
+    if said:
+        raise RuntimeError(f"{case} cannot be read: {said}")
     files = [
         path
         for path in sorted(kept.rglob("*"))
