@@ -193,6 +193,66 @@ def test_own_images_with_mapped_columns(tmp_path):
     assert survey == Survey()
 
 
+def test_columns_that_cannot_be_read_are_mapped_or_not_used_and_a_note_says_so(tmp_path):
+    lines = ["image,grade,eye,split,domain", "a/1,0,Ojo izquierdo,Training,Lima", "a/2,1,1,val,Quito",
+             "b/1,2,D,test,Lima", "3,4,Œil droit,train,Lima"]  # fmt: skip
+    survey = Survey()
+    records = folder.records(write_own(tmp_path, lines), survey=survey)
+    assert records.eye.tolist() == ["left", "", "right", "right"]
+    assert records.split.tolist() == ["train", "validation", "test", "train"]
+    assert records.domain.tolist() == ["in_domain"] * 4
+    assert survey.lines() == [
+        "no column 'patient', so every image counts as a patient of its own",
+        "column 'eye': '1' names no eye, which is unknown there",
+        "column 'split': 'Training', 'val' is read as train, validation",
+        "column 'domain' is not used: 'Lima', 'Quito' is none of in_domain, shifted",
+    ]
+    wrong = [*lines[:2], "a/2,1,1,fold 2,Quito"]
+    with pytest.raises(InputError, match="row 2, column 'split': is 'fold 2'"):
+        folder.records(write_own(tmp_path, wrong))
+    assert folder.records(write_own(tmp_path, wrong), split="test").split.tolist() == ["test"] * 2
+
+
+def test_labelled_files_of_another_kind_are_counted(tmp_path):
+    source = write_own(tmp_path / "in", ["image,grade", "a/1.jpg,0", "x.dcm,1", "y,2"])
+    for name in ("x.dcm", "y.heic"):
+        (source / name).write_bytes(b"?")
+    command = [
+        "prepare",
+        "folder",
+        "--source",
+        str(source),
+        "--out",
+        str(tmp_path / "out"),
+        "--size",
+        "16",
+        "-q",
+    ]
+    assert run(command) == 2
+    survey = Survey(skips=True)
+    assert len(folder.records(source, survey=survey)) == 1
+    assert (
+        survey.lines()[-1] == "2 of them may be .dcm, .heic files, which are not read: convert them to PNG."
+    )
+
+
+def test_half_of_the_files_are_no_images(tmp_path, capsys):
+    names = [f"a/{k}.jpg" for k in range(8)]
+    lines = ["image,grade", *(f"{name},{k % 5}" for k, name in enumerate(names))]
+    source = write_own(tmp_path / "in", lines, names=names)
+    for name in names[::2]:
+        (source / name).write_text("no image")
+    command = ["prepare", "folder", "--source", str(source), "--out", str(tmp_path / "out"), "--size", "16"]
+    command += ["--workers", "1", "-q"]
+    assert run(command) == 2
+    assert "4 of 8 files are bad" in capsys.readouterr().err
+    assert run([*command, "--on-bad", "skip"]) == 0
+    assert "4 images at 16 px" in capsys.readouterr().out
+    bad = (tmp_path / "out" / "bad.csv").read_text().splitlines()[1:]
+    assert [line.split(",")[1] for line in bad] == names[::2]
+    assert open_prepared(tmp_path / "out").records.source.tolist() == names[1::2]
+
+
 def test_own_images_with_labels_know_no_grade(tmp_path):
     lines = ["image,referable", "a/1.jpg,0", "a/2.jpg,1", "b/1.jpg,1", "b/3.png,0"]
     source = write_own(tmp_path / "in", lines)
@@ -237,7 +297,11 @@ def test_own_images_with_labels_know_no_grade(tmp_path):
         ),
         (["image,label", "a/1.jpg,2"], {"columns": {"label": "label"}}, "row 1, column 'label': is '2'"),
         (["image,grade,split", "a/1.jpg,0,tset"], {}, "column 'split': is 'tset'. Did you mean 'test'"),
-        (["image,grade,eye", "a/1.jpg,0,both"], {}, "column 'eye': is 'both'"),
+        (
+            ["image,grade,domain", "a/1.jpg,0,Lima"],
+            {"columns": {"domain": "domain"}},
+            "column 'domain': is 'Lima'",
+        ),
         (["image,grade,patient", "a/1.jpg,0,p", "a/2.jpg,1,"], {}, "row 2, column 'patient': is empty"),
         (["image,grade", "a/1.jpg,0"], {"split": "tset"}, "unknown split 'tset'. Did you mean 'test'"),
         (["image,grade", "a/1.jpg,0"], {"labels": "their.csv"}, "holds no their.csv"),

@@ -5,6 +5,7 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import aptos, eyepacs
 from retinabench.data.ingest.archives import open_files
+from retinabench.data.ingest.label_matching import Survey
 from retinabench.data.ingest.labels import grade_of, ids_of, read_table
 
 GOOD = "image,level\n1_left,0\n1_right,3\n"
@@ -81,8 +82,26 @@ def test_bad_eyepacs_labels_are_named(tmp_path, train, test, says):
 
 def test_missing_test_labels_say_how_to_get_them(tmp_path):
     (tmp_path / "trainLabels.csv").write_text(GOOD)
-    with pytest.raises(InputError, match=r"no retinopathy_solution.csv. Add --download"):
+    says = r"no retinopathy_solution.csv. Add --download: .* Or go on without its images: add --on-bad skip\."
+    with pytest.raises(InputError, match=says):
         eyepacs.labels(open_files(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("absent", "splits"),
+    [("retinopathy_solution.csv", {"train"}), ("trainLabels.csv", {"validation"})],
+)
+def test_one_part_of_eyepacs_is_read_where_what_is_missing_may_be_left_out(tmp_path, absent, splits):
+    (tmp_path / "trainLabels.csv").write_text(GOOD)
+    (tmp_path / "retinopathy_solution.csv").write_text("image,level,Usage\n9_left,1,Public\n")
+    (tmp_path / absent).unlink()
+    survey = Survey(skips=True)
+    assert set(eyepacs.labels(open_files(tmp_path), survey).split.tolist()) == splits
+    assert survey.notes == [f"no {absent}, so its images are left out"]
+    for path in tmp_path.iterdir():
+        path.unlink()
+    with pytest.raises(InputError, match=r"holds no trainLabels\.csv"):
+        eyepacs.labels(open_files(tmp_path), survey)
 
 
 def test_another_number_of_aptos_rows_cannot_give_the_published_split(tmp_path):

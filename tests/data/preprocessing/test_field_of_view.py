@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.data.preprocessing.field_of_view import field_circle
+from retinabench.data.preprocessing.field_of_view import field_box, field_circle
 
 
 def photograph(height, width, x, y, radius, surround=3, noise=3, seed=0):
@@ -38,6 +38,28 @@ def test_the_circle_is_found(height, width, x, y, radius):
 def test_a_grey_surround_is_no_retina(surround):
     disc = field_circle(photograph(700, 1000, 450, 350, 300, surround, noise=8))
     assert disc == pytest.approx((450, 350, 300), abs=5)
+
+
+def stretched(image, gamma, noise, seed=0):
+    """Lighten an image with noise in every pixel, as contrast stretching does."""
+    random = np.random.default_rng(seed)
+    lifted = np.asarray(image, float) + random.normal(8, noise, np.asarray(image).shape)
+    return Image.fromarray((255 * (lifted.clip(0, 255) / 255) ** gamma).astype(np.uint8))
+
+
+@pytest.mark.parametrize(("gamma", "noise"), [(1, 12), (0.6, 5), (0.4, 8)])
+@pytest.mark.parametrize(("x", "y", "radius"), [(500, 350, 330), (420, 340, 430), (640, 350, 220)])
+def test_a_noisy_or_lightened_surround_is_no_retina(gamma, noise, x, y, radius):
+    image = stretched(photograph(700, 1000, x, y, radius), gamma, noise)
+    assert field_circle(image) == pytest.approx((x, y, radius), abs=0.02 * radius)
+    expected = (max(0, x - radius), max(0, y - radius), min(1000, x + radius), min(700, y + radius))
+    assert field_box(np.asarray(image)) == pytest.approx(expected, abs=0.2 * radius)
+
+
+def test_noise_makes_no_rim_where_there_is_none():
+    inside = stretched(photograph(2000, 2000, 1000, 1000, 900).crop((600, 700, 1400, 1300)), 0.6, 10)
+    assert field_box(np.asarray(inside)) == (0, 0, 800, 600)
+    assert field_circle(inside) == pytest.approx((400, 300, 400), abs=1)
 
 
 def test_specks_and_a_straight_mask_do_not_move_it():

@@ -15,7 +15,8 @@ validation; Private 42,670 (31,403/3,042/6,282/977/966) is test |
 | how to get it | `STEPS` below |
 
 Read as downloaded: `trainLabels.csv` (image, level), `retinopathy_solution.csv` (image, level, Usage), images
-`<patient>_<left|right>.jpeg` in `train/` and `test/`, each unpacked, zipped, or zipped in parts.
+`<patient>_<left|right>.jpeg` in `train/` and `test/`, each unpacked, zipped, or zipped in parts. A copy of one part, with
+its label file, is read with `--on-bad skip`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.download import Remote
 from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
-from retinabench.data.ingest.labels import Row, grade_of, ids_of, needed, read_table, word_of
+from retinabench.data.ingest.labels import Row, grade_of, ids_of, read_table, word_of
 from retinabench.data.records import Records, join
 
 SOLUTION = Remote(
@@ -43,6 +44,12 @@ STEPS = (
     "(3) retinabench prepare eyepacs --download --source THAT_FOLDER --out data/eyepacs fetches the labels of the "
     "test images (retinopathy_solution.csv) and prepares."
 )
+TRAIN = "trainLabels.csv"
+COLUMNS = {TRAIN: ("image", "level"), SOLUTION.name: ("image", "level", "Usage")}
+HOW_TO_GET = {
+    TRAIN: "Download trainLabels.csv.zip.",
+    SOLUTION.name: "Add --download: it is fetched from its public address.",
+}
 USAGE = {"Public": "validation", "Private": "test"}
 NAME = re.compile(r"(?P<patient>\d+)_(?P<eye>left|right)")
 
@@ -50,24 +57,43 @@ NAME = re.compile(r"(?P<patient>\d+)_(?P<eye>left|right)")
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
     """Read both label files and find the images."""
     files = open_files(source)
-    rows = labels(files)
+    rows = labels(files, survey)
     folders = np.where(rows.split == "train", "train", "test")
     return placed(pair(rows, files, survey, folders), split)
 
 
-def labels(files: Files) -> Records:
-    """Read the label files alone: all 88,702 rows, whether or not their images exist."""
-    train = needed(files, "trainLabels.csv", "Download trainLabels.csv.zip.")
-    test = needed(files, "retinopathy_solution.csv", "Add --download: it is fetched from its public address.")
-    first = _part(read_table(files, train, ("image", "level")), files.where(train), usage=False)
-    second = _part(read_table(files, test, ("image", "level", "Usage")), files.where(test), usage=True)
-    if both := set(first.image_id.tolist()) & set(second.image_id.tolist()):
+def labels(files: Files, survey: Survey | None = None) -> Records:
+    """Read the label files alone: all 88,702 rows, whether or not their images exist.
+
+    Args:
+        files: The files of the data set.
+        survey: Where it accepts what is missing, one of the two label files is enough; its notes name the other.
+
+    Returns:
+        The labelled images.
+
+    Raises:
+        InputError: A label file is missing or bad.
+    """
+    names = {name: files.find(name) for name in (TRAIN, SOLUTION.name)}
+    found = {name: path for name, path in names.items() if path is not None}
+    absent = [name for name in names if name not in found]
+    if absent and not (found and survey is not None and survey.skips):
+        goes_on = " Or go on without its images: add --on-bad skip." if found else ""
+        raise InputError(f"holds no {absent[0]}", file=files.root, hint=f"{HOW_TO_GET[absent[0]]}{goes_on}")
+    if survey is not None:
+        survey.notes += [f"no {name}, so its images are left out" for name in absent]
+    parts = [
+        _part(read_table(files, path, COLUMNS[name]), files.where(path), usage=name == SOLUTION.name)
+        for name, path in found.items()
+    ]
+    if len(parts) == 2 and (both := set(parts[0].image_id.tolist()) & set(parts[1].image_id.tolist())):
         raise InputError(
-            f"'{min(both)}' is in trainLabels.csv too",
-            file=files.where(test),
+            f"'{min(both)}' is in {TRAIN} too",
+            file=files.where(found[SOLUTION.name]),
             hint="Use the files as downloaded.",
         )
-    return join([first, second])
+    return join(parts)
 
 
 def _part(rows: list[Row], where: str, usage: bool) -> Records:

@@ -9,28 +9,35 @@
 patients have two |
 | splits | a column `split` (train, validation, test); without it `--split`, or else all are `train` and tasks hold out \
 validation and test patients |
-| more | columns `eye` (left, right, OD, OS, L, R) and `domain` (in_domain, shifted) |
+| more | columns `eye` (left, right, OD, OS, OI, L, R, and words of six languages) and `domain` (in_domain, shifted) |
 | licence, camera, population | yours to document |
 
 Columns called otherwise are mapped: `--column image=file --column grade=icdr --column patient=mrn`. The image column
-holds file names, with or without folders and ending. With 0/1 labels no grade is known: tasks by grade refuse the
+holds file names, with or without folders and ending. An eye that cannot be read is unknown, and a column `domain` of which
+nothing can be read is not used, unless `--column` names it; a note says so. With 0/1 labels no grade is known: tasks by grade refuse the
 data, predictions carry no grades, and the records hold the stand-ins 0 and 2 so that `label` is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from retinabench.core.errors import InputError, nearest
+from retinabench.core.errors import InputError, nearest, printable
 from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
+from retinabench.data.ingest.eye_names import eyes_of
 from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
 from retinabench.data.ingest.labels import Row, grade_of, ids_of, read_table, word_of
 from retinabench.data.records import SPLITS, Records
 
 ROLES = ("image", "grade", "label", "patient", "eye", "split", "domain")
-EYES = {"left": "left", "l": "left", "os": "left", "right": "right", "r": "right", "od": "right", "": ""}
+DOMAINS = ("in_domain", "shifted")
+SPLIT_NAMES = {
+    "train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation",
+    "dev": "validation", "test": "test", "testing": "test",
+}  # fmt: skip
+SHOWN = 3  # values of a column that a note quotes
 STAND_IN = {"0": 0, "1": 2}
 STEPS = (
     "Put the images and one CSV (columns image, grade; better also patient and split) into a folder, then: "
@@ -82,6 +89,11 @@ def records(
             error.problem, file=where, column=error.column,
             hint=f"{error.hint} Map it with --column ROLE=NAME; labels 0/1 with --column label=NAME.",
         ) from None  # fmt: skip
+    if split is not None:
+        rows = [
+            (number, {k: v for k, v in cells.items() if k != columns.get("split", "split")})
+            for number, cells in rows
+        ]
     found = _records(rows, columns, truth, where, survey)
     return placed(pair(found, files, survey), split)
 
@@ -106,6 +118,7 @@ def _records(
 ) -> Records:
     given = {role: columns.get(role, role) for role in ROLES}
     has = {role: given[role] in rows[0][1] for role in ROLES}
+    notes = survey.notes if survey is not None else []
     images = ids_of(rows, given["image"], where)
     if truth == "grade":
         grades = [grade_of(row, given["grade"], where) for row in rows]
@@ -117,24 +130,51 @@ def _records(
         raise InputError(
             "is empty", file=where, row=number, column=given["patient"], hint="Give each image one."
         )
-    if survey is not None and patients is None:
-        survey.notes.append("no column 'patient', so every image counts as a patient of its own")
-    if survey is not None and not has["split"]:
-        survey.notes.append("no column 'split'")
+    if patients is None:
+        notes.append("no column 'patient', so every image counts as a patient of its own")
+    if not has["split"]:
+        notes.append("no column 'split'")
     eyes = None
     if has["eye"]:
-        lower = [(number, {given["eye"]: cells[given["eye"]].lower()}) for number, cells in rows]
-        eyes = [EYES[word_of(row, given["eye"], where, list(EYES))] for row in lower]
+        eyes, unread = eyes_of([cells[given["eye"]] for _, cells in rows])
+        if unread:
+            notes.append(f"column '{given['eye']}': {_quoted(unread)} names no eye, which is unknown there")
+    split = _splits(rows, given["split"], where, notes) if has["split"] else None
+    domain = (
+        _domains(rows, given["domain"], where, notes, asked="domain" in columns) if has["domain"] else None
+    )
     return make_records(
         images,
         grades,
         patient_id=patients,
         eye=eyes,
-        split=[word_of(row, given["split"], where, SPLITS) for row in rows] if has["split"] else "train",
-        domain=[word_of(row, given["domain"], where, ("in_domain", "shifted")) for row in rows]
-        if has["domain"]
-        else "in_domain",
+        split=split or "train",
+        domain=domain or "in_domain",
     )
+
+
+def _splits(rows: list[Row], column: str, where: str, notes: list[str]) -> list[str]:
+    """Return the splits; usual names of them in any case are read, and a note says as what."""
+    words = {number: SPLIT_NAMES.get(cells[column].lower(), cells[column]) for number, cells in rows}
+    renamed = {cells[column]: words[number] for number, cells in rows if cells[column] != words[number]}
+    if renamed:
+        notes.append(f"column '{column}': {_quoted(list(renamed))} is read as {', '.join(renamed.values())}")
+    return [word_of((number, {column: word}), column, where, SPLITS) for number, word in words.items()]
+
+
+def _domains(rows: list[Row], column: str, where: str, notes: list[str], *, asked: bool) -> list[str] | None:
+    """Return the domains; None, and a note, if the column holds none and was not asked for by name."""
+    cells = list(dict.fromkeys(row[1][column] for row in rows))
+    if not asked and not set(cells) & set(DOMAINS):
+        notes.append(f"column '{column}' is not used: {_quoted(cells)} is none of {', '.join(DOMAINS)}")
+        return None
+    return [word_of(row, column, where, DOMAINS) for row in rows]
+
+
+def _quoted(cells: Sequence[str]) -> str:
+    """Quote the first values of a column."""
+    more = f" (and {len(cells) - SHOWN:,} more)" if len(cells) > SHOWN else ""
+    return ", ".join(f"'{printable(cell)}'" for cell in cells[:SHOWN]) + more
 
 
 DATASET = ImageDataset(records, STEPS, options=("split", "labels", "columns"))

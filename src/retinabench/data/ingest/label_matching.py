@@ -28,12 +28,18 @@ SHOWN = 5
 
 @dataclass
 class Survey:
-    """Labels and files that are not used, as (name, reason), and notes: what a reader finds besides the records."""
+    """Labels and files that are not used, as (name, reason), and notes: what a reader finds besides the records.
+
+    `other_kinds` are sentences on files that carry the name of a label and are of a kind that is not read.
+    `skips` tells a reader that what is missing or bad is to be left out rather than to stop the preparation.
+    """
 
     no_file: list[str] = field(default_factory=list)
     no_label: list[str] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
+    other_kinds: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    skips: bool = False
 
     def lines(self) -> list[str]:
         """Return one line per kind, with the number and the first few names."""
@@ -51,7 +57,7 @@ class Survey:
             for one, many, names in found
             if names
         ]
-        return [*self.notes, *counted]
+        return [*self.notes, *counted, *self.other_kinds]
 
     def check(self, out: Path, on_bad: str) -> None:
         """Raise `InputError` if a label has no file and `on_bad` is not 'skip'; the list is written next to `out`."""
@@ -59,7 +65,7 @@ class Survey:
         beside = out.with_name(f"{out.name}.left_out.csv")
         if self.no_file and on_bad != "skip":
             self.write(beside)
-            raise missing_files(self.no_file, f"All are listed in {beside}.")
+            raise missing_files(self.no_file, " ".join([f"All are listed in {beside}.", *self.other_kinds]))
         with contextlib.suppress(OSError):  # of an earlier, incomplete download
             beside.unlink()
 
@@ -77,7 +83,8 @@ class Survey:
 def missing_files(names: Sequence[str], hint: str = "") -> InputError:
     """Return the error for labels without files."""
     count = f"{len(names):,} labelled image{'s have' if len(names) > 1 else ' has'} no file: {_few(names)}"
-    return InputError(count, hint=f"{hint} Is the download complete?".strip())
+    goes_on = "Is the download complete? Or go on without them: add --on-bad skip."
+    return InputError(count, hint=f"{hint} {goes_on}".strip())
 
 
 def _few(names: Sequence[str]) -> str:
@@ -129,20 +136,36 @@ def pair(
         raise InputError(
             f"none of the {len(records):,} labelled images has a file; the first is '{records.image_id[0]}'",
             file=files.root,
-            hint="Point --source at the folder that holds the images, or their zip archives, with the labels.",
+            hint=_other_kinds(records.source.tolist(), files)
+            or "Point --source at the folder that holds the images, or their zip archives, with the labels.",
         )
     if len(set(source) - {""}) < taken.sum():
         twice = next(name for name in source if name and source.count(name) > 1)
         raise InputError("is named by two rows of the labels", file=files.where(twice))
     lost = records.image_id[~taken].tolist()
+    other = _other_kinds(records.source[~taken].tolist(), files) if lost else ""
     labelled = {stem(wanted) for wanted in records.source.tolist()}
     if survey is not None:
         known = labelled | {stem(name) for name, _ in survey.left_out}
         survey.no_file += lost
+        survey.other_kinds += [other] * bool(other)
         survey.no_label += [name for name in images if stem(name) not in known]
     elif lost:
-        raise missing_files(lost)
+        raise missing_files(lost, other)
     return replace(records, source=np.array(source)).take(np.flatnonzero(taken))
+
+
+def _other_kinds(names: Sequence[str], files: Files) -> str:
+    """Return a sentence on the files of other kinds that carry the names of `names`, empty if there are none."""
+    wanted = {stem(name) for name in names} | {posixpath.splitext(stem(name))[0] for name in names}
+    endings = [posixpath.splitext(name.lower()) for name in files.names()]
+    found = [
+        ending for root, ending in endings if root.rpartition("/")[2] in wanted and ending not in ENDINGS
+    ]
+    kinds = sorted({ending for ending in found if ending not in ("", ".csv", ".txt", ".json", ".xml")})
+    if not kinds:
+        return ""
+    return f"{len(found):,} of them may be {', '.join(kinds)} files, which are not read: convert them to PNG."
 
 
 def _fits(name: str, wanted: str) -> bool:

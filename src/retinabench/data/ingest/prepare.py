@@ -77,7 +77,7 @@ def prepare(
         InputError: The source is bad, or `out` holds another data set.
         WorkError: The disk is full.
     """
-    survey = Survey()
+    survey = Survey(skips=on_bad == "skip")
     _check_damage(name, recipe)
     rows = DATASETS.find(name).records(source, survey=survey, **options)
     settings = {
