@@ -10,7 +10,7 @@ import pytest
 
 from retinabench.data.prepared import open_prepared
 from retinabench.inspection.counts import Leak
-from retinabench.inspection.duplicates import Group
+from retinabench.inspection.duplicates import Group, Pair
 from retinabench.inspection.files import BadFile, Files
 from retinabench.inspection.inspection import Inspection, findings, inspect_data
 from retinabench.inspection.outliers import Outlier
@@ -29,7 +29,7 @@ def sentences(found: Inspection) -> dict[str, tuple[str, str]]:
 
 
 def group(splits: tuple[str, ...], classes: tuple[int, ...], kind: str = "equal bytes") -> Group:
-    return Group(tuple(range(len(splits))), kind, 1.0, splits, classes)
+    return Group(tuple(range(len(splits))), kind, (Pair((0, 1), kind),), splits, classes)
 
 
 def test_copies_are_not_denied_where_nothing_was_compared(plain: Inspection):
@@ -41,12 +41,15 @@ def test_copies_are_not_denied_where_nothing_was_compared(plain: Inspection):
 def test_copies_across_splits_and_conflicts_are_counted(plain: Inspection):
     groups = [
         group(("train", "test"), (0, 1)), group(("train", "train"), (2, 2)),
-        group(("train", "train"), (1, 2), "nearly equal"),
+        group(("train", "train"), (1, 2), "same retina"),
     ]  # fmt: skip
     found = sentences(replace(plain, groups=groups))
-    assert found["Copies."] == ("3 groups of images that show the same (2 equal bytes, 1 nearly equal).", "")
+    assert found["Copies."] == ("3 groups of images that show the same (2 equal bytes, 1 same retina).", "")
     assert found["Copies across splits."][0].startswith("1 group with copies in different splits")
-    assert found["Conflicting grades."][0].startswith("2 groups whose copies carry different grades")
+    # Of one retina in other pixels the grades may differ, as between visits: nobody is accused of an error.
+    assert found["Conflicting grades."][0].startswith("1 group whose copies carry different grades")
+    text, mood = found["Different grades of one retina."]
+    assert (text[:35], mood) == ("1 group of images of one retina, a ", "")
 
 
 def test_patients_in_two_splits_bad_files_and_outliers(plain: Inspection):

@@ -70,7 +70,15 @@ def test_every_fault_is_in_the_json(written):
     assert set(groups) == {(HOSTILE, "i01"), ("i02", "i03")}
     exact, near = groups[HOSTILE, "i01"], groups["i02", "i03"]
     assert (exact["kind"], exact["across_splits"], exact["conflicting_grades"]) == ("equal bytes", True, True)
-    assert (near["kind"], near["across_splits"], near["conflicting_grades"]) == ("nearly equal", False, False)
+    assert (near["kind"], near["across_splits"], near["conflicting_grades"]) == ("same retina", False, False)
+    [pair] = near["pairs"]
+    assert (pair["images"], pair["kind"], pair["alignment"]["mirrored"]) == (
+        ["i02", "i03"],
+        "same retina",
+        False,
+    )
+    assert pair["alignment"]["quarter"] > 0.48
+    assert [one["alignment"] for one in exact["pairs"]] == [None]
     assert found["leaks"] == [{"splits": ["train", "test"], "patients": 1, "images": 1, "fellow_eyes": 1}]
     outliers = {(o["image_id"], o["measure"]): o["what"] for o in found["outliers"]}
     assert outliers["i05", "brightness"] == "dark"
@@ -89,7 +97,7 @@ def test_the_page_stands_alone_and_escapes_what_it_shows(written):
     card = (written / "card.md").read_text()
     assert "<script" not in card
     line = next(line for line in card.splitlines() if "equal bytes" in line and line.startswith("|"))
-    assert len(re.findall(r"(?<!\\)\|", line)) == 6  # five columns, whatever the names hold
+    assert len(re.findall(r"(?<!\\)\|", line)) == 7  # six columns, whatever the names hold
 
 
 def test_a_sheet_per_grade_and_for_copies_and_outliers(written):

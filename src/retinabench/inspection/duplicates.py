@@ -1,4 +1,4 @@
-"""Copies among the images of a data set: equal files, equal pixels, and nearly equal images."""
+"""Copies among the images of a data set: equal files, equal pixels, and the same retina in other pixels."""
 
 from __future__ import annotations
 
@@ -10,16 +10,52 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from retinabench.core.progress import QUIET, Progress
 from retinabench.data.prepared import Prepared
-from retinabench.inspection.pixels import Floats, Pixels, detail
+from retinabench.inspection.alignment import (
+    SMALLEST,
+    Alignment,
+    Spectrum,
+    align,
+    best_rotation,
+    detail_of,
+    magnitudes,
+)
+from retinabench.inspection.pixels import Floats, Pixels
 
 Pairs = NDArray[np.intp]
-SIMILAR = 0.9
-"""Cosine of two signatures. IDRiD at 64 to 512 px: copies 1; two exposures of one eye 0.92 to 0.95; other pairs below 0.87."""
-SAME_DETAIL = 0.6
-"""Correlation of fine detail that confirms a copy: unrelated images stay below it, whatever their camera."""
+COMPARED = 300  # images of which every pair is looked at; of more, the likely pairs
+LIKELY, NEAREST = (
+    0.15,
+    3,
+)  # least cosine of magnitudes, and pairs of each image that are looked at in any case
+ROTATED = 0.38  # least correlation of spectra at the best rotation
+CORRELATED, EVENLY = 0.6, 0.48
+"""Least correlation of aligned detail, and least lower quartile of it over blocks, that make a copy. Copies of IDRiD at 64
+and 256 px, changed in fifteen ways, have 0.62 and 0.50 or more; other pairs reach 0.59 and 0.40 (benchmarks/copies.py)."""
 BLOCK = 512
-STRENGTH = {"equal bytes": 3, "equal pixels": 2, "nearly equal": 1}
+LEAST = "same retina"
+STRENGTH = {"equal bytes": 3, "equal pixels": 2, LEAST: 1}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two images that show the same, and the evidence.
+
+    Attributes:
+        rows: Rows of the records.
+        kind: A key of `STRENGTH`.
+        alignment: How the second image lies on the first; None where files or pixels are equal.
+    """
+
+    rows: tuple[int, int]
+    kind: str
+    alignment: Alignment | None = None
+
+    @property
+    def correlation(self) -> float:
+        """Correlation of their fine detail."""
+        return 1.0 if self.alignment is None else self.alignment.correlation
 
 
 @dataclass(frozen=True)
@@ -29,16 +65,21 @@ class Group:
     Attributes:
         rows: Rows of the records.
         kind: A key of `STRENGTH`.
-        correlation: Correlation of their fine detail, the smallest of the pairs found.
+        pairs: The pairs that join them.
         splits: The split of each row.
         classes: The grade or label of each row.
     """
 
     rows: tuple[int, ...]
     kind: str
-    correlation: float
+    pairs: tuple[Pair, ...]
     splits: tuple[str, ...]
     classes: tuple[int, ...]
+
+    @property
+    def correlation(self) -> float:
+        """Correlation of their fine detail, the smallest of the pairs."""
+        return min(pair.correlation for pair in self.pairs)
 
     @property
     def crosses(self) -> bool:
@@ -60,17 +101,38 @@ def equal_pairs(key: NDArray[np.generic]) -> Pairs:
     return np.stack([order[start[repeats]], order[repeats]], axis=1)
 
 
-def similar_pairs(signatures: Floats, least: float = SIMILAR) -> Pairs:
-    """Return all (P, 2) pairs of rows i < j whose unit signatures (N, D) have a cosine of at least `least`.
+def likely_pairs(unit: Floats, least: float = LIKELY, nearest: int = NEAREST) -> Pairs:
+    """Return (P, 2) pairs of rows i < j whose unit vectors (N, D) have a cosine of at least `least`, or are the nearest.
 
     Every pair is compared, N² D multiplications in blocks of a matrix product, without an N x N array.
+
+    Args:
+        unit: Vectors of length 1.
+        least: Of the cosine.
+        nearest: So many nearest neighbours of each row are pairs in any case.
     """
-    found = []
-    for start in range(0, len(signatures), BLOCK):
-        cosines = signatures[start : start + BLOCK] @ signatures[start:].T
-        near = np.argwhere(cosines >= least)
-        found.append(near[near[:, 0] < near[:, 1]] + start)
-    return np.concatenate(found) if found else np.empty((0, 2), np.intp)
+    size, found = len(unit), [np.empty((0, 2), np.intp)]
+    for start in range(0, size, BLOCK):
+        cosines = unit[start : start + BLOCK] @ unit.T
+        rows = np.arange(len(cosines))
+        cosines[rows, start + rows] = -2
+        near = cosines >= least
+        if 0 < nearest < size:
+            near[rows[:, None], np.argpartition(-cosines, nearest - 1, axis=1)[:, :nearest]] = True
+            near[rows, start + rows] = False
+        elif nearest:
+            near = cosines > -2
+        found.append(np.sort(np.argwhere(near) + np.array([start, 0]), axis=1))
+    return np.unique(np.concatenate(found), axis=0)
+
+
+def rotated_pairs(spectra: Spectrum, pairs: Pairs) -> Iterator[tuple[int, int, bool, float]]:
+    """Yield the pairs (P, 2) whose spectra correlate at some rotation: rows, whether mirrored, and degrees."""
+    for start in range(0, len(pairs), 8 * BLOCK):
+        some = pairs[start : start + 8 * BLOCK]
+        at, flip, degrees = best_rotation(spectra[some[:, 0]], spectra[some[:, 1]])
+        for k in np.flatnonzero(at >= ROTATED):
+            yield int(some[k, 0]), int(some[k, 1]), bool(flip[k]), float(degrees[k])
 
 
 def duplicate_groups(
@@ -79,6 +141,7 @@ def duplicate_groups(
     classes: NDArray[np.int8],
     digests: NDArray[np.str_] | None,
     pixels: Pixels | None,
+    progress: Progress = QUIET,
 ) -> list[Group]:
     """Return the groups of copies: those across splits first, then those in conflict, then by their first row.
 
@@ -88,56 +151,82 @@ def duplicate_groups(
         classes: Grade or label of each row, (N,).
         digests: SHA-256 of the original files, (N,); None where unknown.
         pixels: Statistics of the images; without them only equal files are found.
+        progress: Is told how many pairs are aligned.
 
     Returns:
         The groups, each of two rows or more.
     """
-    edges = list(_edges(data, digests, pixels))
-    if not edges:
+    pairs = list(_pairs(data, digests, pixels, progress))
+    if not pairs:
         return []
-    first, second, kinds, correlations = (np.array(column) for column in zip(*edges, strict=True))
+    first, second = (np.array([pair.rows[k] for pair in pairs]) for k in (0, 1))
     size = len(data.records)
     graph = coo_array((np.ones(len(first)), (first, second)), shape=(size, size))
     label = connected_components(graph, directed=False)[1]
-    # Only the rows of edges: a component of one row is no group.
+    # Only the rows of pairs: a component of one row is no group.
     groups = [
-        _group(split, classes, np.flatnonzero(label == one), kinds[mine], correlations[mine])
+        _group(
+            split,
+            classes,
+            np.flatnonzero(label == one),
+            [pairs[k] for k in np.flatnonzero(label[first] == one)],
+        )
         for one in np.unique(label[first])
-        for mine in [label[first] == one]
     ]
     return sorted(groups, key=lambda group: (not group.crosses, not group.conflicts, group.rows))
 
 
-def _edges(
-    data: Prepared, digests: NDArray[np.str_] | None, pixels: Pixels | None
-) -> Iterator[tuple[int, int, str, float]]:
+def _pairs(
+    data: Prepared, digests: NDArray[np.str_] | None, pixels: Pixels | None, progress: Progress
+) -> Iterator[Pair]:
     if digests is not None:
-        yield from ((int(i), int(j), "equal bytes", 1.0) for i, j in equal_pairs(digests))
+        yield from (Pair((int(i), int(j)), "equal bytes") for i, j in equal_pairs(digests))
     if pixels is not None:
         equal = equal_pairs(pixels.digest)
-        yield from ((int(i), int(j), "equal pixels", 1.0) for i, j in equal)
+        yield from (Pair((int(i), int(j)), "equal pixels") for i, j in equal)
         # Only the first of equal images is compared: a thousand black frames would make half a million pairs.
         distinct = np.setdiff1d(np.arange(len(pixels.digest)), equal[:, 1])
-        for i, j in distinct[similar_pairs(pixels.standardised()[distinct])]:
-            a, b = data.images([i, j])
-            if (correlation := float(detail(a) @ detail(b))) >= SAME_DETAIL:
-                yield int(i), int(j), "nearly equal", correlation
+        if data.size >= SMALLEST:
+            yield from _same_retinas(data, pixels, distinct, progress)
+
+
+def _same_retinas(
+    data: Prepared, pixels: Pixels, rows: NDArray[np.intp], progress: Progress
+) -> Iterator[Pair]:
+    """Yield the pairs of the given rows whose fine detail, aligned, correlates everywhere."""
+    spectra = pixels.spectra[rows]
+    if len(rows) <= COMPARED:
+        likely: Pairs = np.stack(np.triu_indices(len(rows), 1), axis=1)
+    else:
+        likely = likely_pairs(magnitudes(spectra))
+    rotated = list(rotated_pairs(spectra, likely))
+    with progress.track("Aligning likely copies", len(rotated), unit="pairs") as advance:
+        for i, j, mirrored, degrees in rotated:
+            pair = (int(rows[i]), int(rows[j]))
+            first, second = (detail_of(image, whole=pixels.whole) for image in data.images(list(pair)))
+            found = align(first, second, mirrored, degrees)
+            if found.correlation >= CORRELATED and found.quarter >= EVENLY:
+                yield Pair(pair, LEAST, found)
+            advance(1)
 
 
 def _group(
-    split: NDArray[np.str_],
-    classes: NDArray[np.int8],
-    rows: NDArray[np.intp],
-    kinds: NDArray[np.str_],
-    correlations: NDArray[np.float64],
+    split: NDArray[np.str_], classes: NDArray[np.int8], rows: NDArray[np.intp], pairs: list[Pair]
 ) -> Group:
-    """Return a group; its kind is the strongest that joins all of its rows, else "nearly equal"."""
-    joined = {kind: int((kinds == kind).sum()) >= len(rows) - 1 for kind in STRENGTH}
-    kind = next((kind for kind in STRENGTH if joined[kind]), "nearly equal")
+    """Return a group; its kind is the strongest that joins all of its rows, else "same retina"."""
+    joined = {kind: sum(pair.kind == kind for pair in pairs) >= len(rows) - 1 for kind in STRENGTH}
     return Group(
         rows=tuple(int(row) for row in rows),
-        kind=kind,
-        correlation=1.0 if STRENGTH[kind] > 1 else float(correlations.min()),
+        kind=next((kind for kind in STRENGTH if joined[kind]), LEAST),
+        pairs=_strongest(pairs),
         splits=tuple(str(name) for name in split[rows]),
         classes=tuple(int(one) for one in classes[rows]),
     )
+
+
+def _strongest(pairs: list[Pair]) -> tuple[Pair, ...]:
+    """Keep the strongest evidence for each pair of rows, in the order of the rows."""
+    best: dict[tuple[int, int], Pair] = {}
+    for pair in sorted(pairs, key=lambda pair: STRENGTH[pair.kind]):
+        best[pair.rows] = pair
+    return tuple(best[rows] for rows in sorted(best))

@@ -21,7 +21,7 @@ from retinabench.inspection.counts import (
     split_names,
     split_rows,
 )
-from retinabench.inspection.duplicates import Group, duplicate_groups
+from retinabench.inspection.duplicates import LEAST, Group, duplicate_groups
 from retinabench.inspection.files import Files, original_files
 from retinabench.inspection.outliers import LIMIT, Outlier, outliers
 from retinabench.inspection.pixels import read_pixels
@@ -80,7 +80,7 @@ def inspect_data(data: Prepared, *, read_images: bool, progress: Progress = QUIE
         files=files,
         splits=list(split_rows(data.records, classes)),
         cameras=list(camera_rows(data.records, files)),
-        groups=duplicate_groups(data, split_names(data.records), classes.of_row, digests, pixels),
+        groups=duplicate_groups(data, split_names(data.records), classes.of_row, digests, pixels, progress),
         outliers=outliers(data.records, files, pixels),
         leaks=list(leaks(data.records)),
     )
@@ -101,8 +101,11 @@ def findings(found: Inspection) -> Iterator[Finding]:
         yield finding("copies", "", len(groups), kinds)
         if crossing := sum(group.crosses for group in groups):
             yield finding("copies_across_splits", "bad", crossing)
-        if conflicting := sum(group.conflicts for group in groups):
-            yield finding("conflicting_classes", "bad", conflicting, noun)
+        again = [group.kind == LEAST for group in groups if group.conflicts]
+        if wrong := again.count(False):
+            yield finding("conflicting_classes", "bad", wrong, noun)
+        if to_compare := again.count(True):
+            yield finding("classes_to_compare", "", to_compare, noun)
     elif sources:
         yield finding("no_copies", "good", sources)
     records = found.data.records

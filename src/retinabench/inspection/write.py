@@ -7,14 +7,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from retinabench.core import atomic_files
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.version import __version__
 from retinabench.inspection.counts import split_names
-from retinabench.inspection.duplicates import Group
+from retinabench.inspection.duplicates import Group, Pair
 from retinabench.inspection.inspection import Inspection
 from retinabench.inspection.outliers import Outlier
-from retinabench.inspection.page import ImageGroup, markdown, page
+from retinabench.inspection.page import ImageGroup, evidence, markdown, page
 from retinabench.inspection.sheets import COLUMNS, ROWS, Tile, chosen_of_class, contact_sheet
 from retinabench.reports.toolkit.number_format import plain
 from retinabench.reports.toolkit.pages import counted
@@ -76,6 +79,7 @@ def to_dict(found: Inspection) -> dict[str, Any]:
             {
                 "kind": group.kind,
                 "correlation": group.correlation,
+                "pairs": [_pair_to_dict(records.image_id, pair) for pair in group.pairs],
                 "across_splits": group.crosses,
                 f"conflicting_{noun}s": group.conflicts,
                 "images": [
@@ -94,13 +98,23 @@ def to_dict(found: Inspection) -> dict[str, Any]:
     }
 
 
+def _pair_to_dict(image_id: NDArray[np.str_], pair: Pair) -> dict[str, Any]:
+    """Return a pair with its evidence; files and pixels that are equal need no alignment."""
+    names = [str(image_id[row]) for row in pair.rows]
+    how = asdict(pair.alignment) if pair.alignment is not None else None
+    return {"images": names, "kind": pair.kind, "alignment": how}
+
+
 def _shown(found: Inspection, seed: int) -> Iterator[ImageGroup]:
     """Yield the groups of images: copies side by side, outliers, and images of every grade or label."""
     if found.groups:
-        groups = found.groups[: MOST_SHOWN // 2]
-        tiles = [tile for group in groups for tile in _pair(found, group)]
-        title = _title("Copies, in pairs", len(groups), len(found.groups), "group")
-        yield ImageGroup("sheet-copies.png", title, tiles, by_class=False)
+        every = [(group, pair) for group in found.groups for pair in _worst_first(group)]
+        first = [(group, pair) for group, pair in every if pair is _worst_first(group)[0]]
+        others = [one for one in every if one not in first]
+        chosen = [*first, *others][: MOST_SHOWN // 2]
+        tiles = [tile for group, pair in chosen for tile in _tiles_of_pair(found, group, pair)]
+        title = _title("Copies, in pairs", len(chosen), len(every), "pair")
+        yield ImageGroup("sheet-copies.png", title, tiles, by_class=False, paired=True)
     worst: dict[int, Outlier] = {}
     for outlier in found.outliers:  # the furthest come first
         worst.setdefault(outlier.row, outlier)
@@ -125,16 +139,19 @@ def _tiles(found: Inspection, rows: list[int], said: list[str]) -> list[Tile]:
     return [Tile(*parts) for parts in zip(images, names, said, strict=True)]
 
 
-def _pair(found: Inspection, group: Group) -> Iterator[Tile]:
-    """Yield the first image of a group and the first other that differs from it in class or split, or else the second."""
-    facts = list(zip(group.splits, group.classes, strict=True))
-    second = next((k for k in range(1, len(facts)) if facts[k] != facts[0]), 1)
+def _worst_first(group: Group) -> list[Pair]:
+    """Return the pairs of a group, those first that differ in class or split."""
+    facts = dict(zip(group.rows, zip(group.splits, group.classes, strict=True), strict=True))
+    return sorted(group.pairs, key=lambda pair: facts[pair.rows[0]] == facts[pair.rows[1]])
+
+
+def _tiles_of_pair(found: Inspection, group: Group, pair: Pair) -> Iterator[Tile]:
+    """Yield both images of a pair; the second one's text has the evidence."""
     bad = group.crosses or group.conflicts
-    for k in (0, second):
-        row = group.rows[k]
-        text = f"{found.classes.noun} {group.classes[k]}, {group.splits[k]}, {group.kind}"
-        more = f" (+{len(facts) - 2})" if len(facts) > 2 else ""
-        yield Tile(found.data.images([row])[0], str(found.data.records.image_id[row]), text + more, bad)
+    for row, said in zip(pair.rows, (pair.kind, evidence(pair)), strict=True):
+        at = group.rows.index(row)
+        text = f"{found.classes.noun} {group.classes[at]}, {group.splits[at]}, {said}"
+        yield Tile(found.data.images([row])[0], str(found.data.records.image_id[row]), text, bad)
 
 
 def _title(what: str, shown: int, total: int, noun: str) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import csv
 import io
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -112,11 +112,7 @@ def pair(
         InputError: No record has a file, a name is ambiguous, or two records name one file.
     """
     images = [name for name in files.names() if name.lower().endswith(ENDINGS)]
-    by_path: dict[str, list[str]] = {}
-    by_stem: dict[str, list[str]] = {}
-    for name in images:
-        by_path.setdefault(name.lower(), []).append(name)
-        by_stem.setdefault(stem(name), []).append(name)
+    by_path, by_stem = _grouped(images, str.lower), _grouped(images, stem)
     hints = np.full(len(records), "") if folders is None else folders
     source, taken = [], np.zeros(len(records), bool)
     for row, (wanted, hint) in enumerate(zip(records.source.tolist(), hints.tolist(), strict=True)):
@@ -153,6 +149,14 @@ def pair(
     elif lost:
         raise missing_files(lost, other)
     return replace(records, source=np.array(source)).take(np.flatnonzero(taken))
+
+
+def _grouped(names: Sequence[str], key: Callable[[str], str]) -> dict[str, list[str]]:
+    """Return the names by their key."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(key(name), []).append(name)
+    return groups
 
 
 def _other_kinds(names: Sequence[str], files: Files) -> str:
