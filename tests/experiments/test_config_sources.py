@@ -7,6 +7,7 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.data.registry import TASKS
 from retinabench.experiments.config import load_run, presets
+from retinabench.experiments.search.space import read_space
 
 
 def test_the_table_has_every_method_task_and_criterion_twice():
@@ -94,3 +95,20 @@ def test_every_row_of_the_table_is_the_published_one(line, kind):
     assert run.optimizer.schedule == ("linear" if method == "map" else "step")
     assert run.optimizer.reweight == ("none" if (method, kind) == ("fsvi", "published") else "minibatch")
     assert run.task in TASKS
+
+
+@pytest.mark.parametrize("value", ["[" * 2000 + "]" * 2000, "{a = " * 1000 + "1" + "}" * 1000, "1" * 5000])
+def test_toml_that_is_too_deep_or_long_is_refused(tmp_path, value):
+    file = tmp_path / "run.toml"
+    file.write_text(f"seed = {value}")
+    with pytest.raises(InputError, match="is not TOML"):
+        load_run(file, data="d")
+    with pytest.raises(InputError, match="holds no usable value"):
+        load_run(None, [f"seed={value}"], data="d")
+
+
+def test_a_space_of_endless_tables_is_refused(tmp_path):
+    file = tmp_path / "space.toml"
+    file.write_text("[" + "a." * 900 + "b]")
+    with pytest.raises(InputError, match="nested too deep"):
+        read_space(file)

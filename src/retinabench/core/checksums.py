@@ -159,7 +159,10 @@ def unsealed(line: bytes) -> dict[str, Any]:
     Raises:
         ValueError: It is neither, or its checksum is that of another line.
     """
-    content = json.loads(line)
+    try:
+        content = json.loads(line)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
     if not isinstance(content, dict):
         raise ValueError("not an object")
     seal = content.pop(SEAL, None)

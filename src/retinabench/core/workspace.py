@@ -90,7 +90,7 @@ class Workspace:
             content = json.loads(self.manifest_path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(
                 f"is damaged ({error})",
                 file=self.manifest_path,

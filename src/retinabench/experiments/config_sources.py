@@ -53,6 +53,10 @@ def override(tree: dict[str, Any], word: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
+        raise InputError(
+            f"'{word[:60]}…' holds no usable value", hint="For example: optimizer.lr=0.01"
+        ) from None
     *tables, key = path.split(".")
     for table in tables:
         inner = tree.setdefault(table, {})
@@ -71,8 +75,12 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise InputError("does not exist", file=file) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=file) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also of bytes that are no text, and of numbers of thousands of digits
         raise InputError(f"is not TOML: {error}", file=file) from None
+    except RecursionError:
+        raise InputError(
+            "is not TOML of settings: its tables or lists are nested too deep", file=file
+        ) from None
 
 
 def presets(optimizer_keys: Collection[str]) -> dict[str, tuple[Path, dict[str, Any]]]:

@@ -41,6 +41,11 @@ def test_parquet_and_other_dialects_read_the_same(tmp_path):
     assert answers.hash == read_answers(write(tmp_path / "answers.csv", ANSWERS), plain).hash
 
 
+def test_names_of_concepts_may_hold_separators(tmp_path):
+    path = write(tmp_path / "truth.csv", 'image_id,"exudate, hard"\nx,1\ny,0\n')
+    assert read_bank(path).concepts == ("exudate, hard",)
+
+
 def test_columns_can_be_chosen(tmp_path):
     path = write(tmp_path / "truth.csv", "image_id,area,MA,camera\nx,0.3,1,A\ny,0.1,0,B\n")
     assert read_bank(path, ["MA"]).concepts == ("MA",)
@@ -56,6 +61,7 @@ def test_columns_can_be_chosen(tmp_path):
         ("image_id,a\nx,2\n", "row 1, column 'a': is 2, not 0, 1 or empty"),
         ("image_id,a\nx,1\ny,yes\n", "row 2, column 'a': is 'yes', not a number"),
         ("image_id,a\nx,1\nx,0\n", "row 2, column 'image_id': repeats 'x' of row 1"),
+        ("image_id,a\nx,1\nx ,0\n", "row 2, column 'image_id': is 'x ', which looks like 'x' of row 1"),
         ("image_id,a,a\nx,1,0\n", "stands twice in the header"),
         ("image,a\nx,1\n", r"has no column 'image_id'\. Rename or add it; the file has: image, a"),
         ("image_id\nx\n", "has no column beside image_id"),

@@ -6,7 +6,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -15,10 +15,12 @@ from hypothesis import seed as seeded
 from hypothesis.strategies import SearchStrategy
 
 from retinabench.cli.main import run
+from retinabench.core.errors import InputError
 from torture.contract import Outcome, Verdict
 from torture.trial import isolated
 
 ACCEPTED = (0, 3, 4)  # done; a certificate is refused; a certificate is refuted
+Must = Literal["", "accept", "refuse"]
 Check = Callable[[Path, str], str]
 """Gets the folder and what was printed on standard error; returns what is wrong with an accepted reading, or ""."""
 
@@ -39,7 +41,8 @@ class Case:
         arguments: The command; "@" stands for the folder.
         check: Compares an accepted reading with an independent one.
         must: Whether it has to be accepted or refused; "" where both are right.
-        damage: Changes files of the folder before the command runs, for folders too large to be held as bytes.
+        prepare: Changes the folder before the command runs, such as by copying a folder and damaging a file.
+        function: Reads the folder instead of a command, and returns what is wrong with an accepted reading, or "".
     """
 
     reader: str
@@ -47,8 +50,9 @@ class Case:
     files: Mapping[str, bytes]
     arguments: Sequence[str]
     check: Check = nothing_wrong
-    must: Literal["", "accept", "refuse"] = ""
-    damage: Callable[[Path], None] = field(default=lambda folder: None)
+    must: Must = ""
+    prepare: Callable[[Path], None] = lambda folder: None
+    function: Callable[[Path], str] | None = None
 
 
 def cases(strategy: SearchStrategy[Case], seed: int, count: int) -> list[Case]:
@@ -102,7 +106,7 @@ def perform(case: Case, folder: Path) -> tuple[Verdict, str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     folder.mkdir(parents=True, exist_ok=True)
-    case.damage(folder)
+    case.prepare(folder)
     arguments = [word.replace("@", str(folder)) for word in case.arguments]
     out, err = io.StringIO(), io.StringIO()
     with (
@@ -111,7 +115,15 @@ def perform(case: Case, folder: Path) -> tuple[Verdict, str]:
         warnings.catch_warnings(record=True) as warned,
     ):
         warnings.simplefilter("always")
-        code = run(arguments)
+        try:
+            code = run(arguments) if case.function is None else 0
+            wrong = "" if case.function is None else case.function(folder)
+        except InputError as error:  # of a function; a command turns it into this line
+            code, wrong = 2, ""
+            print(f"retinabench: error: {error}", file=err)
+    out.getvalue().encode()  # as a terminal or a pipe needs it
+    if wrong:
+        return Verdict.FAILED, f"accepted, and {wrong}"
     return judge(
         case,
         folder,

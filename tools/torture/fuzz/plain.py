@@ -80,12 +80,12 @@ def truth_of(columns: dict[str, list[Any]]) -> Truth:
         else:
             names = samples or ["prob"]
             probs = [
-                [_number(cell) for cell in row] for row in zip(*(known[name] for name in names), strict=True)
+                [number(cell) for cell in row] for row in zip(*(known[name] for name in names), strict=True)
             ]
         n = len(probs)
         ids = [str(cell) for cell in known.get("image_id", range(1, n + 1))]
         grade = (
-            [-1 if _gone(cell) else int(_number(cell)) for cell in known["grade"]]
+            [-1 if _gone(cell) else int(number(cell)) for cell in known["grade"]]
             if "grade" in known
             else None
         )
@@ -108,7 +108,8 @@ def truth_of(columns: dict[str, list[Any]]) -> Truth:
     return Truth(ids, label, probs, patient, domain, split, grade)
 
 
-def _number(cell: Any) -> float:
+def number(cell: Any) -> float:
+    """Return a cell as a number, with a decimal point or comma."""
     return float(cell.strip().replace(",", ".")) if isinstance(cell, str) else float(cell)
 
 
@@ -123,10 +124,10 @@ def _own(cell: Any, image: str) -> str:
 def _label(cell: Any) -> int:
     words = {"true": 1, "false": 0}
     value = words.get(str(cell).lower())
-    number = _number(cell) if value is None else value
-    if number not in (0, 1):
+    found = number(cell) if value is None else value
+    if found not in (0, 1):
         raise ValueError(f"label {cell!r}")
-    return int(number)
+    return int(found)
 
 
 def _word(cell: Any) -> str:

@@ -58,6 +58,7 @@ class Bank:
         if sample_id is not None:
             self._id = check.text("image_id", check.length("image_id", sample_id, self.samples))
             check.unique("image_id", self._id)
+            check.distinct("image_id", self._id)
         # (chunks + 1, c, 2): how many samples of each cell lie before each chunk.
         self._before = np.zeros((-(-self.samples // CHUNK) + 1, len(self.concepts), 2), np.int64)
         for k in range(len(self._before) - 1):

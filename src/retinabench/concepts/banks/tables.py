@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -108,7 +109,11 @@ def _csv_columns(path: Path) -> tuple[str, str, list[str]]:
     """Encoding, delimiter and column names."""
     encoding, header = csv_header(path)
     delimiter = max(",;\t", key=header.count)
-    return encoding, delimiter, [name.strip().strip('"').strip() for name in header.split(delimiter)]
+    return (
+        encoding,
+        delimiter,
+        [name.strip() for name in next(csv.reader([header], delimiter=delimiter, skipinitialspace=True))],
+    )
 
 
 def _csv(path: Path, wanted: list[str]) -> pa.Table:

@@ -31,6 +31,7 @@ HERE = Path(__file__).parent / "spaces"
 SCALES = ("linear", "log", "log_complement")
 OPTIONS = ("low", "high", "scale", "integer", "choices")
 DIGITS = 6  # of a drawn value: the last bits of a logarithm differ between machines, and a run is its hash
+MOST_DOTS = 100  # of a key; no setting of a run has a tenth of them
 MOST = 2**30  # points of the sequence
 
 Value = float | int | bool | str
@@ -198,6 +199,8 @@ def _tables(
     tree: Mapping[str, Any], prefix: str, file: Path | None
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield dotted keys with their tables: a table with no table in it is a parameter's."""
+    if prefix.count(".") > MOST_DOTS:
+        raise InputError(f"{prefix[:40]}…: is nested too deep", file=file)
     for key, value in tree.items():
         dotted = f"{prefix}{key}"
         if not isinstance(value, Mapping):

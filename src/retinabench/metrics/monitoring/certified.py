@@ -106,13 +106,13 @@ def _certified(content: Mapping[str, Any], certificate: Mapping[str, Any]) -> Ce
     goals = tuple(
         Goal(str(one["goal"]["target"]), float(one["goal"]["goal"])) for one in certificate["goals"]
     )
-    per = content["per"]
-    if per not in PER or not goals:
-        raise ValueError("no goal, or an unknown estimand")
+    per, uncertainty = content["per"], content["uncertainty"]
+    if per not in PER or not goals or not isinstance(uncertainty, str):
+        raise ValueError("no goal, or an unknown estimand or uncertainty")
     return Certified(
         float(certificate["threshold"]),
         float(content["decision_threshold"]["value"]),
-        str(content["uncertainty"]),
+        uncertainty,
         goals,
         per,
         int(certificate["most_images"]),

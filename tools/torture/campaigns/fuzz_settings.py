@@ -1,0 +1,17 @@
+"""TOML of runs, spaces and studies, and certificates: with other values, strange lines and damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from torture.contract import Outcome
+from torture.fuzz.case import cases, trials
+from torture.fuzz.settings import settings_files
+
+UNIT, INPUTS = "inputs", 400
+
+
+def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
+    """One batch of inputs."""
+    yield from trials(cases(settings_files(), seed, INPUTS), scratch)
