@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from retinabench.cli.options import Out, Seed, Silent, Workers
-from retinabench.cli.output import ExitCode, progress_of
+from retinabench.cli.output import ExitCode, progress_of, say
 from retinabench.data.registry import DATASETS
 
 DatasetName = Annotated[
@@ -114,7 +113,7 @@ def prepare(
         **options,
     )
     left_out = data.files.num_rows - len(data.records)
-    print(
+    say(
         f"{len(data.records):,} images at {size} px in {out}"
         + (f"; {left_out:,} bad file{'s' * (left_out > 1)} left out, see bad.csv" if left_out else "")
         + (
@@ -142,7 +141,7 @@ def inspect(
     from retinabench.inspection.summary import inspect_lines
 
     for line in inspect_lines(path, out, seed, progress_of(quiet)):
-        print(line)
+        say(line)
 
 
 def verify(
@@ -164,8 +163,8 @@ def verify(
         for found in checksums.verify(folder):
             counts[found.state] += 1
             if found.state in ("damaged", "missing"):
-                print(f"retinabench: {checksums.described(found)}", file=sys.stderr)
-    print(
+                say(f"retinabench: {checksums.described(found)}", error=True)
+    say(
         f"{counts['whole']:,} whole, {counts['damaged']:,} damaged, {counts['missing']:,} missing, "
         f"{counts['without checksum']:,} without checksums"
     )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 
 from retinabench.cli.options import Json, Overrides, Silent
-from retinabench.cli.output import print_result
+from retinabench.cli.output import print_result, say
 from retinabench.core.errors import WorkError
 from retinabench.core.registry import Registry
 
@@ -89,8 +89,8 @@ def check(
         for one in check_method(find_method(method), Path(folder), tuple(overrides or ())):
             count, failed = count + 1, failed + bool(one.problem)
             if one.problem:
-                print(f"failed  {one.check}: {one.problem}", flush=True)
+                say(f"failed  {one.check}: {one.problem}", flush=True)
             elif not quiet:
-                print(f"ok      {one.check} ({one.seconds:.1f} s)", flush=True)
+                say(f"ok      {one.check} ({one.seconds:.1f} s)", flush=True)
     if failed:
         raise WorkError(f"{failed} of {count} checks failed")

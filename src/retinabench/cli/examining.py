@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from retinabench.cli.options import Out, Seed, Silent
-from retinabench.cli.output import print_notes, progress_of
+from retinabench.cli.output import print_notes, progress_of, say
 
 Answers = Annotated[
     Path,
@@ -116,9 +116,9 @@ def examine(
     )
     found = examine_files(answers, truth, out, options, progress=progress_of(quiet))
     for line in summary_lines(found):
-        print(line)
+        say(line)
     print_notes(found["notes"])
-    print(out / "index.html")
+    say(out / "index.html")
 
 
 def lesions(
@@ -154,6 +154,6 @@ def lesions(
         progress=progress_of(quiet),
     )  # fmt: skip
     for line in summary_lines(found):
-        print(line)
+        say(line)
     print_notes(found["notes"])
-    print(out / "index.html")
+    say(out / "index.html")

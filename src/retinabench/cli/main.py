@@ -17,7 +17,7 @@ from retinabench.cli import data, entries, examining, scoring, studies, training
 from retinabench.cli.application import Verbs, add_verbs, application
 from retinabench.cli.clinical import clinic, guarantees, monitor
 from retinabench.cli.fidelity.verbs import app as fidelity_app
-from retinabench.cli.output import ExitCode
+from retinabench.cli.output import ExitCode, say
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.subprocesses import sleeping_threads
 from retinabench.core.version import __version__
@@ -102,7 +102,7 @@ app.add_typer(fidelity_app, name="fidelity", rich_help_panel="Approximate infere
 
 def _print_version(asked: bool) -> None:
     if asked:
-        print(f"retinabench {__version__}")
+        say(f"retinabench {__version__}")
         raise typer.Exit
 
 
@@ -164,5 +164,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"retinabench: error: {' '.join(message.split())}", file=sys.stderr)
+    say(f"retinabench: error: {' '.join(message.split())}", error=True)
     return code

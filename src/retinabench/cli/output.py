@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retinabench.core.atomic_files import json_text, write_json
 from retinabench.core.progress import QUIET, Bars, Progress
+from retinabench.core.untrusted.text import visible
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
 
 class ExitCode(IntEnum):
@@ -34,6 +36,31 @@ def progress_of(quiet: bool) -> Progress:
     return QUIET if quiet else Bars()
 
 
+class _Shown:
+    """What rich draws, with the control characters of names spelled out."""
+
+    def __init__(self, drawn: RenderableType) -> None:
+        self.drawn = drawn
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self.drawn, options):
+            yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+
+def print_table(table: RenderableType, console: Console | None = None) -> None:
+    """Print a table on standard output, or on a console."""
+    if console is None:
+        from rich.console import Console as Screen
+
+        console = Screen()
+    console.print(_Shown(table))
+
+
+def say(line: object = "", *, error: bool = False, flush: bool = False) -> None:
+    """Print text, on standard output or standard error, with the control characters of names spelled out."""
+    print(visible(str(line)), file=sys.stderr if error else sys.stdout, flush=flush)
+
+
 def print_result(table: RenderableType, json: Path | None, content: Callable[[], Any]) -> None:
     """Print the table of a result, and write the result as JSON where `--json` asks for it.
 
@@ -42,23 +69,21 @@ def print_result(table: RenderableType, json: Path | None, content: Callable[[],
         json: The file; `-` prints the JSON instead of the table.
         content: Returns what is written.
     """
-    from rich.console import Console
-
     if json == STANDARD_OUTPUT:
         sys.stdout.write(json_text(content()))
         return
     if json is not None:
         write_json(json, content())
-    Console().print(table)
+    print_table(table)
 
 
 def print_path(path: Path, json: Path | None = None) -> None:
     """Print the path of what was written, unless standard output is for JSON."""
     if json != STANDARD_OUTPUT:
-        print(path)
+        say(path)
 
 
 def print_notes(notes: Iterable[str]) -> None:
     """Print notes on standard error, each one once."""
     for note in dict.fromkeys(notes):
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}", error=True)

@@ -22,7 +22,7 @@ from retinabench.cli.options import (
     Workers,
     reads_predictions,
 )
-from retinabench.cli.output import print_notes, print_result, progress_of
+from retinabench.cli.output import print_notes, print_result, progress_of, say
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def report(
             files, out / "papers", rules=rules, bootstrap=bootstrap, seed=seed, labels=labels, images=images,
             workers=workers, progress=progress_of(quiet), read=reader.each,
         )  # fmt: skip
-        print(index)
+        say(index)
         return
     if (labels, images, workers) != (None, None, None):
         raise InputError("--labels, --images and --workers belong to --tables", hint="Add --tables.")
@@ -212,4 +212,4 @@ def report(
         files, out, data=data, shifted=shifted, title=title, rules=rules, bootstrap=bootstrap, seed=seed,
         referred=referral, threshold=threshold, uncertainty=uncertainty, progress=progress_of(quiet), read=reader.each,
     )  # fmt: skip
-    print(page)
+    say(page)

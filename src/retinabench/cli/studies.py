@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +22,7 @@ from retinabench.cli.options import (
     Storage,
     Workers,
 )
-from retinabench.cli.output import progress_of
+from retinabench.cli.output import print_table, progress_of, say
 from retinabench.core.progress import Progress
 
 if TYPE_CHECKING:
@@ -116,16 +115,14 @@ def benchmark(
 
 
 def _show_status(definition: Study, folder: Path) -> None:
-    from rich.console import Console
-
     from retinabench.experiments.study import console
     from retinabench.experiments.study.status import read_status
     from retinabench.reports.toolkit.terminal import to_terminal
 
     found = read_status(definition, folder)
-    Console().print(to_terminal(console.status_table(found)))
+    print_table(to_terminal(console.status_table(found)))
     for line in console.status_lines(found):
-        print(line)
+        say(line)
 
 
 def _show_plan(
@@ -137,8 +134,6 @@ def _show_plan(
     threads: int,
     progress: Progress,
 ) -> None:
-    from rich.console import Console
-
     from retinabench.experiments.engines.local import LocalEngine
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.study import console
@@ -148,24 +143,22 @@ def _show_plan(
     engine = local() if local is not None else None
     places = engine.places if isinstance(engine, LocalEngine) else parallel
     planned = make_plan(definition, folder, Resources(device), places, threads, progress)
-    Console().print(to_terminal(console.plan_table(planned)))
+    print_table(to_terminal(console.plan_table(planned)))
     for line in console.plan_lines(planned):
-        print(line)
+        say(line)
 
 
 def _compute(definition: Study, folder: Path, engine: JobEngine, progress: Progress) -> None:
-    from rich.console import Console
-
     from retinabench.experiments.study import console
     from retinabench.experiments.study.benchmark import benchmark as run_benchmark
     from retinabench.reports.toolkit.terminal import to_terminal
 
     summary = run_benchmark(definition, folder, engine, progress)
     for table in console.summary_tables(summary):
-        Console().print(to_terminal(table))
+        print_table(to_terminal(table))
     for note in summary.notes:
-        print(f"note: {note}", file=sys.stderr)
-    print(folder / "summary.md")
+        say(f"note: {note}", error=True)
+    say(folder / "summary.md")
 
 
 def uci(
@@ -196,4 +189,4 @@ def uci(
         progress=progress_of(quiet),
     )
     for file in files:
-        print(file)
+        say(file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +22,7 @@ from retinabench.cli.options import (
     Task,
     Workers,
 )
-from retinabench.cli.output import progress_of
+from retinabench.cli.output import progress_of, say
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def train(
     run = configured_run(config, overrides, data, shifted, task, method, seed, resources.precision())
     folder = execute(run, out, resources)
     if current().leads:  # of several processes that train together, one prints
-        print(folder / "predictions.parquet")
+        say(folder / "predictions.parquet")
 
 
 def predict(
@@ -114,7 +113,7 @@ def predict(
     assert data is not None
     written = predict_on(folder, data, out, Resources(device, readers, progress_of(quiet)))
     if current().leads:
-        print(written)
+        say(written)
 
 
 def _predict_images(
@@ -137,9 +136,9 @@ def _predict_images(
     model = load_model(folder, str(Resources(device).torch_device()))
     found = predict_images(model, images, out, labels=labels, columns=named, progress=progress_of(quiet))
     for line in found.refused:
-        print(f"left out: {line}", file=sys.stderr)
-    print(found.predictions)
-    print(found.referral_list)
+        say(f"left out: {line}", error=True)
+    say(found.predictions)
+    say(found.referral_list)
 
 
 def export(
@@ -149,7 +148,7 @@ def export(
     """Write a finished run as a model that predicts images on any machine, without the training data."""
     from retinabench.experiments.export import export_run
 
-    print(export_run(folder, out))
+    say(export_run(folder, out))
 
 
 def configured_run(
@@ -194,4 +193,4 @@ def track(
     from retinabench.integrations.export import track_runs
 
     for line in track_runs(folders, to, out, project=project, rules=rules, progress=progress_of(quiet)):
-        print(line)
+        say(line)

@@ -27,7 +27,7 @@ from retinabench.cli.options import (
     Storage,
     Task,
 )
-from retinabench.cli.output import progress_of
+from retinabench.cli.output import print_table, progress_of, say
 from retinabench.cli.training import configured_run
 
 SpaceFile = Annotated[
@@ -84,7 +84,6 @@ def tune(
 
     The same command continues a stopped search; more --trials add to it, another --criterion ranks it anew.
     """
-    from rich.console import Console
 
     from retinabench.experiments.engines.engine import make_engine, precision_of
     from retinabench.experiments.search.plots import write_figures
@@ -108,6 +107,6 @@ def tune(
     folder = out / f"{criterion}-{rules}"
     write_ranking(ranking, folder)
     write_figures(ranking, folder)
-    Console().print(to_terminal(ranking_table(ranking)))
+    print_table(to_terminal(ranking_table(ranking)))
     if ranking.first:  # says why where there is none
-        print(folder / "best.toml")
+        say(folder / "best.toml")

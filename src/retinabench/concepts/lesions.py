@@ -10,8 +10,6 @@ The folder holds
 
 from __future__ import annotations
 
-import csv
-import io
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +26,7 @@ from retinabench.concepts.examinees.network import answer, train_network
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.untrusted.text import csv_text
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import LesionImages
@@ -208,12 +207,9 @@ def table(
     Returns:
         The content of the file.
     """
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(["image_id", *concepts])
     numbers = values.astype(int) if values.dtype == np.bool_ else values
-    writer.writerows([name, *row.tolist()] for name, row in zip(sample_id, numbers, strict=True))
-    return sink.getvalue().encode()
+    rows = [[name, *row.tolist()] for name, row in zip(sample_id, numbers, strict=True)]
+    return csv_text([["image_id", *concepts], *rows]).encode()
 
 
 def _learnt(

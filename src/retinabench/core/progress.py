@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
+from retinabench.core.untrusted.text import visible
+
 Advance = Callable[[int], None]
 
 
@@ -77,7 +79,7 @@ class Bars:
                 return f"{task.speed:.3g}/s, {_minutes(task.time_remaining)} left"
 
         bar = progress.Progress(
-            progress.TextColumn("{task.description:<32}"),
+            progress.TextColumn("{task.description:<32}", markup=False),
             progress.BarColumn(bar_width=12),
             progress.MofNCompleteColumn(),
             progress.TextColumn(unit),
@@ -85,7 +87,7 @@ class Bars:
             console=self._console,
         )
         with bar:
-            task = bar.add_task(what, total=total)
+            task = bar.add_task(visible(what), total=total)
             try:
                 yield lambda steps: bar.advance(task, steps)
             except Exception:
@@ -94,7 +96,7 @@ class Bars:
 
     def say(self, line: str) -> None:
         """Print one line to standard error."""
-        self._console.print(line, markup=False)
+        self._console.print(visible(line), markup=False)
 
 
 def _minutes(seconds: float) -> str:

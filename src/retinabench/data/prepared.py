@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,17 +25,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import check
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, printable
+from retinabench.core.untrusted.paths import inside, kept_inside
 from retinabench.data.dataset import Rows
 from retinabench.data.records import MODERATE, Records, join, referable
+from retinabench.predictions.formats.bounded_parquet import read_table
 
 FORMAT = 2  # of the folder and of the content of every image: raise it when either changes
 AGAIN = "Delete the folder and prepare it again."
+MAX_SIDE, MAX_NAME = 4096, 200  # pixels of a side, characters of the name: of folders that someone sends
 PIXEL_SETTINGS = ("preprocess", "blur", "published")
 
 
@@ -119,7 +121,7 @@ class Prepared:
     @property
     def files(self) -> pa.Table:
         """One row per source file, including those without a record; see `ingest.shards.SCHEMA`."""
-        return pa.parquet.read_table(check(self.folder / "files.parquet", AGAIN))
+        return read_table(check(self.folder / "files.parquet", AGAIN))
 
     def image(self, image_id: str) -> NDArray[np.uint8] | None:
         """Return the image with that id (size, size, 3), or None."""
@@ -151,7 +153,9 @@ def open_prepared(folder: str | Path) -> Prepared:
             hint="Make or finish it with: retinabench prepare DATASET --out DIR",
         )
     try:
-        about = json.loads(check(folder / "dataset.json", AGAIN).read_text())
+        about = json.loads(
+            check(kept_inside(folder, folder / "dataset.json"), AGAIN).read_text(encoding="utf-8")
+        )
         if about.get("format") != FORMAT:
             raise InputError(
                 "was prepared by another version of retinabench "
@@ -159,13 +163,20 @@ def open_prepared(folder: str | Path) -> Prepared:
                 file=folder,
                 hint="Delete it and prepare it again.",
             )
-        # As plain arrays: indexing a `memmap` costs more than copying a small image.
-        mapped = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in about["shards"])
-        shards = tuple(np.asarray(shard) for shard in mapped)
-        records = Records.from_parquet(check(folder / "records.parquet", AGAIN))
+        _check_about(about)
+        shards = tuple(_mapped(inside(folder, name), about["size"]) for name in about["shards"])
+        records = Records.from_parquet(check(inside(folder, "records.parquet"), AGAIN))
     except InputError:
         raise
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        pa.ArrowException,
+    ) as error:
         raise InputError(
             f"is damaged ({error})", file=folder, hint="Delete it and prepare it again."
         ) from None
@@ -177,6 +188,29 @@ def open_prepared(folder: str | Path) -> Prepared:
     return Prepared(
         folder, about["name"], about["size"], about["fingerprint"], records, shards, files, graded
     )
+
+
+def _check_about(about: Mapping[str, Any]) -> None:
+    """Raise where `dataset.json` says something of another kind than this version writes."""
+    kinds = {"name": str, "size": int, "fingerprint": str, "shards": list, "settings": dict}
+    for key, kind in kinds.items():
+        if not isinstance(about.get(key, {}), kind):
+            raise TypeError(f"{key} is {str(about.get(key))[:60]!r}")
+    if not isinstance(about.get("settings", {}).get("columns", {}), dict):
+        raise TypeError("settings.columns is no table")
+    if not 1 <= about["size"] <= MAX_SIDE:
+        raise ValueError(f"size is {about['size']}")
+    if printable(about["name"], MAX_NAME) != about["name"]:
+        raise ValueError(f"name is no line of at most {MAX_NAME} characters")
+
+
+def _mapped(path: Path, size: int) -> NDArray[np.uint8]:
+    """Map a shard into memory; one that is no array of images of that size is refused before it is used."""
+    # As a plain array: indexing a `memmap` costs more than copying a small image.
+    shard = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    if shard.dtype != np.uint8 or shard.shape[1:] != (size, size, 3):
+        raise ValueError(f"{path.name} holds {shard.dtype} of shape {shard.shape}")
+    return shard
 
 
 def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared:

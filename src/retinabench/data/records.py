@@ -13,6 +13,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.predictions.formats.bounded_parquet import read_table
 
 SPLITS = ("train", "validation", "test")
 MODERATE = 2  # the lowest grade that is referable unless a task says otherwise
@@ -84,7 +85,7 @@ class Records:
     @classmethod
     def from_parquet(cls, path: Path) -> Records:
         """Read what `to_parquet` wrote."""
-        table = pa.parquet.read_table(path)
+        table = read_table(path)
         columns = {column.name: table[column.name].to_numpy() for column in fields(cls)}
         text = {name: values.astype(np.str_) for name, values in columns.items() if values.dtype == object}
         return cls(**{**columns, **text})

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from retinabench.core.atomic_files import atomic_write, write_bytes, write_json
 from retinabench.core.checksums import check
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, printable
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.loader import ImageSource
@@ -32,6 +32,7 @@ from retinabench.metrics.score import score
 from retinabench.models.build import build_trunk
 from retinabench.models.settings import SCALES
 from retinabench.predictions.io import read_predictions
+from retinabench.reports.toolkit.renderers import escape_markdown
 
 CARD_SCORES = ("auroc", "accuracy", "sensitivity", "specificity", "nll", "brier")
 CARD_REPLICATES = 500
@@ -132,7 +133,8 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def _card(run: Run, task: Task, recipe: Recipe, folder: Path) -> str:
     predictions = read_predictions(folder / FILE)
     found = score(predictions, bootstrap=CARD_REPLICATES, seed=run.seed)
-    template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(TEMPLATE.read_text())
+    # The card is Markdown, not HTML; names in it are escaped as such.
+    template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(TEMPLATE.read_text())  # noqa: S701
     sets = {
         name: {
             "images": one.images,
@@ -142,7 +144,12 @@ def _card(run: Run, task: Task, recipe: Recipe, folder: Path) -> str:
         for name, one in found.sets.items()
     }
     return template.render(
-        run=run, weights=_portable(run)["model"].get("weights"), recipe=recipe, version=__version__, data=task.data.name, sets=sets,
+        run=run, title=escape_markdown(run.method.describe()), weights=_code(_portable(run)["model"].get("weights")), recipe=recipe, version=__version__, data=_code(task.data.name), sets=sets,
         referable_from=task.data.referable_from, train=len(task.splits["train"]),
         patients=len(np.unique(task.patient_id[task.splits["train"]])),
     )  # fmt: skip
+
+
+def _code(name: str | None) -> str | None:
+    """Return a name that stands between backticks; that of a data set may come from a stranger's folder."""
+    return name and printable(name).replace("`", "'")

@@ -13,7 +13,6 @@ It holds tensors and JSON only, so that no code of a stranger's folder runs.
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from torch import Tensor
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
+from retinabench.core.untrusted.paths import kept_inside
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run, build_run
 from retinabench.experiments.execution import Resources, member_runs
@@ -38,6 +38,7 @@ from retinabench.methods.training.posterior import Posterior, UncertaintyPosteri
 from retinabench.models.acceleration import set_arithmetic
 from retinabench.models.build import build_model, build_trunk, parameters_of
 from retinabench.models.settings import is_path
+from retinabench.models.tensor_files import load_safetensors
 
 FORMAT = "retinabench.model/1"
 ABOUT, SCALE, TRUNK = "model.json", "scale.safetensors", "trunk.safetensors"
@@ -226,7 +227,9 @@ def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
         raise InputError("is missing", file=path, hint=EXPORT_AGAIN)
     check(path, EXPORT_AGAIN)
     try:
-        tensors: dict[str, Tensor] = importlib.import_module("safetensors.torch").load_file(path)
+        tensors = load_safetensors(kept_inside(path.parent, path))
+    except InputError:
+        raise
     except Exception as error:  # damaged headers raise errors of many kinds
         raise InputError(
             f"is damaged ({str(error).partition(chr(10))[0]})", file=path, hint=EXPORT_AGAIN
@@ -283,7 +286,7 @@ def _read_about(folder: Path) -> Mapping[str, Any]:
         )
     check(path, EXPORT_AGAIN)
     try:
-        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        about: dict[str, Any] = json.loads(kept_inside(folder, path).read_text(encoding="utf-8"))
         if about["format"] != FORMAT:
             raise TypeError(f"format '{about['format']}', this version reads '{FORMAT}'")
         Recipe(**about["recipe"])

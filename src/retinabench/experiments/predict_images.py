@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.untrusted.text import csv_text
 from retinabench.core.version import __version__
 from retinabench.data.datasets import folder as labelled_folder
 from retinabench.data.ingest.archives import Files, open_files
@@ -182,4 +183,6 @@ def _write_table(table: pa.Table, out: Path) -> None:
         if out.suffix == ".parquet":
             pa.parquet.write_table(table, handle)
         else:
-            pa.csv.write_csv(table, handle)
+            handle.write(
+                csv_text([table.column_names, *zip(*table.to_pydict().values(), strict=True)]).encode()
+            )

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.data.prepared import Prepared
+from retinabench.predictions.formats.bounded_parquet import read_table
 
 NAME = "files.parquet"
 
@@ -64,7 +64,7 @@ def original_files(data: Prepared) -> Files | None:
     if not path.is_file():
         return None
     try:
-        table = pa.parquet.read_table(check(path))
+        table = read_table(check(path))
         columns = {name: table[name].to_pylist() for name in ("image_id", "source", "status", "reason")}
         known = {name: table[name].to_pylist() for name in ("sha256", "width", "height", "bytes")}
     except (OSError, KeyError, pa.ArrowException) as error:

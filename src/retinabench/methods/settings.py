@@ -123,7 +123,7 @@ class MethodConfig(Frozen):
     pools_seeds: ClassVar[bool] = False
 
     name: str
-    samples: int = Field(1, ge=1)
+    samples: int = Field(1, ge=1, le=100_000)
 
     def describe(self, *, titles: bool = True) -> str:
         """Return the method in a few words: by titles for readers, else by names for folders."""

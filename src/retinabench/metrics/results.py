@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +9,8 @@ from typing import Any
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.tabular import Tabular
+from retinabench.core.untrusted.paths import shown
+from retinabench.core.untrusted.text import csv_text
 from retinabench.metrics.clinical.baseline import Baseline
 from retinabench.metrics.clinical.decision_threshold import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.inference.interval import Interval, finite_or_none
@@ -202,7 +202,7 @@ class Scores(Tabular):
             "threshold": self.threshold.to_dict(),
             "bootstrap": self.bootstrap,
             "seed": self.seed,
-            "source": self.source,
+            "source": self.source and shown(self.source),
             "metadata": _plain_metadata(self.metadata),
             "notes": list(self.notes),
             "sets": {name: one.to_dict() for name, one in self.sets.items()},
@@ -233,15 +233,15 @@ def scores_csv(found: Sequence[Scores], names: Sequence[str]) -> bytes:
     Returns:
         The UTF-8 text; an undefined number is an empty cell.
     """
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(_CSV_COLUMNS)
+    rows: list[Sequence[object]] = [_CSV_COLUMNS]
     for scores, entry in zip(found, names, strict=True):
         for set_name, one in scores.sets.items():
             for name, value in one.scores.items():
                 numbers = [*Interval.to_dict(value).values(), value.version]
-                writer.writerow([scores.source, entry, scores.rules, set_name, name, *numbers])
-    return sink.getvalue().encode()
+                rows.append(
+                    [scores.source and shown(scores.source), entry, scores.rules, set_name, name, *numbers]
+                )
+    return csv_text(rows).encode()
 
 
 def check_known(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> None:

@@ -73,7 +73,8 @@ class ModelConfig(Frozen):
     @classmethod
     def _known(cls, name: str) -> str:
         if name not in MODELS:
-            if not name.startswith(TIMM):
+            # A name such as `hf-hub:…` or `local-dir:…` would make timm read files and the network.
+            if not re.fullmatch(rf"{TIMM}[\w.-]+", name) or ".." in name:
                 raise ValueError(f"unknown model '{name}'. {nearest(name, [*MODELS, f'{TIMM}NAME'])}")
         elif inputs := special_inputs(name):
             raise ValueError(f"'{name}' takes {inputs}, not images of any size")
@@ -107,6 +108,11 @@ class ModelConfig(Frozen):
             raise ValueError(
                 f"'{self.name}' names pretrained weights, which are not asked for. Set model.weights=timm or a path, "
                 f"or leave out '{self.name[self.name.rindex('.') :]}' for random weights"
+            )
+        if self.weights is not None and self.weights.startswith(HUB) and self.weights_sha256 is None:
+            raise ValueError(
+                f"'{self.weights}' would be fetched without a check. Set model.weights_sha256 to the SHA-256 of its "
+                "model.safetensors, which the page of the file on the hub shows"
             )
         if self.weights == "timm" and not timm:
             raise ValueError(f"'{self.name}' is not a network of timm. Set model.name=timm:NAME")

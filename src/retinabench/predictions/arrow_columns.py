@@ -15,7 +15,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.predictions.columns import MAX_TEXT, TEXT, check_size, is_known, sample_number
+from retinabench.predictions.columns import MAX_TEXT, TEXT, check_size, check_width, is_known, sample_number
 from retinabench.predictions.identities import NOT_KNOWN
 from retinabench.predictions.layouts import Layout
 from retinabench.predictions.reading import Reading, Table, arguments_of
@@ -50,7 +50,7 @@ def arguments_of_arrow(
     further: dict[str, pa.Array] = {}
     times = Counter(layout.names)
     for name, chunked in zip(layout.names, table.columns, strict=True):
-        column = combined(chunked)
+        column = combined(unfolded(chunked, name, source) if is_known(name) else chunked)
         if not is_known(name):
             if column.null_count < len(column) and times[name] == 1:
                 further[name] = column
@@ -86,6 +86,36 @@ def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -
     return _lists(source, column) if name == "probs" else _flat(source, name, column)
 
 
+def unfolded(column: pa.ChunkedArray, name: str, source: str | Path | None) -> pa.ChunkedArray:
+    """Return a dictionary column as text, any other as it is.
+
+    Args:
+        column: The column.
+        name: Its name, for the message.
+        source: Its file, for the message.
+
+    Returns:
+        The column.
+
+    Raises:
+        InputError: It is too wide for its rows.
+    """
+    if not pa.types.is_dictionary(column.type):
+        return column
+    kind = column.type.value_type
+    longest = max((_longest(chunk.dictionary) for chunk in column.chunks), default=0)
+    check_width(len(column), longest, name, source)
+    return column.cast(kind)
+
+
+def _longest(words: pa.Array) -> int:
+    if not len(words):
+        return 0
+    if pa.types.is_binary(words.type) or pa.types.is_large_binary(words.type):
+        return int(pa.compute.max(pa.compute.binary_length(words)).as_py() or 0)
+    return int(pa.compute.max(pa.compute.utf8_length(words)).as_py() or 0)
+
+
 def combined(column: pa.ChunkedArray) -> pa.Array:
     """Return a column in one piece."""
     whole = column.combine_chunks()
@@ -111,6 +141,7 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
                 column=name,
                 hint="Is a quotation mark missing?",
             )
+        check_width(len(words), int(lengths.max()) if len(words) else 0, name, source)
         zero = np.flatnonzero(
             pa.compute.match_substring(words.fill_null(""), "\0").to_numpy(zero_copy_only=False)
         )

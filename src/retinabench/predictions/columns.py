@@ -18,6 +18,10 @@ OPTIONAL = ("grade", "patient_id", "domain", "split", "uncertainty")
 MAX_ROWS = 20_000_000  # image ids of so many rows still fit an ordinary machine's memory
 MAX_VALUES = 400_000_000  # 3.2 GB of float64 probabilities
 MAX_TEXT = 1000  # characters of one id
+MAX_BYTES = 8 * MAX_VALUES  # of all arrays or columns of one file
+MAX_TEXT_BYTES = (
+    1 << 32
+)  # of one array of text, which is as wide as its longest cell: 5,000,000 ids of 214 characters
 TEXT = ("image_id", "patient_id", "domain", "split")
 KNOWN = ("image_id", "label", "prob", "probs", *OPTIONAL)
 
@@ -95,6 +99,27 @@ def check_size(path: str | Path | None, rows: int, samples: int) -> None:
             f"({MAX_ROWS:,} rows, {MAX_VALUES:,} values)",
             file=path,
             hint="Score a random part of it, drawn by patient.",
+        )
+
+
+def check_width(rows: int, longest: int, name: str, path: str | Path | None) -> None:
+    """Refuse text whose array would take too much memory: it is as wide as its longest cell in every row.
+
+    Args:
+        rows: Number of rows.
+        longest: Characters of the longest cell.
+        name: The column, for the message.
+        path: The file, for the message.
+
+    Raises:
+        InputError: It would take more than `MAX_TEXT_BYTES`.
+    """
+    if 4 * rows * longest > MAX_TEXT_BYTES:
+        raise InputError(
+            f"has a cell of {longest:,} characters, too long for {rows:,} rows",
+            file=path,
+            column=name,
+            hint=f"Shorten it to {MAX_TEXT_BYTES // (4 * rows)} characters.",
         )
 
 

@@ -5,6 +5,7 @@ The format is told by the first bytes, never by the file's name, and nothing is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -13,13 +14,15 @@ import pyarrow as pa
 
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import check
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, printable
+from retinabench.core.untrusted.paths import told_apart
 from retinabench.predictions.formats.csv_format import csv_bytes, read_csv
 from retinabench.predictions.formats.npz_format import npz_bytes, read_npz
 from retinabench.predictions.formats.parquet_format import parquet_bytes, read_parquet
 from retinabench.predictions.reading import Reading
 from retinabench.predictions.table import Predictions
 
+MAX_TITLE = 200  # characters of a method's name in tables and figures
 ReadEach = Callable[[Sequence[Path]], Iterable[Predictions]]
 """Reads files or run folders one after the other: `read_each`, or with the options of the command line."""
 
@@ -128,13 +131,14 @@ def method_names(files: Sequence[Path], predictions: Sequence[Predictions]) -> l
     """
     titles = [str(one.metadata.get("title", "")) for one in predictions]
     settings = [str(one.metadata.get("setting", "")) for one in predictions]
+    of_title: dict[str, set[str]] = {}
+    for title, setting in zip(titles, settings, strict=True):
+        of_title.setdefault(title, set()).add(setting)
+    stems = Counter(file.stem for file in files)
     names = []
-    for file, title, setting in zip(files, titles, settings, strict=True):
-        shared = {other for other, same in zip(settings, titles, strict=True) if same == title}
-        alone = sum(other.stem == file.stem for other in files) == 1
-        names.append(
-            (f"{title} ({setting})" if len(shared) > 1 else title) or (file.stem if alone else str(file))
-        )
+    for file, end, title, setting in zip(files, told_apart(files), titles, settings, strict=True):
+        named = f"{title} ({setting})" if len(of_title[title]) > 1 else title
+        names.append(printable(named or (file.stem if stems[file.stem] == 1 else end), MAX_TITLE))
     return names
 
 

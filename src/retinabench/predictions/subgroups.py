@@ -7,7 +7,9 @@ cells are all numbers is numbers, unless one begins with a needless 0, as codes 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.predictions.columns import is_known
+from retinabench.predictions.layouts import Layout
 from retinabench.predictions.validation import Check
 
 MAX_COLUMNS = 100
@@ -26,6 +30,25 @@ _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")  # the row numbers that p
 _MISSING_NUMBERS = ("NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
 _NUMBER = r"^[-+]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][-+]?[0-9]{1,3})?$"
 _CODE = r"^[-+]?0[0-9]"
+
+
+def kept_places(layout: Layout) -> tuple[list[int], Layout]:
+    """Return the places of the columns that are read, and what these are: not all of a table of features.
+
+    Args:
+        layout: What the columns of a file are.
+    """
+    names = Counter(layout.names)
+    further = [place for place, name in enumerate(layout.names) if not is_known(name)]
+    left = further[MAX_COLUMNS:]
+    if not left:
+        return list(range(len(layout.names))), layout
+    # A column is read by its own name, so one that stands twice is left out as well.
+    gone = {*left, *(place for place in further if names[layout.names[place]] > 1)}
+    places = [place for place in range(len(layout.names)) if place not in gone]
+    note = f"{len(gone)} further columns are left out: only {MAX_COLUMNS} are kept"
+    kept = tuple(layout.names[place] for place in places)
+    return places, replace(layout, names=kept, notes=(*layout.notes, note))
 
 
 def check_subgroups(
@@ -97,6 +120,8 @@ def from_arrow(column: pa.Array, *, untyped: bool = False) -> NDArray[Any]:
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
+        if pa.types.is_string(kind.value_type):
+            return _text(column)
         column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)
@@ -139,8 +164,12 @@ def _as_numbers(levels: pa.Array) -> NDArray[np.float64] | None:
 
 def _text(words: pa.DictionaryArray) -> NDArray[np.str_]:
     levels = words.dictionary
-    if len(levels) and (widest := pa.compute.max(pa.compute.utf8_length(levels)).as_py()) > MAX_CELL:
-        raise ValueError(f"has a cell of {widest:,} characters, more than {MAX_CELL}")
+    if len(levels):
+        widest = pa.compute.max(pa.compute.utf8_length(levels)).as_py() or 0
+        if widest > MAX_CELL:
+            raise ValueError(f"has a cell of {widest:,} characters, more than {MAX_CELL}")
+        if 4 * len(words) * widest > MAX_BYTES:
+            raise ValueError(f"has a cell of {widest:,} characters, too long for {len(words):,} rows")
     if pa.compute.any(pa.compute.match_substring_regex(levels, r"[\r\n\x00]")).as_py():
         raise ValueError("has a cell with a line break or a zero byte; is a quotation mark missing?")
     return _spelled(words, np.asarray(levels.to_pylist(), np.str_), "")

@@ -128,10 +128,7 @@ def test_bad_archives_are_named(tmp_path, content, says):
         open_files(tmp_path)
 
 
-COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-
-
-@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_whatever_bytes_are_damaged_the_archive_or_its_member_is_named(tmp_path, compression):
     """300 archives with one to five bytes changed, cut out or put in; seed 1. Nothing but `InputError` comes out."""
     inner = zipped({"x.png": b"1" * 150})

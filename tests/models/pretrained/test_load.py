@@ -82,7 +82,7 @@ def test_absent_weights_are_named_with_what_to_do(monkeypatch):
         build_model(ModelConfig(name="efficientnet_lite4", weights="imagenet"), seed=0)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(InputError, match=r"Fetch model.safetensors of huggingface.co/a/b"):
-        build_model(ModelConfig(name="resnet18", weights="hf-hub:a/b"), seed=0)
+        build_model(ModelConfig(name="resnet18", weights="hf-hub:a/b", weights_sha256="0" * 64), seed=0)
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(InputError, match="timm"):
         load_pretrained(nn.Linear(2, 1), ModelConfig(name="timm:resnet18.a1_in1k", weights="timm"))

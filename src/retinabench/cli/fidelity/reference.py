@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from retinabench.cli.options import Device, Seed, Silent
-from retinabench.cli.output import progress_of
+from retinabench.cli.output import progress_of, say
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -88,16 +88,16 @@ def reference(
 def _print_summary(found: Reference, out: Path, title: str) -> None:
     meta = found.meta
     rates = ", ".join(f"{rate:.0%}" for rate in meta["acceptance"])
-    print(f"{title}, {meta['steps']} steps of {meta['step']:.3g}")
-    print(f"acceptance {rates}; mean energy error {meta['energy_error']['mean']:.2f}")
-    print(
+    say(f"{title}, {meta['steps']} steps of {meta['step']:.3g}")
+    say(f"acceptance {rates}; mean energy error {meta['energy_error']['mean']:.2f}")
+    say(
         f"R-hat below 1.05 for {meta['rhat_below']['1.05']:.1%} of the predictions; effective draws {meta['ess_bulk']['median']:.0f} "
         f"(median); standard error {meta['mcse']['median']:.4f} (median), {meta['mcse']['q95']:.4f} (95 %)"
     )
     for kind, measures in meta["ceiling"].items():
         means = ", ".join(f"{name} {sum(v) / len(v):.4f}" for name, v in measures.items())
         if means:
-            print(f"one chain against the others, {kind}: {means}")
+            say(f"one chain against the others, {kind}: {means}")
     for reason in found.why:
-        print(f"FAILED: {reason}")
-    print(f"{out}: {'passed' if found.passed else 'failed its own diagnostics and gives no ranking'}")
+        say(f"FAILED: {reason}")
+    say(f"{out}: {'passed' if found.passed else 'failed its own diagnostics and gives no ranking'}")

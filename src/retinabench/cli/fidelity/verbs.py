@@ -10,7 +10,7 @@ import typer
 from retinabench.cli.application import Verbs, add_verbs, application
 from retinabench.cli.fidelity.reference import reference as make_reference
 from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent
-from retinabench.cli.output import print_result, progress_of
+from retinabench.cli.output import print_result, print_table, progress_of, say
 
 if TYPE_CHECKING:
     from retinabench.fidelity.submissions.tuning import Trial
@@ -79,7 +79,7 @@ def run(
     from retinabench.fidelity.submissions.runner import run_entry
     from retinabench.fidelity.targets.registry import TARGETS
 
-    print(
+    say(
         run_entry(
             method, TARGETS.find(task), data, budget=budget, seed=seed, out=out, overrides=overrides or (),
             over_budget=over_budget, resources=Resources(device, 0, progress_of(quiet)),
@@ -125,9 +125,9 @@ def tune(
     )  # fmt: skip
     for number, trial in enumerate(found.trials):
         distance = "failed" if trial.distance is None else f"{trial.distance:.4f}"
-        print(f"{number:3}  {distance}  {_settings(trial)}")
-    print(f"best: {found.best.distance:.4f}  {_settings(found.best)}")
-    print(out / f"{method}-{task}.json")
+        say(f"{number:3}  {distance}  {_settings(trial)}")
+    say(f"best: {found.best.distance:.4f}  {_settings(found.best)}")
+    say(out / f"{method}-{task}.json")
 
 
 def score(
@@ -202,8 +202,8 @@ def board(
     screen = Console()
     for table in (*(task_table(task, terminal=True) for task in found.tasks), ranking_table(found)):
         if table is not None:
-            screen.print(to_terminal(table))
-    print(page)
+            print_table(to_terminal(table), screen)
+    say(page)
 
 
 def _settings(trial: Trial) -> str:

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import UNKNOWN, Bank
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.untrusted.text import unquoted
 from retinabench.predictions.arrow_columns import not_a_number
-from retinabench.predictions.formats.csv_format import broken_csv, csv_header
+from retinabench.predictions.formats.bounded_parquet import open_parquet, read_table
+from retinabench.predictions.formats.csv_format import broken_csv, csv_header, unquote
 from retinabench.predictions.validation import Check
 
 
@@ -59,13 +60,9 @@ def read_concepts(
     try:
         with open(check(path), "rb") as handle:
             parquet = handle.read(4) == b"PAR1"
-        names = pa.parquet.read_schema(path).names if parquet else _csv_columns(path)[2]
+        names = open_parquet(path).schema_arrow.names if parquet else _csv_columns(path)[2]
         wanted = _wanted(path, names, concepts)
-        table = (
-            pa.parquet.read_table(path, columns=["image_id", *wanted], page_checksum_verification=True)
-            if parquet
-            else _csv(path, wanted)
-        )
+        table = read_table(path, ["image_id", *wanted]) if parquet else _csv(path, wanted)
     except FileNotFoundError:
         raise InputError("does not exist", file=path) from None
     except IsADirectoryError:
@@ -112,7 +109,10 @@ def _csv_columns(path: Path) -> tuple[str, str, list[str]]:
     return (
         encoding,
         delimiter,
-        [name.strip() for name in next(csv.reader([header], delimiter=delimiter, skipinitialspace=True))],
+        [
+            unquoted(name.strip())
+            for name in next(csv.reader([header], delimiter=delimiter, skipinitialspace=True))
+        ],
     )
 
 
@@ -141,7 +141,7 @@ def _csv(path: Path, wanted: list[str]) -> pa.Table:
     # A decimal comma, a word among the numbers or a broken line: a later try reads it, or tells which.
     for text, decimal in ((False, "."), *(((False, ","),) if delimiter != "," else ())):
         try:
-            return load(text, decimal)
+            return unquote(load(text, decimal))
         except pa.ArrowInvalid:
             continue
     try:

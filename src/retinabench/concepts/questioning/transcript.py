@@ -18,6 +18,7 @@ from typing import IO, Any
 from retinabench.core.atomic_files import explain
 from retinabench.core.checksums import sealed, unsealed
 from retinabench.core.errors import InputError
+from retinabench.core.untrusted.paths import open_in_place
 from retinabench.core.workspace import Workspace
 
 SCHEMA = "retinabench.transcript/1"
@@ -45,7 +46,7 @@ class Transcript:
         with contextlib.ExitStack() as opening:
             opening.enter_context(Workspace(path.parent, "examination").lock())
             try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+                descriptor = open_in_place(path, os.O_RDWR)
             except OSError as error:
                 raise explain(error, path) from error
             handle = opening.enter_context(os.fdopen(descriptor, "r+b"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import stat as stat_kinds
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from retinabench.core.errors import InputError
-from retinabench.data.ingest.zip_streams import BROKEN, Chain, Member, Segment
+from retinabench.data.ingest.zip_streams import BROKEN, LARGEST_FILE, MOST_INNER, Chain, Member, Segment
 
 AHEAD = 1 << 15  # bytes that are read at once, at least
 PART = re.compile(r"(?P<whole>.+\.zip)(?:\.(?P<number>\d{3}))?", re.IGNORECASE)
@@ -30,6 +31,7 @@ class Files:
     loose: set[str] = field(default_factory=set)
     members: dict[str, Member] = field(default_factory=dict)
     parts: dict[Path, str] = field(default_factory=dict)  # archives on the disk, and their stamps
+    held: int = 0  # bytes of compressed archives inside archives, which are held in memory
 
     def names(self) -> list[str]:
         """Return all names, sorted."""
@@ -44,6 +46,11 @@ class Files:
             return self.members[name].read()
         path = self.root / name
         try:
+            found = path.stat()
+            regular = stat_kinds.S_ISREG(found.st_mode) or stat_kinds.S_ISDIR(found.st_mode)
+            if not regular or found.st_size > LARGEST_FILE:
+                problem = f"is no regular file of at most {LARGEST_FILE:,} bytes"
+                raise InputError(problem, file=path)
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             raise InputError("does not exist", file=path) from None
@@ -200,6 +207,10 @@ def _add(
             raise InputError(
                 f"and {other.label} both hold '{place}', with different bytes", file=label, hint="Keep one."
             )
+    files.held += sum(one.info.file_size for one in inner.values() if one.info.compress_type)
+    if files.held > MOST_INNER:
+        hint = "Unpack the outer archive once; the inner ones can stay as they are."
+        raise InputError(f"holds compressed archives of {files.held:,} bytes", file=label, hint=hint)
     for name, parts in _archives(set(inner)):
         pieces = [inner[part].segment() for part in parts]
         _add(files, PurePosixPath(name), pieces, f"{label}: {name}", stamp, depth + 1)

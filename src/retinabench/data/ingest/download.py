@@ -1,4 +1,4 @@
-"""Download published files: over one connection, resumed after interruptions, and verified."""
+"""Download published files: over one connection, by https alone, resumed after interruptions, and verified."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import http.client
 import re
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from retinabench.core.atomic_files import explain
 from retinabench.core.errors import InputError, WorkError
@@ -21,16 +23,44 @@ BLOCK = 1 << 18
 TIMEOUT = 60  # seconds without a byte
 ATTEMPTS = 6
 TRANSIENT = {408, 425, 429, 500, 502, 503, 504}  # HTTP status codes after which a retry may succeed
+OWN_MACHINE = ("127.0.0.1", "localhost")
 AGENT = f"retinabench/{__version__} (Python urllib)"
+
+
+def _check_address(url: str) -> None:
+    """Refuse an address whose answer anybody on the way could replace; the own machine needs no encryption."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in OWN_MACHINE):
+        raise WorkError(f"{url}: is no https address, and is not fetched.")
+
+
+class _Encrypted(urllib.request.HTTPRedirectHandler):
+    """Follows redirections to https alone."""
+
+    def redirect_request(self, *arguments: Any) -> urllib.request.Request | None:
+        """Return the request of the new address, the last argument; `WorkError` where that is not encrypted."""
+        _check_address(arguments[-1])
+        return super().redirect_request(*arguments)
+
+
+OPENER = urllib.request.build_opener(_Encrypted)
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A published file: its address, its name on the disk, and its MD5 where one is published."""
+    """A published file.
+
+    Attributes:
+        url: Its address.
+        name: Its name on the disk.
+        md5: Its MD5, where its publisher states one.
+        most: Bytes after which a download is given up: no server can fill the disk.
+    """
 
     url: str
     name: str
     md5: str | None = None
+    most: int = 1 << 32
 
 
 def fetch(
@@ -53,6 +83,7 @@ def fetch(
         InputError: A file of that name is there and has another MD5.
         WorkError: The download failed.
     """
+    _check_address(remote.url)
     path, part = folder / remote.name, folder / f"{remote.name}.part"
     if path.is_file():
         _check(path, remote)
@@ -91,10 +122,10 @@ def fetch(
 def _continue(remote: Remote, part: Path, progress: Progress) -> bool:
     """Request the missing bytes and append them; return whether the file is complete."""
     have = part.stat().st_size if part.is_file() else 0
-    request = urllib.request.Request(remote.url, headers={"User-Agent": AGENT, "Accept-Encoding": "identity"})
+    request = urllib.request.Request(remote.url, headers={"User-Agent": AGENT, "Accept-Encoding": "identity"})  # noqa: S310 - checked by `fetch`
     if have:
         request.add_header("Range", f"bytes={have}-")
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+    with OPENER.open(request, timeout=TIMEOUT) as answer:
         match = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range") or "")
         if answer.status == 206 and match and int(match[1]) == have:
             total: int | None = int(match[2])
@@ -107,12 +138,16 @@ def _continue(remote: Remote, part: Path, progress: Progress) -> bool:
             open(part, "r+b" if have else "wb") as handle,
         ):
             handle.seek(have)
-            done = _copy(answer, handle.write, have, advance)
+            done = _copy(answer, handle.write, have, advance, remote)
     return total is None or done == total
 
 
 def _copy(
-    answer: http.client.HTTPResponse, write: Callable[[bytes], int], have: int, advance: Advance
+    answer: http.client.HTTPResponse,
+    write: Callable[[bytes], int],
+    have: int,
+    advance: Advance,
+    remote: Remote,
 ) -> int:
     advance(have >> 20)
     while True:
@@ -125,6 +160,10 @@ def _copy(
         write(block)
         advance(((have + len(block)) >> 20) - (have >> 20))
         have += len(block)
+        if have > remote.most:
+            raise WorkError(
+                f"{remote.url}: the server sends more than {remote.most:,} bytes. Nothing of it is used."
+            )
 
 
 def _check(path: Path, remote: Remote) -> None:

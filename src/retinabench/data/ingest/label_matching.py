@@ -7,8 +7,6 @@ preparation unless bad files are skipped; a file without a label is left out; bo
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.untrusted.text import csv_text
 from retinabench.data.ingest.archives import Files
 from retinabench.data.records import SPLITS, Records
 
@@ -75,9 +74,7 @@ class Survey:
         rows += [(name, "file without a label") for name in self.no_label]
         rows += self.left_out
         if rows:
-            sink = io.StringIO()
-            csv.writer(sink, lineterminator="\n").writerows([("name", "reason"), *rows])
-            write_bytes(file, sink.getvalue().encode())
+            write_bytes(file, csv_text([("name", "reason"), *rows]).encode())
 
 
 def missing_files(names: Sequence[str], hint: str = "") -> InputError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -84,7 +84,7 @@ def prepare(
         "dataset": name,
         **_settings(recipe),
         "format": FORMAT,
-        "source": str(source.resolve()) if source else None,
+        "source": _place(source),
         "label_table": _digest(rows),
         **{key: str(value) if isinstance(value, Path) else value for key, value in options.items()},
     }
@@ -194,7 +194,22 @@ def _begin(workspace: Workspace, settings: dict[str, Any]) -> None:
             file=workspace.folder,
             hint="Choose another --out, or delete the folder and prepare it again.",
         )
-    workspace.begin(settings, empty=True, hint="Choose another --out, or delete the folder.")
+    hint = "Choose another --out, or delete the folder."
+    workspace.begin(settings, decisive=_without_path, empty=True, hint=hint)
+
+
+def _place(source: str | Path | None) -> str | None:
+    """Return name and hash of a path: a prepared folder that someone sends on does not tell where its source lay."""
+    if source is None:
+        return None
+    path = Path(source).resolve()
+    return f"{path.name} ({hashlib.sha256(str(path).encode()).hexdigest()[:12]})"
+
+
+def _without_path(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a manifest whose source is not a path, as folders of earlier versions have it."""
+    source = manifest.get("source")
+    return {**manifest, "source": _place(source)} if source and Path(source).is_absolute() else manifest
 
 
 def _open(out: Path, on_bad: OnBad) -> Prepared:
@@ -230,7 +245,7 @@ def _finish(out: Path, rows: Records, shards: list[Shard], settings: dict[str, A
     if bad.num_rows:
         write_bytes(out / "bad.csv", bad_csv(files))
         if on_bad == "fail" or bad.num_rows == len(rows):
-            _fail(out, bad, len(rows), settings["source"])
+            _fail(out, bad, len(rows), shards[0].root)
     else:
         (out / "bad.csv").unlink(missing_ok=True)
     good = rows.take((files["status"].to_numpy() == "ok").nonzero()[0])
@@ -251,7 +266,7 @@ def _finish(out: Path, rows: Records, shards: list[Shard], settings: dict[str, A
     write_json(out / COMPLETE, about, checked=True)
 
 
-def _fail(out: Path, bad: pa.Table, images: int, source: str | None) -> None:
+def _fail(out: Path, bad: pa.Table, images: int, source: Path | None) -> None:
     first = bad.slice(0, 1).to_pylist()[0]
     others = (
         f"; {bad.num_rows:,} of {images:,} files are bad"

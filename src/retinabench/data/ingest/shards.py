@@ -7,9 +7,7 @@ depends on its images and the recipe alone: whenever it is made, it has the same
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +20,7 @@ import pyarrow.parquet
 from retinabench.core.atomic_files import remove, write_bytes
 from retinabench.core.checksums import state
 from retinabench.core.errors import InputError, printable
+from retinabench.core.untrusted.text import csv_text
 from retinabench.data.prepared import write_shard
 from retinabench.data.preprocessing.corruption import corrupt
 from retinabench.data.preprocessing.preprocess import Original, Recipe, describe_original, preprocess_bytes
@@ -151,12 +150,9 @@ def bad_rows(table: pa.Table) -> pa.Table:
 
 def bad_csv(table: pa.Table) -> bytes:
     """Return the bad files as CSV: image_id, source, reason."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     columns = ("image_id", "source", "reason")
-    writer.writerow(columns)
-    writer.writerows([printable(row[name]) for name in columns] for row in bad_rows(table).to_pylist())
-    return text.getvalue().encode()
+    rows = [[printable(row[name]) for name in columns] for row in bad_rows(table).to_pylist()]
+    return csv_text([columns, *rows]).encode()
 
 
 def source_sha256(table: pa.Table) -> str:

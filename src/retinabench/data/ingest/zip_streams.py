@@ -17,8 +17,11 @@ from typing import BinaryIO
 from retinabench.core.errors import InputError
 
 Segment = tuple[Path | BinaryIO, int, int]  # a file or a seekable stream, its first byte, number of bytes
-LARGEST_FILE = 1 << 29  # bytes; the largest image or label file is a hundredth of this
+LARGEST_FILE = 1 << 28  # bytes of one file; an uncompressed image of 50 megapixels takes 150 MB
 LARGEST_INNER = 1 << 26  # bytes of a compressed zip inside a zip that is held in memory
+MOST_INNER = 1 << 29  # bytes of all of them
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Python bounds the memory that these unfold to, but not that of bzip2 and LZMA."""
 BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, struct.error, OSError, RuntimeError, ValueError,
 )  # fmt: skip
@@ -86,6 +89,9 @@ class Member:
         where = f"{self.label}: {self.info.filename}"
         if self.info.file_size > LARGEST_FILE:
             raise InputError(f"claims {self.info.file_size:,} bytes", file=where)
+        if self.info.compress_type not in METHODS:
+            hint = "Unpack the archive once."
+            raise InputError("is compressed in another way than stored or deflated", file=where, hint=hint)
         try:
             return self.archive.read(self.info)
         except BROKEN as error:

@@ -2,7 +2,7 @@
 
 The format is found by content, not by extension. Greyscale, palette, CMYK and 16-bit images become RGB (16 bits are scaled, not
 clipped), transparency becomes black, the camera's orientation is applied. Bytes after an image's end are ignored;
-an incomplete image is refused, and so is one of more than 200 megapixels, before memory is allocated for it.
+an incomplete image is refused, and so is one of more than 100 megapixels, before memory is allocated for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from retinabench.core.errors import InputError
 
-MAX_PIXELS = 200_000_000  # the largest fundus cameras stay below 50 megapixels
+MAX_PIXELS = 100_000_000  # the largest fundus cameras stay below 50 megapixels
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
 
 # Formats of stored images; others of Pillow start external programs (EPS).

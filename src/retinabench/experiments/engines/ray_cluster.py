@@ -20,6 +20,7 @@ from typing import Any
 from retinabench.core.errors import InputError, WorkError, printable
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.subprocesses import environment, sleeping_threads
+from retinabench.core.untrusted.paths import open_in_place
 from retinabench.experiments.engines.jobs import Job, Outcome
 from retinabench.experiments.engines.scheduler import JobResult, ScheduledJob, compute
 from retinabench.experiments.engines.storage import Storage, check, run_on_local_disk
@@ -144,7 +145,7 @@ class Cluster:
                 return JobResult("failed", ended.seconds, f"not fetched ({type(error).__name__}: {error})")
         else:
             job.log.parent.mkdir(parents=True, exist_ok=True)
-            with open(job.log, "ab") as file:
+            with os.fdopen(open_in_place(job.log, os.O_WRONLY | os.O_APPEND), "ab") as file:
                 file.write(log)
         return ended
 

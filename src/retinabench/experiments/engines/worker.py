@@ -20,6 +20,7 @@ import torch
 
 from retinabench.core.errors import DivergedError, InputError, OutOfMemoryError, WorkError, printable
 from retinabench.core.progress import Quiet
+from retinabench.core.untrusted.paths import open_in_place
 from retinabench.core.version import __version__
 from retinabench.data.memory import is_out_of_memory
 from retinabench.data.tasks import load_task
@@ -146,7 +147,8 @@ def output_to(path: Path) -> Iterator[None]:
     """Append what this process prints to a file, also what libraries and a crash write past Python."""
     path.parent.mkdir(parents=True, exist_ok=True)
     saved = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
-    with open(path, "a", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
+    descriptor = open_in_place(path, os.O_WRONLY | os.O_APPEND)
+    with os.fdopen(descriptor, "a", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
         try:
             for descriptor, _ in saved:
                 os.dup2(log.fileno(), descriptor)

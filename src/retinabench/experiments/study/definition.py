@@ -22,6 +22,7 @@ Names of presets, or paths as every verb takes them: relative to the current fol
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -37,8 +38,9 @@ from retinabench.experiments.config_sources import override, read_toml
 from retinabench.experiments.search.criteria import CRITERIA
 
 HERE = Path(__file__).parent / "studies"
+MOST_ENSEMBLES = 10_000
 UNTUNED = "as_configured"  # the one "criterion" of a study that tunes nothing
-LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"  # becomes a folder's name
+LABEL = r"[A-Za-z0-9][A-Za-z0-9_.-]*"  # becomes a folder's name
 
 
 class Drawn(Frozen):
@@ -50,8 +52,8 @@ class Drawn(Frozen):
         seed: Seed of the drawing.
     """
 
-    images: int = Field(3200, ge=32)
-    size: int = Field(64, ge=16)
+    images: int = Field(3200, ge=32, le=1_000_000)
+    size: int = Field(64, ge=16, le=2048)
     seed: int = Field(0, ge=0)
 
 
@@ -120,21 +122,21 @@ class Study(Frozen):
     methods: dict[str, StudyMethod] = Field(min_length=1)
     base: dict[str, Any] = Field(default_factory=dict)
     criteria: tuple[str, ...] = ()
-    trials: int = Field(32, ge=0)
-    seeds: int = Field(6, ge=1)
+    trials: int = Field(32, ge=0, le=100_000)
+    seeds: int = Field(6, ge=1, le=1000)
     seed: int = Field(0, ge=0)
     folds: int = Field(0, ge=0)
     repeats: int = Field(1, ge=1)
     ensemble: int = Field(3, ge=0)
     rules: Literal["corrected", "published"] = "corrected"
-    bootstrap: int = Field(1000, ge=0)
+    bootstrap: int = Field(1000, ge=0, le=1_000_000)
     precision: Literal["float32", "tf32", "bfloat16"] | None = None
 
     @field_validator("tasks", "methods")
     @classmethod
     def _labels(cls, given: dict[str, Any]) -> dict[str, Any]:
         for label in given:
-            if not re.match(LABEL, label):
+            if not re.fullmatch(LABEL, label) or len(label) > 100:
                 raise ValueError(f"'{label}' cannot name a folder: use letters, digits, '_', '-' and '.'")
         return given
 
@@ -169,6 +171,10 @@ class Study(Frozen):
         if self.folds and self.trials:
             raise ValueError(
                 "a search chooses by images that cross-validation would test on. Set trials = 0, or folds = 0"
+            )
+        if math.comb(self.seeds, self.ensemble) > MOST_ENSEMBLES:
+            raise ValueError(
+                f"{self.seeds} seeds form more than {MOST_ENSEMBLES:,} ensembles of {self.ensemble}. Lower seeds"
             )
         for label, method in self.methods.items():
             if self.trials and method.space is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from retinabench.core.atomic_files import write_bytes
+from retinabench.core.untrusted.text import csv_text
 from retinabench.data.datasets.uci import SETS
 from retinabench.experiments.uci.published import GRID_SEARCH, PUBLISHED, Printed
 from retinabench.experiments.uci.scores import Results, SetResult
@@ -48,16 +47,14 @@ def mean_and_error(result: SetResult, measure: str) -> tuple[float, float]:
 
 def csv_table(found: Results, epochs: int) -> str:
     """One row per set and method."""
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
     head = ["set", "method", "epochs", "splits", "points"]
     head += [f"{measure}{suffix}" for measure in MEASURES for suffix in ("", "_standard_error")]
     head += [f"published_{field}" for field in Printed._fields]
-    writer.writerow(head)
+    rows: list[list[object]] = [[*head]]
     for name, by_method in found.items():
         for method, result in by_method.items():
             ours = [f"{value:.6g}" for measure in MEASURES for value in mean_and_error(result, measure)]
-            writer.writerow(
+            rows.append(
                 [
                     name,
                     method,
@@ -68,7 +65,7 @@ def csv_table(found: Results, epochs: int) -> str:
                     *PUBLISHED[name][method],
                 ]
             )
-    return sink.getvalue()
+    return csv_text(rows)
 
 
 def markdown(found: Results, epochs: int) -> str:

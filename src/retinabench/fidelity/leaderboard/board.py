@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.untrusted.paths import told_apart
 from retinabench.fidelity.leaderboard.results import Board, Entry, Rank, RankedEntry, Score, TaskBoard
 from retinabench.fidelity.scoring.baselines import baselines
 from retinabench.fidelity.scoring.grading import Evaluator
@@ -126,9 +127,12 @@ def _by_title(submissions: Sequence[Submission]) -> dict[str, list[Submission]]:
     for one in submissions:
         settings.setdefault((one.title, _setting(one)), []).append(one)
     titles = [title for title, _ in settings]
+    ends = told_apart(
+        [setting for _, setting in settings]
+    )  # a file without a run is named by the end of its path
     return {
-        f"{title} ({setting})" if titles.count(title) > 1 else title: seeds
-        for (title, setting), seeds in settings.items()
+        f"{title} ({end})" if titles.count(title) > 1 else title: seeds
+        for ((title, _), seeds), end in zip(settings.items(), ends, strict=True)
     }
 
 

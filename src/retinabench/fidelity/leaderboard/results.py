@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.untrusted.paths import shown
 from retinabench.fidelity.scoring.grading import Estimates, Evaluator
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
 from retinabench.fidelity.scoring.resampling import ALL, Estimate
@@ -138,7 +139,7 @@ class Entry:
             **{key: getattr(first, key) for key in ("method", "seed", "seconds")},
             "budget": None if self.budget is None else self.budget.model_dump(),
             "baseline": self.baseline,
-            "source": [str(one.source) for one in self.submissions if one.source],
+            "source": [shown(one.source) for one in self.submissions if one.source],
             "groups": _groups_record(self.scores),
             "seeds": [one.about.seed for one in self.submissions],
         }

@@ -30,6 +30,7 @@ from retinabench.core.checksums import check
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator, torch_generator
+from retinabench.core.untrusted.paths import open_in_place
 from retinabench.core.workspace import Workspace
 from retinabench.fidelity.targets.density import Density
 from retinabench.methods.mcmc import hmc
@@ -292,6 +293,4 @@ def _monitored(seed: int, parameters: int) -> NDArray[np.intp]:
 
 
 def _rows(folder: Path) -> Any:
-    file = folder / "kept.f32"
-    file.touch()
-    return open(file, "r+b")
+    return os.fdopen(open_in_place(folder / "kept.f32", os.O_RDWR), "r+b")

@@ -10,6 +10,7 @@ both             rhat, ess_bulk, ess_tail, mcse (N, O) of class probabilities, o
 from __future__ import annotations
 
 import json
+import struct
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -24,10 +25,13 @@ from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.fidelity.targets.target import Target
+from retinabench.predictions.formats.npz_format import read_member
 
 SCHEMA = "retinabench.fidelity-reference/1"
-STATED = {"task", "target", "data", "chains", "passed", "why"}  # in the metadata, beside how it was made
+STATED = {"task": str, "target": str, "data": str, "chains": int, "passed": bool, "why": list}
+"""What the metadata state beside how the reference was made."""
 QUALITIES = ("rhat", "ess_bulk", "ess_tail", "mcse")
+ARRAYS = (*QUALITIES, "epistemic", "chain_probs", "samples", "pairwise_disagreement", "chain_draws", "meta")
 
 Floats = NDArray[np.floating]
 
@@ -123,13 +127,21 @@ def read_reference(target: Target, data_sha256: str, path: str | Path | None = N
 
 def _read(stream: BinaryIO, name: str | Path) -> Reference:
     try:
-        with np.load(stream, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
+        with zipfile.ZipFile(stream) as archive:
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            arrays = {key: read_member(name, archive, members[key], key) for key in ARRAYS if key in members}
         meta = json.loads(str(arrays.pop("meta")))
-        if meta.get("schema") != SCHEMA or STATED - set(meta):
+        if meta.get("schema") != SCHEMA or any(not isinstance(meta.get(k), v) for k, v in STATED.items()):
             raise KeyError(SCHEMA)
+        if wrong := next((key for key, values in arrays.items() if values.dtype.kind != "f"), None):
+            raise KeyError(wrong)
         return Reference(meta, **arrays)
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error):
+    except InputError:
+        raise
+    except (
+        ValueError, KeyError, TypeError, AttributeError, EOFError, RuntimeError, RecursionError, IndexError, OSError,
+        struct.error, zipfile.BadZipFile, zlib.error,
+    ):  # fmt: skip
         raise InputError(
             "is no reference file",
             file=name,

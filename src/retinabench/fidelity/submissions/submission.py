@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, ValidationError
 
 from retinabench.core.atomic_files import write_bytes
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, printable
 from retinabench.core.settings import Frozen
 from retinabench.fidelity.submissions.submission_files import read_arrays
 from retinabench.fidelity.targets.target import Target
 
 SCHEMA = "retinabench.fidelity-submission/1"
 FILE, EARLIER_FILE = "submission.npz", "answers.npz"  # the latter: of version 0.1
+MAX_TITLE = 200  # characters
 DRAWS = 1000  # per test point of a regression
 TOLERANCE = 1e-3  # of the sum of a row: text with four decimals passes
 
@@ -123,7 +124,9 @@ class Submission:
     @property
     def title(self) -> str:
         """The title of the method, else its name, else the name of the file."""
-        return str(self.about.title or self.about.method or (self.source and self.source.stem))
+        return printable(
+            str(self.about.title or self.about.method or (self.source and self.source.stem)), MAX_TITLE
+        )
 
 
 def submission_in(folder: Path) -> Path:

@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.columns import MAX_VALUES
+from retinabench.predictions.formats.bounded_parquet import read_table
 from retinabench.predictions.formats.npz_format import read_member
 
 Arrays = dict[str, NDArray[Any]]
@@ -123,7 +123,7 @@ def _archive(path: Path, archive: zipfile.ZipFile, target: Target) -> Arrays:
 
 def _parquet(path: Path) -> tuple[list[str], NDArray[np.float64]]:
     try:
-        table = pa.parquet.read_table(path, page_checksum_verification=True)
+        table = read_table(path)
         columns = [
             column.cast(pa.float64()).to_numpy(zero_copy_only=False)
             for column in (table[name].combine_chunks() for name in table.column_names)

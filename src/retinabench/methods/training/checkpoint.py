@@ -20,6 +20,7 @@ from retinabench.core.atomic_files import atomic_write, write_bytes
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.models.tensor_files import load_archive
 
 AGAIN = "Delete it; the training then starts again."
 
@@ -48,11 +49,14 @@ def load_tensors(path: Path, *, mapped: bool = False) -> Any:
     """
     check(path, hint=AGAIN)
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        return load_archive(path, mapped=mapped)
     except FileNotFoundError:
         raise
+    except MemoryError:
+        raise
     except Exception as error:  # torch raises half a dozen kinds for a damaged file
-        raise InputError(f"is no checkpoint ({type(error).__name__})", file=path, hint=AGAIN) from None
+        why = str(error) if type(error) is ValueError else type(error).__name__
+        raise InputError(f"is no checkpoint ({why})", file=path, hint=AGAIN) from None
 
 
 @dataclass

@@ -10,6 +10,7 @@ import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.core.tabular import Tabular
+from retinabench.core.untrusted.paths import shown
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_rule
 from retinabench.metrics.clinical.set_screening import Screened, SetScreening, screen_set
@@ -75,7 +76,7 @@ class ScreeningReport(Tabular):
         """Return plain dictionaries, lists, text, finite numbers and None."""
         return {
             "schema": SCHEMA,
-            "source": self.source,
+            "source": self.source and shown(self.source),
             "threshold": self.threshold.to_dict(),
             "referral": self.referral.to_dict(),
             "referral_threshold": finite_or_none(self.referral.threshold),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.tabular import Tabular
+from retinabench.core.untrusted.paths import shown
 from retinabench.metrics.clinical.decision_threshold import (
     ABOVE_HALF,
     DEFAULT,
@@ -199,7 +200,7 @@ def compare(
     check_seed(seed)
     cuts = [frozen_threshold(model, threshold, rules) for model in (a, b)]
     first, second = align([a, b])
-    names = a.source or "a", b.source or "b"
+    names = _names(a, b)
     notes = notes_on([first, second], names, uncertainty, cuts)
     if rules == "published":
         table = _published(first, second, scores, sets, uncertainty, seed)
@@ -209,6 +210,12 @@ def compare(
     paired = paired_sets([first, second], **options)
     found = {one.name: _compared(one, level) for one in paired}
     return Comparison(*names, rules, bootstrap, seed, level, found, notes, (cuts[0], cuts[1]))
+
+
+def _names(a: Predictions, b: Predictions) -> tuple[str, str]:
+    """The files of two models as reports show them, in full where that does not tell them apart."""
+    first, second = shown(a.source or "a"), shown(b.source or "b")
+    return (first, second) if first != second else (a.source or "a", b.source or "b")
 
 
 def _compared(one: PairedSet, level: float) -> SetComparison:

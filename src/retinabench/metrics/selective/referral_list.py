@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.untrusted.text import csv_text
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
@@ -45,11 +44,7 @@ class ReferralList:
             self.uncertainty.tolist(),
             [""] * n if self.referred is None else ["yes" if yes else "no" for yes in self.referred],
         )
-        sink = io.StringIO()
-        writer = csv.writer(sink, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(zip(*columns, strict=True))
-        return sink.getvalue().encode()
+        return csv_text([COLUMNS, *zip(*columns, strict=True)]).encode()
 
 
 def referral_list(

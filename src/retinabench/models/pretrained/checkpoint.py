@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import pickle
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from retinabench.core.errors import InputError
+from retinabench.models.tensor_files import load_archive, load_safetensors
 
 State = dict[str, Tensor]
 NESTED = (
@@ -23,6 +22,7 @@ NESTED = (
     "teacher",
     "student",
 )  # keys that hold the weights
+DEEPEST = 4
 PREFIXES = re.compile(r"^(module|_orig_mod|model|backbone|trunk|encoder|network|net)\.")
 
 
@@ -40,9 +40,9 @@ def read_checkpoint(path: Path) -> State:
     """
     try:
         if path.suffix == ".safetensors":
-            content: Any = importlib.import_module("safetensors.torch").load_file(path)
+            content: Any = load_safetensors(path)
         else:
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            content = load_archive(path)
     except FileNotFoundError:
         raise InputError("does not exist", file=path) from None
     except pickle.UnpicklingError:
@@ -63,11 +63,11 @@ def read_checkpoint(path: Path) -> State:
     return state
 
 
-def _tensors(content: Any) -> State:
-    """Return the tensors of a checkpoint, which may stand below a key such as 'state_dict'."""
-    if not isinstance(content, Mapping):
+def _tensors(content: Any, depth: int = 0) -> State:
+    """Return the tensors of a checkpoint, which may stand below a key such as 'state_dict', at most `DEEPEST` such keys deep."""
+    if not isinstance(content, Mapping) or depth > DEEPEST:
         return {}
     for key in NESTED:
-        if isinstance(content.get(key), Mapping) and (inner := _tensors(content[key])):
+        if isinstance(content.get(key), Mapping) and (inner := _tensors(content[key], depth + 1)):
             return inner
     return {str(name): value for name, value in content.items() if isinstance(value, Tensor)}

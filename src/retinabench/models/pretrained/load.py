@@ -6,6 +6,7 @@ trunk that is only partly covered is refused, since the rest of it would stay ra
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from pathlib import Path
 from typing import NamedTuple
@@ -82,13 +83,27 @@ def _weights(config: ModelConfig, trunk: nn.Module) -> tuple[str, State]:
     """Return the name of the source, for messages, and its tensors."""
     weights = str(config.weights)
     if (path := config.weights_file) is not None:
-        return str(path), read_checkpoint(path)
+        return str(path), read_checkpoint(_verified(path, config))
     if weights == "imagenet":
         return _package(config.name)
     if weights == "timm":
         return config.name, _timm_state(config.name.partition(":")[2])
     name = weights.removeprefix(HUB)
-    return weights, read_checkpoint(_from_hub(name))
+    return weights, read_checkpoint(_verified(_from_hub(name), config))
+
+
+def _verified(path: Path, config: ModelConfig) -> Path:
+    """Return the path, or refuse a file that is not the one of the settings."""
+    if config.weights_sha256 is not None and path.is_file():
+        with open(path, "rb") as handle:
+            found = hashlib.file_digest(handle, "sha256").hexdigest()
+        if found != config.weights_sha256:
+            raise InputError(
+                f"has the SHA-256 {found[:12]}…, the settings name {config.weights_sha256[:12]}…",
+                file=path,
+                hint="Name the file that the run was made with.",
+            )
+    return path
 
 
 def _package(name: str) -> tuple[str, State]:

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.csv
 
 from retinabench.core.errors import InputError
+from retinabench.core.untrusted.text import FORMULA, QUOTED_ARROW, plain_cell, unquoted
 from retinabench.predictions import columns
-from retinabench.predictions.columns import check_columns, check_size, is_known, is_number, sample_number
+from retinabench.predictions.columns import check_columns, check_size, is_number, sample_number
 from retinabench.predictions.formats.parquet_format import predictions_of, to_table
-from retinabench.predictions.layouts import Layout, recognise
+from retinabench.predictions.layouts import recognise
 from retinabench.predictions.reading import Reading
-from retinabench.predictions.subgroups import MAX_COLUMNS
+from retinabench.predictions.subgroups import kept_places
 from retinabench.predictions.table import Predictions
 
 MAX_CSV_BYTES = 2 * 1024**3
@@ -33,11 +34,12 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
     encoding, header = csv_header(path)
     delimiter = max(",;\t", key=header.count)
     fields = csv.reader([header], delimiter=delimiter, skipinitialspace=True)
-    header_names = [name.strip() for name in next(fields)]
+    header_names = [unquoted(name.strip()) for name in next(fields)]
     layout = recognise(header_names, reading.columns, str(path))
     check_columns(path, layout.names, header_names)
     _csv_size(path, sum(sample_number(name) is not None for name in layout.names))
-    places, layout = _read_places(layout)
+    kept, layout = kept_places(layout)
+    places = [str(place) for place in kept]
     every = [str(place) for place in range(len(header_names))]
 
     def load(text: bool, decimal: str) -> pa.Table:
@@ -74,28 +76,13 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
     if not _ends_with_line_end(path):
         note = f"row {table.num_rows:,}, the last, has no line end: if the file was cut off, its last value is not whole"
         layout = replace(layout, notes=(*layout.notes, note))
-    return predictions_of(path, table, layout, reading, {}, untyped=True)
+    return predictions_of(path, unquote(table), layout, reading, {}, untyped=True)
 
 
 def _ends_with_line_end(path: Path) -> bool:
     with open(path, "rb") as handle:
         handle.seek(max(0, path.stat().st_size - 4))
         return handle.read().rstrip(b"\0").endswith((b"\n", b"\r"))
-
-
-def _read_places(layout: Layout) -> tuple[list[str], Layout]:
-    """The places of the columns that are read, as text, and what they are: not all of a table of features."""
-    further = 0
-    places = []
-    for place, name in enumerate(layout.names):
-        further += not is_known(name)
-        if is_known(name) or further <= MAX_COLUMNS:
-            places.append(place)
-    notes = layout.notes
-    if further > MAX_COLUMNS:
-        notes += (f"{further - MAX_COLUMNS} further columns are left out: only {MAX_COLUMNS} are kept",)
-    names = tuple(layout.names[place] for place in places)
-    return [str(place) for place in places], replace(layout, names=names, notes=notes)
 
 
 def csv_header(path: Path) -> tuple[str, str]:
@@ -149,6 +136,26 @@ def csv_bytes(predictions: Predictions) -> bytes:
         table = table.drop_columns(["probs"])
         for number, values in enumerate(predictions.probs.T):
             table = table.add_column(place + number, f"prob_{number}", pa.array(values))
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            table = table.set_column(place, field.name, _quoted(table.column(place)))
     sink = io.BytesIO()
-    pa.csv.write_csv(table, sink)
+    pa.csv.write_csv(table.rename_columns([plain_cell(name) for name in table.column_names]), sink)
     return sink.getvalue()
+
+
+def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Put an apostrophe before what a spreadsheet would read as a formula; `read_csv` takes it off."""
+    if not pa.compute.any(pa.compute.match_substring_regex(column, FORMULA)).as_py():
+        return column
+    words = [None if word is None else plain_cell(word) for word in column.to_pylist()]
+    return pa.chunked_array([pa.array(words, column.type)])
+
+
+def unquote(table: pa.Table) -> pa.Table:
+    """Return a table of a CSV without the apostrophes that `_quoted` put before cells."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            column = pa.compute.replace_substring_regex(table.column(place), QUOTED_ARROW, r"\1")
+            table = table.set_column(place, field.name, column)
+    return table

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.predictions.columns import (
     KNOWN,
+    MAX_BYTES,
     MAX_TEXT,
+    MAX_TEXT_BYTES,
     OPTIONAL,
     check_columns,
     check_size,
@@ -28,6 +30,7 @@ from retinabench.predictions.columns import (
 )
 from retinabench.predictions.layouts import recognise
 from retinabench.predictions.reading import Reading, Table, arguments_of
+from retinabench.predictions.subgroups import kept_places
 from retinabench.predictions.table import Predictions
 
 SUBGROUPS = "subgroups/"
@@ -36,6 +39,9 @@ DAMAGED_ZIP = (
     KeyError, AttributeError, OverflowError,
 )  # fmt: skip
 """What the standard library raises for archives and arrays that are damaged or forged; `OSError` as well."""
+MAX_METADATA = 1 << 22  # characters
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What NumPy writes. Python bounds the memory that these unfold to, but not that of bzip2 and LZMA."""
 
 
 def read_npz(path: Path, reading: Reading) -> Predictions:
@@ -69,6 +75,12 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> Table:
     layout = recognise(names, reading.columns, str(path))
     check_columns(path, layout.names, names)
     entries = dict(zip(layout.names, arrays, strict=True))
+    _, layout = kept_places(layout)
+    total = sum(entries[name].file_size for name in {*KNOWN, *layout.names} if name in entries)
+    if total > MAX_BYTES + MAX_TEXT_BYTES:
+        raise InputError(
+            f"unfolds to {total:,} bytes, more than are read at once", file=path, hint="Write a part of it."
+        )
     known = {
         name: read_member(path, archive, entries[name], name)
         for name in ("metadata", *KNOWN)
@@ -78,13 +90,17 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> Table:
     if "prob" in known:
         known["probs"] = known.pop("prob")
     further, notes = {}, []
-    for name, info in entries.items():
+    for name in layout.names:
         if name in ("metadata", *KNOWN):
             continue
         own = name.removeprefix(SUBGROUPS)
         try:
             further[own] = read_member(
-                path, archive, info, own, shape=np.shape(known["label" if "label" in known else "grade"])
+                path,
+                archive,
+                entries[name],
+                own,
+                shape=np.shape(known["label" if "label" in known else "grade"]),
             )
         except InputError as error:
             notes.append(f"the array '{own[:60]}' is left out: {error.problem}")
@@ -98,7 +114,7 @@ _HEADERS = {
 
 
 def read_member(
-    path: Path,
+    path: str | Path,
     archive: zipfile.ZipFile,
     info: zipfile.ZipInfo,
     name: str,
@@ -119,28 +135,19 @@ def read_member(
     Raises:
         InputError: It is no plain array, has another shape, or its header declares more than the file holds.
     """
+    if info.compress_type not in METHODS:
+        raise InputError(
+            "is compressed in a way that NumPy does not write",
+            file=path,
+            column=name,
+            hint="Write it again with numpy.savez_compressed.",
+        )
     with archive.open(info) as handle:
         try:
             declared, _, dtype = _HEADERS[np.lib.format.read_magic(handle)](handle)
         except (KeyError, ValueError):
             raise InputError("is not a plain array", file=path, column=name) from None
-    if dtype.hasobject:
-        raise InputError(
-            "holds Python objects, which are never unpickled",
-            file=path,
-            column=name,
-            hint="Save plain arrays of numbers and text.",
-        )
-    if shape is not None and declared != shape:
-        raise InputError(f"has shape {declared}, needed is {shape}", file=path, column=name)
-    if name != "metadata":
-        check_size(path, declared[0] if declared else 1, math.prod(declared[1:]))
-    if math.prod(declared) * dtype.itemsize > info.file_size:
-        raise InputError(
-            f"declares the shape {declared} and holds less", file=path, column=name, hint="Write it again."
-        )
-    if dtype.kind in "US" and dtype.itemsize > 4 * MAX_TEXT and name != "metadata":
-        raise InputError(f"holds text of type {dtype}, wider than {MAX_TEXT:,}", file=path, column=name)
+    _check_declared(path, name, declared, dtype, shape, info.file_size)
     try:
         with archive.open(info) as handle:
             values = np.asarray(np.lib.format.read_array(handle, allow_pickle=False))
@@ -151,6 +158,37 @@ def read_member(
             "holds text that is no valid Unicode", file=path, column=name, hint="Write it again."
         )
     return values
+
+
+def _check_declared(
+    path: str | Path,
+    name: str,
+    declared: tuple[int, ...],
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...] | None,
+    held: int,
+) -> None:
+    """Check what the header of an array declares: its kind, its shape, and that it fits the limits and the `held` bytes."""
+    if dtype.hasobject:
+        raise InputError(
+            "holds Python objects, which are never unpickled",
+            file=path,
+            column=name,
+            hint="Save plain arrays of numbers and text.",
+        )
+    if shape is not None and declared != shape:
+        raise InputError(f"has shape {declared}, needed is {shape}", file=path, column=name)
+    if declared:
+        check_size(path, declared[0], math.prod(declared[1:]))
+    size = math.prod(declared) * dtype.itemsize
+    if size > (MAX_TEXT_BYTES if dtype.kind in "US" else MAX_BYTES):
+        raise InputError(f"declares {size:,} bytes, more than are read at once", file=path, column=name)
+    if size > held:
+        raise InputError(
+            f"declares the shape {declared} and holds less", file=path, column=name, hint="Write it again."
+        )
+    if dtype.kind in "US" and dtype.itemsize > 4 * (MAX_TEXT if declared else MAX_METADATA):
+        raise InputError(f"holds text of type {dtype}, wider than {MAX_TEXT:,}", file=path, column=name)
 
 
 def _is_unicode(values: NDArray[Any]) -> bool:

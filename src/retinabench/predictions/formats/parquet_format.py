@@ -21,10 +21,12 @@ from retinabench.predictions.columns import (
     check_size,
     metadata_json,
     read_metadata,
+    sample_number,
 )
+from retinabench.predictions.formats.bounded_parquet import open_parquet, read_columns, unfold_all
 from retinabench.predictions.layouts import Layout, recognise
 from retinabench.predictions.reading import Reading
-from retinabench.predictions.subgroups import to_arrow
+from retinabench.predictions.subgroups import kept_places, to_arrow
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.validation import UNKNOWN_GRADE
 
@@ -34,18 +36,24 @@ METADATA_KEY, CHECKSUM_KEY = b"retinabench", b"retinabench.sha256"
 def read_parquet(path: Path, reading: Reading) -> Predictions:
     """Read a Parquet file, only after its declared size is checked."""
     try:
-        file = pa.parquet.ParquetFile(path, page_checksum_verification=True)
-        layout = recognise(file.schema_arrow.names, reading.columns, str(path))
-        check_columns(path, layout.names, file.schema_arrow.names)
-        check_size(path, file.metadata.num_rows, 1)
-        table = file.read()
+        file = open_parquet(path)
+        own = file.schema_arrow.names
+        layout = recognise(own, reading.columns, str(path))
+        check_columns(path, layout.names, own)
+        check_size(
+            path, file.metadata.num_rows, sum(sample_number(name) is not None for name in layout.names)
+        )
+        places, layout = kept_places(layout)
+        table = read_columns(
+            file, path, None if len(places) == len(own) else [own[place] for place in places]
+        )
     except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
         if isinstance(error, (FileNotFoundError, PermissionError)):
             raise
         raise InputError("is not a whole Parquet file", file=path, hint="Write or copy it again.") from None
     footer = file.schema_arrow.metadata or {}
     text = footer.get(METADATA_KEY, b"{}")
-    if CHECKSUM_KEY in footer and footer[CHECKSUM_KEY] != _checksum(table, text):
+    if CHECKSUM_KEY in footer and footer[CHECKSUM_KEY] != _checksum(unfold_all(table, path), text):
         raise InputError(
             "does not match its checksum: it is damaged, or another program changed it",
             file=path,

@@ -25,6 +25,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import write_bytes
+from retinabench.core.untrusted.text import visible
 from retinabench.reports.toolkit.style import FAINT, INK, MUTED, VARIABLES, Mark
 
 Floats = NDArray[np.float64]
@@ -166,7 +167,9 @@ def save(
             with io.BytesIO() as sink:
                 figure.savefig(sink, format=kind, dpi=dpi, **FORMATS[kind])
                 files.append(stem.with_name(f"{stem.name}.{kind}"))
-                write_bytes(files[-1], sink.getvalue())
+                drawn = sink.getvalue()
+                # XML allows no control characters, and some may stand in a name.
+                write_bytes(files[-1], visible(drawn.decode()).encode() if kind == "svg" else drawn)
     return files
 
 
@@ -204,7 +207,7 @@ def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup
     return Markup(
         '<svg viewBox="{}" role="img" aria-labelledby="{}-title {}-desc">'
         '<title id="{}-title">{}</title><desc id="{}-desc">{}</desc>{}</svg>'
-    ).format(view[1], name, name, name, title, name, description, Markup(re.sub(r"\n\s*", "\n", body)))
+    ).format(view[1], name, name, name, title, name, description, Markup(re.sub(r"\n\s*", "\n", body)))  # noqa: S704 - drawn by matplotlib, which escapes text
 
 
 def _shortened(tag: re.Match[str]) -> str:

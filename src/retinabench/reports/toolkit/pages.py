@@ -22,6 +22,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from retinabench.core.untrusted.text import visible
 from retinabench.core.version import __version__
 from retinabench.reports.toolkit import renderers
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names, percent, plain
@@ -60,9 +61,9 @@ def render(template: str, context: Mapping[str, Any], *, package: str = TOOLKIT)
     Raises:
         jinja2.UndefinedError: The template uses a name that the context lacks.
     """
-    style = Markup(_source(TOOLKIT, "style.css") or "")
+    style = Markup(_source(TOOLKIT, "style.css") or "")  # noqa: S704 - a file of this package
     filled = _environment(package).get_template(template)
-    page = filled.render({**context, "style": style, "version": __version__})
+    page = visible(filled.render({**context, "style": style, "version": __version__}))
     return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", page) if template.endswith(".html.j2") else page
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -11,6 +9,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
+from retinabench.core.untrusted.text import csv_text, visible
 from retinabench.reports.toolkit.number_format import DASH, Quantity
 from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
 
@@ -32,7 +31,7 @@ def to_html(table: Table) -> Markup:
 
 def _html_block(block: Block, table: Table) -> Markup:
     head = Markup("").join(
-        Markup('<th scope="col" class="text">{}</th>' if column.text else '<th scope="col">{}</th>').format(
+        Markup('<th scope="col" class="text">{}</th>' if column.text else '<th scope="col">{}</th>').format(  # noqa: S704 - constants, which `format` fills and escapes
             header_text(column)
         )
         for column in [Column(table.row_header, text=True), *block.columns]
@@ -50,10 +49,10 @@ def _html_block(block: Block, table: Table) -> Markup:
 
 def _html_row(row: Row, columns: Sequence[Column]) -> Markup:
     cells = Markup("").join(
-        Markup('<td class="text wrap">{}</td>' if column.text else "<td>{}</td>").format(cell_html(cell))
+        Markup('<td class="text wrap">{}</td>' if column.text else "<td>{}</td>").format(cell_html(cell))  # noqa: S704 - constants
         for cell, column in zip(row.cells, columns, strict=True)
     )
-    opened = Markup('<tr class="control">' if row.control else "<tr>")
+    opened = Markup('<tr class="control">' if row.control else "<tr>")  # noqa: S704 - constants
     return opened + Markup('<th scope="row">{}</th>').format(row.label) + cells + Markup("</tr>")
 
 
@@ -63,7 +62,7 @@ def cell_html(cell: Cell) -> Markup:
     if isinstance(content, str):
         html, small = Markup("{}").format(content), [Markup("{}").format(cell.below)]
     elif not content.defined:
-        html, small = Markup(DASH), [Markup("{}").format(cell.why), Markup("{}").format(cell.below)]
+        html, small = Markup(DASH), [Markup("{}").format(cell.why), Markup("{}").format(cell.below)]  # noqa: S704 - a constant
     else:
         html = content.html(cell.form)
         small = [content.interval_html(cell.form), Markup("{}").format(cell.below)]
@@ -216,18 +215,13 @@ def to_csv(table: Table) -> bytes:
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     """Return rows as CSV; floats with all digits, None and numbers that are not finite as empty fields."""
-    sink = io.StringIO(newline="")
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(header)
-    for row in rows:
-        writer.writerow([_csv_field(value) for value in row])
-    return sink.getvalue().encode()
+    return csv_text([header, *([_csv_field(value) for value in row] for row in rows)]).encode()
 
 
 def _csv_field(value: object) -> object:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
-    return repr(float(value)) if isinstance(value, float) else value
+    return float(value) if isinstance(value, float) else value  # which CSV writes with all digits
 
 
 def error_text(cell: Cell, content: Quantity) -> str:
@@ -237,7 +231,7 @@ def error_text(cell: Cell, content: Quantity) -> str:
 
 def escape_markdown(text: str) -> str:
     """Escape what Markdown or HTML would read as more than text; line breaks become spaces."""
-    safe = re.sub(r"[\r\n\t\v\f ]+", " ", text).strip(" ")
+    safe = visible(re.sub(r"[\r\n\t\v\f ]+", " ", text).strip(" "))
     safe = safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", safe)
 
@@ -245,7 +239,7 @@ def escape_markdown(text: str) -> str:
 def escape_latex(text: str) -> str:
     """Escape what LaTeX would read as more than text; other alphabets are left to the document's fonts."""
     return "".join(
-        _LATEX.get(character, character) for character in re.sub(r"[\r\n\t ]+", " ", text).strip(" ")
+        _LATEX.get(character, character) for character in visible(re.sub(r"[\r\n\t ]+", " ", text).strip(" "))
     )
 
 

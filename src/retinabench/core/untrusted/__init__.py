@@ -1,0 +1,1 @@
+"""What comes from a stranger: names of files, and text that we write again."""

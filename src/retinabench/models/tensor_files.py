@@ -1,0 +1,97 @@
+"""Tensors from a stranger's file: no code of it runs, and nothing unfolds to more than the file holds.
+
+`torch.load(weights_only=True)` and safetensors construct tensors and plain containers alone. Beyond that, an archive may be compressed
+a thousandfold, a tensor of one number may claim a shape of terabytes (stride 0), and a header may list millions of tensors; all
+three are refused before memory is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+MAX_HEADER = 1 << 24
+"""Bytes of a safetensors header, or of the list of tensors in a PyTorch archive: some 100,000 tensors."""
+SHARED = 4
+"""All tensors together may claim so many times the bytes of their file: a tensor may be stored once and named twice."""
+KINDS = (
+    torch.float64, torch.float32, torch.float16, torch.bfloat16,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+)  # fmt: skip
+
+
+def load_archive(path: Path, *, mapped: bool = False) -> Any:
+    """Return the content of a file of `torch.save`; no code in it is ever run.
+
+    Args:
+        path: The file.
+        mapped: Leave the values in the file until they are read.
+
+    Returns:
+        Tensors, numbers and text, nested in dictionaries and lists.
+
+    Raises:
+        ValueError: It would unfold to more than it holds. PyTorch raises half a dozen kinds for a damaged file.
+    """
+    size = path.stat().st_size
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise ValueError("compressed, which PyTorch does not write")
+        if sum(entry.file_size for entry in entries) > size:
+            raise ValueError("claims more bytes than it holds")
+        if any(entry.filename.endswith("data.pkl") and entry.file_size > MAX_HEADER for entry in entries):
+            raise ValueError(f"lists its tensors in more than {MAX_HEADER:,} bytes")
+    content = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+    _check(_tensors_in(content), size)
+    return content
+
+
+def load_safetensors(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file by name.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ValueError: Its header is too long, or a tensor is of a kind that no network here has. The library raises others.
+    """
+    with open(path, "rb") as handle:
+        length = int.from_bytes(handle.read(8), "little")
+    if length > MAX_HEADER:
+        raise ValueError(f"has a header of {length:,} bytes, more than {MAX_HEADER:,}")
+    tensors: dict[str, Tensor] = importlib.import_module("safetensors.torch").load_file(path)
+    _check(tensors.values(), path.stat().st_size)
+    return tensors
+
+
+def _check(tensors: Any, size: int) -> None:
+    claimed = 0
+    for tensor in tensors:
+        if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.dtype not in KINDS:
+            raise ValueError(f"holds a tensor of kind {tensor.layout}, {tensor.dtype} on {tensor.device}")
+        needed = tensor.numel() * tensor.element_size()
+        if needed > tensor.untyped_storage().nbytes():
+            raise ValueError(f"a tensor of shape {tuple(tensor.shape)} holds fewer numbers")
+        claimed += needed
+    if claimed > SHARED * size:
+        raise ValueError("its tensors claim more bytes than it holds")
+
+
+def _tensors_in(content: Any) -> Iterator[Tensor]:
+    """Yield every tensor; a container that holds itself is entered once."""
+    open_ones, seen = [content], set[int]()
+    while open_ones:
+        one = open_ones.pop()
+        if isinstance(one, Tensor):
+            yield one
+        elif isinstance(one, Mapping | list | tuple | set) and id(one) not in seen:
+            seen.add(id(one))
+            open_ones.extend(one.values() if isinstance(one, Mapping) else one)
