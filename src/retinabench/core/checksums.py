@@ -82,7 +82,9 @@ def state(path: Path) -> State:
         if known is None:
             return "without checksum"
         try:
-            found = sha256(path) if path.is_file() else ABSENT  # a pipe in a stranger's folder would never end
+            found = (
+                sha256(path) if path.is_file() else ABSENT
+            )  # a pipe in a stranger's folder would never end
         except FileNotFoundError:
             found = ABSENT
         if found in known:
