@@ -10,7 +10,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.features import feature_scale, feature_source
 from retinabench.experiments.predict import predict_on
-from retinabench.experiments.run import execute
+from retinabench.experiments.run import execute, load_posterior
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig
 from retinabench.predictions.io import read_predictions
@@ -107,3 +107,13 @@ def test_the_hash_of_a_run_holds_the_content_of_the_weights_not_their_path(tmp_p
 def test_what_a_head_cannot_do_is_said(tmp_path, weights, words, says):
     with pytest.raises(InputError, match=says):
         execute(frozen(weights, make_prepared(tmp_path / "data"), *words), tmp_path / "runs", CPU)
+
+
+@pytest.mark.parametrize("method", ["fsvi", "vbll"])
+def test_a_head_without_parameters_of_its_own_is_loaded_again(tmp_path, weights, method):
+    """The posteriors of these methods take the last layer out of the network, of which nothing is left."""
+    data = make_prepared(tmp_path / "data")
+    run = frozen(weights, data, f"method={method}", "optimizer.epochs=1")
+    loaded, posterior = load_posterior(execute(run, tmp_path / "runs", CPU))
+    assert loaded == run
+    assert posterior.predict(torch.zeros(2, 32), 3, torch.Generator()).shape == (3, 2, 2)

@@ -197,7 +197,7 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
     model = build_model(run.model, run.seed, pretrained=False).to(device)
     posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
     posterior.restore(state)
-    set_arithmetic(run.optimizer.precision, next(model.parameters()).device)
+    set_arithmetic(run.optimizer.precision, torch.device(device))
     return run, posterior
 
 

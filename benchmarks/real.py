@@ -1,0 +1,222 @@
+"""The findings of docs/results.md on real photographs: every method on IDRiD with a pretrained trunk, under graded damage.
+
+    python benchmarks/real.py --source ~/idrid --out results-real
+
+`--source` is the data set as `retinabench prepare idrid` reads it. A stopped command continues where it was. In order:
+
+1. the 516 images at 320 px, and the features of EfficientNet-Lite0 (the preset `real/frozen`), undamaged and under nine kinds of
+   damage at five strengths (`prepare --corrupt`): the official test images at all strengths, the others at strength 3;
+2. heads of every method on the features by repeated, patient-disjoint 5-fold cross-validation (`cross_validation`): two divisions
+   of the patients, each with `--seeds` seeds, so that every image is predicted by runs that did not see its patient;
+3. the network fine-tuned and from scratch, on the official split;
+4. `results.json` and the tables between the markers of docs/results.md.
+
+Intervals are 95 % percentile intervals of a bootstrap over patients: each replicate draws the patients of the mean over runs once.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from retinabench.core.atomic_files import atomic_write
+from retinabench.core.errors import InputError, WorkError
+from retinabench.core.seeds import derive
+from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepared import Prepared, open_prepared
+from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS, Corruption, corrupt
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.tasks import load_task
+from retinabench.experiments.config import Run, load_run
+from retinabench.experiments.execution import Resources, member_runs
+from retinabench.experiments.features import Extractor, feature_scale, trunk_features
+from retinabench.experiments.run import divided, execute, load_posterior, run_folder
+from retinabench.methods.posthoc import temperature
+from retinabench.methods.training.posterior import UncertaintyPosterior
+from retinabench.models.settings import ModelConfig
+from retinabench.predictions.io import read_predictions
+
+SIZE, FOLDS, REPEATS, EVERYWHERE = 320, 5, 2, 3
+TRUNK = ModelConfig(name="efficientnet_lite0", weights="imagenet", pool="mean_max", trained="head")
+CPU = torch.device("cpu")
+MANY = "method.samples=64"
+PRIOR = "optimizer.l2_on=everything"
+METHODS = {
+    "MAP": ["method=map"],
+    "tempered MAP": ["method=temperature"],
+    "MC dropout": ["method=dropout", MANY],
+    "MFVI": ["method=mfvi", MANY],
+    "radial": ["method=radial", MANY],
+    "rank-1": ["method=rank1", MANY],
+    "FSVI": ["method=fsvi", MANY],
+    "VBLL": ["method=vbll"],
+    "Laplace (validation)": ["method=laplace", "method.prior_precision=validation", "method.samples=100"],
+    "Laplace (evidence)": ["method=laplace", "method.prior_precision=evidence", "method.samples=100"],
+    "SWAG": ["method=swag", MANY],
+    "MultiSWAG": ["method=multiswag", "method.samples=60"],
+    "IVON": ["method=ivon", MANY],
+    "VOGN": ["method=vogn", MANY],
+    "Gaussian VI": ["method=gaussian_vi", MANY],
+    "SGLD": ["method=sgld", PRIOR],
+    "SGHMC": ["method=sghmc", PRIOR],
+    "cyclical SGHMC": ["method=csghmc", PRIOR],
+    "anchored ensemble": ["method=ensemble", "method.member=anchored", "method.members=3", PRIOR],
+    "sequential anchored": ["method=sequential_anchored", PRIOR],
+    "SNGP": ["method=sngp"],
+    "DDU": ["method=ddu"],
+    "BatchEnsemble": ["method=batch_ensemble"],
+    "head ensemble": ["method=head_ensemble"],
+}
+
+POOLED = (
+    "MAP",
+    "MC dropout",
+    "MFVI",
+    "rank-1",
+    "VBLL",
+    "IVON",
+    "cyclical SGHMC",
+)  # also as ensembles of their seeds
+
+
+@dataclass(frozen=True, eq=False)
+class Damaged:
+    """Features of damaged images: `cell` (``""`` for none), `row` of the data set and features, all of one length."""
+
+    cell: NDArray[np.str_]
+    row: NDArray[np.intp]
+    features: NDArray[np.float32]
+
+
+def damaged_features(data: Prepared, out: Path) -> Damaged:
+    """Return the features of the undamaged and damaged images; each cell is computed once and kept below `out`."""
+    test, rest = (np.flatnonzero((data.records.split == "test") == want) for want in (True, False))
+    clean = trunk_features(TRUNK, data, CPU)
+    cells, rows, found = [np.full(len(clean), "")], [np.arange(len(clean))], [clean]
+    extract = Extractor(TRUNK, CPU)
+    parts = [(rest, "train", EVERYWHERE, kind) for kind in KINDS]
+    parts += [(test, "test", strength, kind) for strength in STRENGTHS for kind in KINDS]
+    for some, name, strength, kind in parts:
+        file = out / f"{kind}-{strength}-{name}.npy"
+        if not file.is_file():
+            damage, began = Corruption(kind, strength), time.perf_counter()
+            made = []
+            for start in range(0, len(some), 32):
+                chunk = some[start : start + 32]
+                ids = data.records.image_id[chunk].tolist()
+                images = [corrupt(one, damage, i) for one, i in zip(data.images(chunk), ids, strict=True)]
+                made.append(extract(np.stack(images)))
+            with atomic_write(file) as sink:
+                np.save(sink, np.concatenate(made), allow_pickle=False)
+            print(f"{file.name}: {time.perf_counter() - began:.0f} s", flush=True)
+        cells.append(np.full(len(some), f"{kind}-{strength}"))
+        rows.append(some)
+        found.append(np.load(file, allow_pickle=False))
+    return Damaged(np.concatenate(cells), np.concatenate(rows), np.concatenate(found))
+
+
+def head_runs(label: str, data: Path, seeds: int) -> Iterator[tuple[int, Run]]:
+    """Yield the cross-validations of one method, by the number of their seed: the divisions take turns."""
+    for seed in range(seeds):
+        for repeat in range(REPEATS):
+            number = repeat * seeds + seed
+            words = [*METHODS[label], f"cross_validation.folds={FOLDS}", f"cross_validation.repeat={repeat}"]
+            yield number, load_run("real/frozen", words, data=str(data), task="in_domain", seed=number)
+
+
+def predict_damaged(run: Run, runs: Path, damaged: Damaged) -> dict[str, NDArray[np.float64]]:
+    """Return mean, expected entropy and own uncertainty of every damaged image, by the run that did not see its patient."""
+    task = load_task(run.data, run.task)
+    clean = damaged.features[damaged.cell == ""]
+    shape = len(damaged.row)
+    found = {name: np.full(shape, np.nan) for name in ("mean", "aleatoric", "own")}
+    for fold in member_runs(run):
+        division = divided(task, fold)
+        mean, std = feature_scale(clean[division.splits["train"]])
+        mine = np.flatnonzero(np.isin(damaged.row, division.splits["test"]))
+        inputs = torch.from_numpy((damaged.features[mine] - mean) / std)
+        probs, own = [], []
+        for one in member_runs(fold) or [fold]:
+            _, posterior = load_posterior(run_folder(one, runs, task))
+            generator = torch.Generator().manual_seed(derive(one.seed, "damaged"))
+            with torch.no_grad():
+                drawn = [
+                    posterior.predict(some, one.method.samples, generator)[..., 1].double()
+                    for some in inputs.split(256)
+                ]
+                probs.append(torch.cat(drawn, dim=1).numpy())
+                if isinstance(posterior, UncertaintyPosterior):
+                    own.append(
+                        torch.cat(
+                            [posterior.uncertainty(some).double() for some in inputs.split(256)]
+                        ).numpy()
+                    )
+        samples = np.concatenate(probs)
+        if fold.method.name == "temperature":
+            (member,) = member_runs(fold)
+            known = read_predictions(run_folder(member, runs, task) / "predictions.parquet")
+            held = known.select(split="validation")
+            assert held is not None
+            samples = temperature.scaled(samples, temperature.best_temperature(held.label, held.probs))
+        found["mean"][mine] = samples.mean(axis=0)
+        found["aleatoric"][mine] = entropy(samples).mean(axis=0)
+        if own:
+            found["own"][mine] = np.mean(own, axis=0)
+    return found
+
+
+def entropy(probs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Entropy of Bernoulli distributions, in nats."""
+    p = np.clip(probs, 1e-300, 1)
+    q = np.clip(1 - probs, 1e-300, 1)
+    return np.asarray(-p * np.log(p) - q * np.log(q))
+
+
+def compute_heads(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
+    """Train the heads of every method, one seed of each division after the other, and keep their predictions."""
+    order = [(number, label, run) for label in METHODS for number, run in head_runs(label, data, seeds)]
+    order.sort(key=lambda one: (one[0] % seeds, one[1] not in POOLED, one[0]))  # what is pooled comes first
+    for number, label, run in order:
+        file = out / "heads" / f"{label.replace(' ', '-')}-{number}.npz"
+        if file.is_file():
+            continue
+        began = time.perf_counter()
+        try:
+            execute(run, out / "runs", Resources("cpu"))
+            found = predict_damaged(run, out / "runs", damaged)
+        except (InputError, WorkError) as error:
+            print(f"{label} {number}: {error}", flush=True)
+            continue
+        file.parent.mkdir(exist_ok=True)
+        with atomic_write(file) as sink:
+            np.savez(sink, **found)
+        print(f"{label} {number}: {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--source", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("results-real"))
+    parser.add_argument("--seeds", type=int, default=3, help="of each division")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    out = options.out
+    prepare("idrid", out / "data", recipe=Recipe(SIZE), source=options.source, workers=1)
+    (out / "damage").mkdir(exist_ok=True)
+    damaged = damaged_features(open_prepared(out / "data"), out / "damage")
+    compute_heads(out / "data", out, damaged, options.seeds)
+
+
+if __name__ == "__main__":
+    main()
