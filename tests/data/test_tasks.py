@@ -6,7 +6,7 @@ import torch
 
 from retinabench.core.errors import InputError
 from retinabench.data.registry import TASKS
-from retinabench.data.tasks import load_task
+from retinabench.data.tasks import SPLITS, expected_sizes, load_task
 from retinabench.experiments.config import load_run, presets
 from retinabench.experiments.run import make_batches
 from support.helpers import TINY, make_prepared
@@ -96,3 +96,18 @@ def test_published_presets_take_the_released_task():
         if name.startswith("published/"):
             expected = "severity_shift_published" if "severity" in name else "country_shift"
             assert load_run(name, data="d").task == expected, name
+
+
+def test_sizes_that_are_known_before_the_data_are_there():
+    assert expected_sizes("country_shift", "eyepacs", "aptos") == dict(
+        zip(SPLITS, (35_126, 10_906, 733, 42_670, 2_929), strict=True)
+    )
+    # The published numbers of this task, from the counts by grade.
+    assert expected_sizes("severity_shift_mild_published", "eyepacs") == dict(
+        zip(SPLITS, (28_253, 8_850, 2_056, 34_445, 15_098), strict=True)
+    )
+    by_grade = expected_sizes("severity_shift_mild", "eyepacs")
+    assert (by_grade["train"], by_grade["shifted_validation"]) == (28_253, 2_056)
+    assert expected_sizes("in_domain", "idrid")["test"] == 103
+    with pytest.raises(InputError, match="images of the data set 'folder' is not known before"):
+        expected_sizes("in_domain", "folder")

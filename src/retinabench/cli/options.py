@@ -144,7 +144,7 @@ Gpus = Annotated[
         "--gpus",
         metavar="X",
         min=0,
-        help="GPUs of one run, on Ray; 0.5: two share one.",
+        help="GPUs of one run; 0.5: two runs share one; 2: two train it together.",
         rich_help_panel=COMPUTING,
     ),
 ]

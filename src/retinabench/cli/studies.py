@@ -23,6 +23,7 @@ from retinabench.cli.options import (
     Workers,
 )
 from retinabench.cli.output import print_table, progress_of, say
+from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
 
 if TYPE_CHECKING:
@@ -47,6 +48,14 @@ StudyOut = Annotated[
 ]
 Plan = Annotated[
     bool, typer.Option("--plan", help="Only say what it will compute, in hours and disk, from a timed probe.")
+]
+Speed = Annotated[
+    float | None,
+    typer.Option(
+        "--images-per-second",
+        min=1e-6,
+        help="With --plan: price GPU-hours at so many training images of MAP per second; the data need not be there.",
+    ),
 ]
 Status = Annotated[
     bool, typer.Option("--status", help="Only say where it stands, also while another process works.")
@@ -73,6 +82,7 @@ def benchmark(
     overrides: StudyOverrides = None,
     out: StudyOut = None,
     plan: Plan = False,
+    images_per_second: Speed = None,
     status: Status = False,
     seed: FirstSeed = None,
     engine: RunEngine = "local",
@@ -107,9 +117,12 @@ def benchmark(
             attempts=attempts, progress=progress,
         )  # fmt: skip
 
+    if images_per_second is not None and not plan:
+        raise InputError("--images-per-second is for --plan", hint="Add --plan, or leave it out.")
     if plan:
-        local = begin if engine == "local" else None
-        _show_plan(definition, folder, local, parallel, device, max(1, int(cpus)), progress)
+        local = begin if engine == "local" and images_per_second is None else None
+        threads = max(1, int(cpus))
+        _show_plan(definition, folder, local, parallel, device, threads, progress, images_per_second)
     else:
         _compute(definition, folder, begin(), progress)
 
@@ -133,6 +146,7 @@ def _show_plan(
     device: str,
     threads: int,
     progress: Progress,
+    images_per_second: float | None,
 ) -> None:
     from retinabench.experiments.engines.local import LocalEngine
     from retinabench.experiments.execution import Resources
@@ -142,7 +156,7 @@ def _show_plan(
 
     engine = local() if local is not None else None
     places = engine.places if isinstance(engine, LocalEngine) else parallel
-    planned = make_plan(definition, folder, Resources(device), places, threads, progress)
+    planned = make_plan(definition, folder, Resources(device), places, threads, progress, images_per_second)
     print_table(to_terminal(console.plan_table(planned)))
     for line in console.plan_lines(planned):
         say(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +52,8 @@ class ImageDataset:
         stamp: ``stamp(source, root)`` -> text that changes when the bytes of an image may have changed.
         options: Names of the options of `records`, as the command line spells them in Python.
         needs_source: Whether the data set is read from files.
+        counts: Split -> images of grades 0 … 4, or of all grades where they are not published by split; of the complete
+            data set, for plans that are made before it is there.
     """
 
     records: Callable[..., Records]
@@ -62,6 +64,7 @@ class ImageDataset:
     stamp: Callable[[str, Path | None], str] = file_stamp
     options: tuple[str, ...] = ("split",)
     needs_source: bool = True
+    counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def image(self, source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
         """Return one image, preprocessed.

@@ -129,6 +129,11 @@ class Prepared:
         return self.images(found[:1])[0] if found.size else None
 
 
+def prepared(folder: Path) -> bool:
+    """Tell whether a folder holds a finished data set."""
+    return (folder / "dataset.json").is_file()
+
+
 def open_prepared(folder: str | Path) -> Prepared:
     """Open a folder that `retinabench prepare` has finished; each shard's checksum is compared when it is first read.
 
@@ -146,7 +151,7 @@ def open_prepared(folder: str | Path) -> Prepared:
         raise InputError(
             "is not a folder", file=folder, hint="Make it with: retinabench prepare DATASET --out DIR"
         )
-    if not (folder / "dataset.json").is_file():
+    if not prepared(folder):
         raise InputError(
             "holds no finished data set (dataset.json is missing)",
             file=folder,

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError, nearest
 from retinabench.data.dataset import Rows, Splits
 from retinabench.data.prepared import Prepared, open_data
-from retinabench.data.records import Records
-from retinabench.data.registry import TASKS
-from retinabench.data.splits import Division, fold_splits
+from retinabench.data.records import Records, join
+from retinabench.data.registry import DATASETS, TASKS
+from retinabench.data.splits import COUNTRY_SHIFT, Division, fold_splits
 
 SPLITS = ("train", "validation", "shifted_validation", "test", "shifted_test")
 
@@ -227,3 +227,54 @@ def _notes(division: Division, data: Prepared, splits: Splits) -> Iterator[str]:
             whole = data.name == "eyepacs+aptos" or not (split.startswith("shifted") and "+" in data.name)
             if whole and found != number:
                 yield f"the split '{split}' holds {found:,} images; the complete data set gives {number:,}"
+
+
+def expected_sizes(name: str, dataset: str, shifted: str | None = None) -> dict[str, int]:
+    """Return how many images the splits of a task will have, by the counts of complete data sets that need not be there.
+
+    Every image counts as a patient of its own, except where the task states the published numbers.
+
+    Args:
+        name: A name of `registry.TASKS`.
+        dataset: A name of `registry.DATASETS` that states its counts.
+        shifted: That of the second data set, for tasks that need one.
+
+    Returns:
+        Name of a split -> images.
+
+    Raises:
+        InputError: A name is unknown, or the counts of a data set are not known.
+    """
+    division = TASKS.find(name)
+    published_on = ("eyepacs", "aptos" if division is COUNTRY_SHIFT else None)
+    if division.published is not None and (dataset, shifted) == published_on:
+        return dict(zip(SPLITS, division.published, strict=True))
+    parts = [_expected_records(dataset, "in_domain")]
+    parts += [_expected_records(shifted, "shifted")] if shifted is not None else []
+    return {split: len(rows) for split, rows in division.divide(join(parts)).items() if len(rows)}
+
+
+def _expected_records(dataset: str, domain: str) -> Records:
+    counts = DATASETS.find(dataset).counts
+    if not counts:
+        raise InputError(
+            f"the number of images of the data set '{dataset}' is not known before it is prepared",
+            hint="Prepare it first.",
+        )
+    split = np.repeat(list(counts), [sum(by_grade) for by_grade in counts.values()])
+    grade = np.concatenate([
+        np.repeat(np.arange(5), by_grade) if len(by_grade) == 5 else np.arange(by_grade[0]) % 5
+        for by_grade in counts.values()
+    ])  # fmt: skip
+    ids = np.array([f"{dataset}-{number}" for number in range(len(split))])
+    blank = np.full(len(split), "")
+    return Records(
+        ids,
+        ids,
+        blank,
+        grade.astype(np.int8),
+        np.full(len(split), domain),
+        split,
+        blank,
+        np.full(len(split), np.nan),
+    )

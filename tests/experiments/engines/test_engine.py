@@ -24,7 +24,7 @@ DEFAULT = {
         ("local", {"parallel": 0}, "at least 1"),
         ("local", {"attempts": 0}, "at least 1"),
         ("local", {"cpus": 0}, "more than 0 CPUs"),
-        ("local", {"device": "auto", "gpus": 2}, "up to one GPU"),
+        ("local", {"device": "auto", "gpus": 1.5}, "a part of a GPU or a whole number of them"),
         ("local", {"gpus": 1}, "Leave out --gpus"),
         ("local", {"address": "auto"}, "--address is for --engine ray"),
         ("local", {"storage": "s3://bucket"}, "--storage is for --engine ray"),
@@ -63,6 +63,7 @@ def test_the_cores_of_a_run_are_its_threads(cpus, threads, monkeypatch):
         (0.5, 3, ["4", "4", "6"]),
         (1, 5, ["4", "6"]),
         (0, 3, ["4", "6", "4"]),
+        (2, None, ["4,6"]),
     ],
 )
 def test_every_place_has_its_gpu(gpus, parallel, expected, monkeypatch):
@@ -70,3 +71,10 @@ def test_every_place_has_its_gpu(gpus, parallel, expected, monkeypatch):
     monkeypatch.setattr(engines.torch.cuda, "device_count", lambda: 2)
     engine = make_engine("local", **{**DEFAULT, "device": "auto", "gpus": gpus, "parallel": parallel})
     assert (engine.gpus, engine.places) == (expected, len(expected))
+
+
+def test_two_gpus_asked_for_and_one_there_is_one_line(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
+    monkeypatch.setattr(engines.torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(InputError, match=r"a run of 2 GPUs does not fit: 1 is here\. Give --gpus 1, or less"):
+        make_engine("local", **{**DEFAULT, "device": "auto", "gpus": 2})

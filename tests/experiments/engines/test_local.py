@@ -65,7 +65,7 @@ def test_a_fault_costs_what_it_strikes(tmp_path, one_thread):
     *_, diverged, starved = (of[k] for k in range(len(jobs)))
     assert (diverged.state, starved.state) == ("diverged", "out_of_memory")
     assert "not finite" in diverged.message
-    assert "can't allocate memory" in starved.message
+    assert "cpu ran out of memory" in starved.message
     assert starved.log.read_text().count("Traceback") == 2
     assert "Segmentation fault" in of[runs.index(crashing)].log.read_text()
     described = json.loads((of[0].folder / "run.json").read_text())

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from retinabench.core.errors import InputError
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.study import console
 from retinabench.experiments.study.cost_plan import make_plan
+from retinabench.experiments.study.definition import read_study
 from support.studies import study
 
 
@@ -38,3 +40,27 @@ def test_a_plan_counts_what_is_done(finished):
         runs = root / "out" / line.task / line.method / "runs"
         sizes = [sum(f.stat().st_size for f in folder.iterdir()) for folder in runs.glob("*-seed-*")]
         assert line.bytes - 50_000 == pytest.approx(np.mean(sizes), rel=0.2)
+
+
+def test_a_plan_before_the_data_are_there_is_priced_from_a_stated_speed(tmp_path):
+    """By hand: 35,126 training images, 10,906 that validate with one sample, 42,670 + 2,929 tested, also with shift."""
+    words = ["trials=0", "tasks.country_shift.data=no/eyepacs", "tasks.country_shift.shifted=no/aptos"]
+    definition = read_study("country", words)
+    plan = make_plan(definition, tmp_path / "out", Resources("cpu"), None, 1, images_per_second=1000)
+    seconds = {line.method: line.seconds for line in plan.lines}
+    passes = 10_906 / 3
+    predicted = 10_906 + 733 + 42_670 + 2_929
+    assert seconds["map"] == pytest.approx((90 * (35_126 + passes) + predicted / 3) / 1000)
+    assert seconds["dropout"] == pytest.approx((90 * (35_126 + passes) + 5 * predicted / 3) / 1000)
+    assert seconds["fsvi"] == seconds["dropout"]  # its five draws of a step are of the last layer
+    assert plan.lines[0].bytes > 4 * 23_000_000  # a ResNet-50
+    lines = list(console.plan_lines(plan))
+    assert "GPU-hours" in lines[0]
+    assert lines[1].startswith("Priced at 1000 training images of MAP per second and GPU, as stated")
+    with pytest.raises(
+        InputError, match=r"tasks\.country_shift: the data are not prepared.*--images-per-second"
+    ):
+        make_plan(definition, tmp_path / "out", Resources("cpu"), None, 1)
+    unknown = read_study("country", [*words, "tasks.country_shift.data=no/mine"])
+    with pytest.raises(InputError, match="data set 'mine'"):
+        make_plan(unknown, tmp_path / "out", Resources("cpu"), None, 1, images_per_second=1000)

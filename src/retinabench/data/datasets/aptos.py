@@ -64,4 +64,4 @@ def labels(files: Files, split: str | None = None) -> Records:
     return placed(found, split)
 
 
-DATASET = ImageDataset(records, STEPS)
+DATASET = ImageDataset(records, STEPS, counts={"validation": (ROWS - TEST,), "test": (TEST,)})

@@ -80,4 +80,4 @@ def _eyes(files: Files, survey: Survey | None) -> dict[str, tuple[str, str]]:
     return eyes
 
 
-DATASET = ImageDataset(records, STEPS)
+DATASET = ImageDataset(records, STEPS, counts={"test": (1_748,)})

@@ -35,7 +35,7 @@ def make_engine(
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         address: Of a Ray cluster; None starts one on this machine.
         cpus: CPUs of each run; a run computes with floor(cpus) threads, at least one, on which its bits depend.
-        gpus: GPUs of each run, also in parts; 0 with the device `auto` means one where there are any.
+        gpus: GPUs of each run: a part of one, or several that train it together; 0 with the device `auto` means one where there are any.
         storage: URL through which the results of a Ray cluster travel; None where all nodes share the folder.
         attempts: How often a run that fails is started.
         progress: Is told how far the work is.
@@ -50,10 +50,10 @@ def make_engine(
         raise InputError(f"the number of parallel runs is {parallel}", hint="It is at least 1.")
     if attempts < 1:
         raise InputError(f"the number of attempts is {attempts}", hint="It is at least 1.")
-    if not (cpus > 0 and 0 <= gpus <= 1):
+    if not (cpus > 0 and gpus >= 0 and (gpus <= 1 or gpus == int(gpus))):
         raise InputError(
             f"a run cannot take {cpus:g} CPUs and {gpus:g} GPUs",
-            hint="It takes more than 0 CPUs, and up to one GPU.",
+            hint="It takes more than 0 CPUs, and a part of a GPU or a whole number of them.",
         )
     if gpus > 0 and device == "cpu":
         raise InputError("a run on the CPU takes no GPU", hint="Leave out --gpus, or --device.")
@@ -93,13 +93,20 @@ def _local(
     present = visible_gpus() if device in ("auto", "cuda") else []
     if gpus > 0 and not present:
         raise InputError("no GPU here", hint="Leave out --gpus.")
+    if gpus > len(present):
+        raise InputError(
+            f"a run of {gpus:g} GPUs does not fit: {len(present)} {'is' if len(present) == 1 else 'are'} here",
+            hint=f"Give --gpus {len(present)}, or less.",
+        )
     share = (gpus or 1.0) if present else 0.0
     places = int(len(present) / share) if present else max(1, int(_cores() / cpus))
     if parallel is not None:
         # More than fit share the GPUs all the same where it was asked for.
         places = parallel if not present or gpus == 0 else min(parallel, places)
-    assigned = [present[int(place * share) % len(present)] for place in range(places)] if present else []
-    return LocalEngine(places, max(1, int(cpus)), device, assigned, attempts, progress)
+    each = max(1, int(share))
+    firsts = [int(place * share) % len(present) for place in range(places)] if present else []
+    assigned = [",".join(present[first : first + each]) for first in firsts]
+    return LocalEngine(places, max(1, int(cpus)), device, assigned, attempts, progress, each)
 
 
 def visible_gpus() -> list[str]:

@@ -31,7 +31,10 @@ SPAWN = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """`places` processes of `threads` threads each; place i sees the GPU `gpus[i]` where there are any."""
+    """`places` processes of `threads` threads each; place i sees the GPUs `gpus[i]` where there are any.
+
+    Where `processes` is more than one, so many train each run together, below the process of its place.
+    """
 
     places: int
     threads: int = 1
@@ -39,6 +42,7 @@ class LocalEngine:
     gpus: Sequence[str] = ()
     attempts: int = 2
     progress: Progress = QUIET
+    processes: int = 1
 
     def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Yield the outcome of every job exactly once, as they end."""
@@ -76,7 +80,8 @@ class Pool:
         self._busy[child.connection] = child
         # One that died while it was idle is found by `ended`.
         with contextlib.suppress(OSError):
-            child.connection.send(request_for(job, number, self.engine.device, self.engine.threads))
+            engine = self.engine
+            child.connection.send(request_for(job, number, engine.device, engine.threads, engine.processes))
 
     def ended(self) -> list[tuple[ScheduledJob, JobResult]]:
         """Wait until a job has ended; return all that have."""
@@ -98,7 +103,8 @@ class Pool:
         if self.engine.gpus:
             changes["CUDA_VISIBLE_DEVICES"] = self.engine.gpus[place]
         ours, theirs = SPAWN.Pipe()
-        process = SPAWN.Process(target=_serve, args=(theirs,), daemon=True)
+        # A daemon may have no processes of its own.
+        process = SPAWN.Process(target=_serve, args=(theirs,), daemon=self.engine.processes == 1)
         with environment(changes):
             process.start()
         theirs.close()  # the child's end is closed with the child

@@ -35,7 +35,7 @@ OBJECTS = 100 * 2**20  # bytes for the object store of a local cluster; nothing 
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Each run takes `cpus` and `gpus`, and computes with floor(cpus) threads, at least one.
+    """Each run takes `cpus` and `gpus`, and computes with floor(cpus) threads, at least one, in a process for each whole GPU.
 
     address: of a cluster; None: a local one. parallel: runs at a time; None: as many as fit. storage: a URL through
     which results travel; None: the folder of the job is shared by all nodes.
@@ -92,7 +92,8 @@ class Cluster:
         """Give Ray a job."""
         engine = self._engine
         device = ("cuda" if self._gpus else "cpu") if engine.device == "auto" else engine.device
-        arguments: tuple[Any, ...] = (request_for(job, number, device, max(1, int(engine.cpus))),)
+        threads, processes = max(1, int(engine.cpus)), max(1, int(self._gpus))
+        arguments: tuple[Any, ...] = (request_for(job, number, device, threads, processes),)
         if engine.storage:
             arguments = (engine.storage, *arguments, [folder.name for folder in job.needs])
         given = self._remote.options(name=job.folder.name).remote(*arguments)

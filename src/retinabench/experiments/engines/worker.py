@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from retinabench.data.memory import is_out_of_memory
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import State
+from retinabench.experiments.engines.ranks import in_ranks
 from retinabench.experiments.engines.scheduler import JobResult, ScheduledJob
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, run_folder
@@ -43,6 +44,7 @@ class JobRequest:
         device: Where it is computed.
         threads: Threads of linear algebra, on which the bits depend.
         versions: Versions of the sender, which must be the worker's.
+        processes: How many train the run together, each on a GPU of its own.
     """
 
     run: dict[str, Any]
@@ -52,9 +54,10 @@ class JobRequest:
     device: str
     threads: int
     versions: dict[str, str]
+    processes: int = 1
 
 
-def request_for(job: ScheduledJob, number: int, device: str, threads: int) -> JobRequest:
+def request_for(job: ScheduledJob, number: int, device: str, threads: int, processes: int = 1) -> JobRequest:
     """Return the request for the `number`-th start of a job; paths are absolute: workers start in other folders.
 
     Args:
@@ -62,11 +65,12 @@ def request_for(job: ScheduledJob, number: int, device: str, threads: int) -> Jo
         number: How often it was started, this time included.
         device: Where it is computed, such as `cuda:0`.
         threads: Threads of linear algebra.
+        processes: How many train the run together.
     """
     run = job.run.model_dump(mode="json")
     paths = {key: str(Path(run[key]).absolute()) for key in ("data", "shifted") if run[key] is not None}
     return JobRequest(
-        run | paths, job.folder.absolute(), job.log.absolute(), number, device, threads, versions()
+        run | paths, job.folder.absolute(), job.log.absolute(), number, device, threads, versions(), processes
     )
 
 
@@ -76,14 +80,18 @@ def versions() -> dict[str, str]:
 
 
 def execute_request(request: JobRequest) -> None:
-    """Compute a run in this process.
+    """Compute a run, in this process or in several that train together.
 
     Args:
         request: The run, and where it is computed.
 
     Raises:
         InputError: This machine has other versions or other data than the one that sent the request.
+        WorkError: One of several processes failed.
     """
+    if request.processes > 1:
+        in_ranks(execute_request, classify, replace(request, processes=1), request.processes)
+        return
     if versions() != request.versions:
         raise InputError(
             f"{host()} has {_listed(versions())}, and the command was given with {_listed(request.versions)}",

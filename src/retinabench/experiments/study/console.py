@@ -33,21 +33,32 @@ def plan_table(plan: Plan) -> Table:
 
 def plan_lines(plan: Plan) -> Iterator[str]:
     """Yield the total cost of the plan, and how it was estimated."""
-    unit = "GPU" if plan.device.startswith("cuda") else "CPU"
+    unit = "CPU" if plan.device == "cpu" else "GPU"
     at_once = "" if plan.parallel is None else f", with {plan.parallel} at once"
     ends = duration(plan.seconds / (plan.parallel or 1))
     yield (
         f"{sum(line.left for line in plan.lines)} runs, {plan.seconds / 3600:.3g} {unit}-hours{at_once}: about {ends}; "
         f"{size(plan.bytes)} of disk ({size(plan.free_bytes)} free)"
     )
-    yield (
+    if plan.images_per_second is not None:
+        yield (
+            f"Priced at {plan.images_per_second:g} training images of MAP per second and GPU, as stated: a gradient counts "
+            "three passes, a posterior sample of a prediction one. What layers that draw cost beside their passes, reading, "
+            "scoring and tables are not included; benchmarks/gpu_methods.py measures the first."
+        )
+    else:
+        yield _probed(plan)
+    if plan.bytes > plan.free_bytes:
+        yield "The free disk space is not sufficient."
+
+
+def _probed(plan: Plan) -> str:
+    return (
         f"Estimated by a probe on {plan.device}: for every method two short trainings, of a few and of more batches, and a "
         "few predictions were timed; their difference gives the seconds per image, times images and epochs. Scoring, "
         "tables and drawing of images are not included. Two criteria that choose the same trial share its runs, which "
         "reduces the cost."
     )
-    if plan.bytes > plan.free_bytes:
-        yield "The free disk space is not sufficient."
 
 
 def status_table(status: Status) -> Table:

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.datasets import synthetic
+from retinabench.data.prepared import prepared
 from retinabench.data.registry import TASKS
-from retinabench.data.tasks import Task
+from retinabench.data.tasks import Task, expected_sizes
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.study.cost_probe import Cost, prediction_bytes, probe
+from retinabench.experiments.study.cost_probe import Cost, prediction_bytes, probe, stated_cost
 from retinabench.experiments.study.definition import Drawn, Study
 from retinabench.experiments.study.prediction_files import ensembles
 from retinabench.experiments.study.runs import (
@@ -55,7 +57,10 @@ class PlanLine:
 
 @dataclass(frozen=True)
 class Plan:
-    """All lines. device: where the probe ran; parallel: runs at once, None where the cluster decides; drawn_bytes: of images still to be drawn."""
+    """All lines. device: where the probe ran, or "" where a speed was stated, in training images of MAP per second and GPU.
+
+    parallel: runs at once, None where the cluster decides; drawn_bytes: of images still to be drawn.
+    """
 
     study: Study
     lines: list[PlanLine]
@@ -63,6 +68,7 @@ class Plan:
     parallel: int | None
     drawn_bytes: int
     free_bytes: int
+    images_per_second: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -76,9 +82,15 @@ class Plan:
 
 
 def make_plan(
-    study: Study, out: Path, engine: Resources, parallel: int | None, threads: int, progress: Progress = QUIET
+    study: Study,
+    out: Path,
+    engine: Resources,
+    parallel: int | None,
+    threads: int,
+    progress: Progress = QUIET,
+    images_per_second: float | None = None,
 ) -> Plan:
-    """Time one probe per method and image size; nothing is written below `out`.
+    """Time one probe per method and image size, or price runs by a stated speed; nothing is written below `out`.
 
     Args:
         study: The definition.
@@ -87,53 +99,84 @@ def make_plan(
         parallel: Runs at once; None where the cluster decides.
         threads: Threads of each job.
         progress: Is told what is timed.
+        images_per_second: Training images per second of MAP; nothing is timed then, and data need not be there.
 
     Returns:
         The plan.
 
     Raises:
-        InputError: A definition or its data are not usable.
+        InputError: A definition or its data are not usable, or there is neither data nor a speed.
     """
     every = cells(study, out)
     costs: dict[tuple[str, int], Cost] = {}
     lines = []
-    with progress.track("Timing a few steps of every method", len(every), unit="methods") as advance:
+    what = "Timing a few steps of every method" if images_per_second is None else "Counting"
+    with progress.track(what, len(every), unit="methods") as advance:
         for label in study.tasks:
-            sizes = _split_sizes(study, label, out)
-            with _probe_task(study, label, out) as task:
-                for cell in (cell for cell in every if cell.task == label):
-                    key = (cell.method, task.data.size)
-                    if key not in costs:
-                        costs[key] = probe(cell.base, task, engine, threads)
-                    ready = task if is_drawn(study, label, out) else None
-                    lines.append(_line(study, cell, costs[key], sizes, ready))
-                    advance(1)
-    to_draw = {
-        task.draw: _drawn_bytes(task.draw)
-        for label, task in study.tasks.items()
-        if task.draw is not None and not is_drawn(study, label, out)
-    }
-    place = next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.exists())
+            sizes, there = _split_sizes(study, label, out, images_per_second), _is_there(study, label, out)
+            ready = open_task(study, label, out) if there else None
+            mine = [cell for cell in every if cell.task == label]
+            if images_per_second is None:
+                with _probe_task(study, label, out) as task:
+                    for cell in mine:
+                        key = (cell.method, task.data.size)
+                        if key not in costs:
+                            costs[key] = probe(cell.base, task, engine, threads)
+                        lines.append(_line(study, cell, costs[key], sizes, ready))
+                        advance(1)
+            else:
+                priced = [(cell, stated_cost(cell.base, images_per_second)) for cell in mine]
+                lines += [_line(study, cell, cost, sizes, ready) for cell, cost in priced]
+                advance(len(mine))
     return Plan(
         study,
         lines,
-        str(engine.torch_device()),
+        "" if images_per_second is not None else str(engine.torch_device()),
         parallel,
-        sum(to_draw.values()),
-        shutil.disk_usage(place).free,
+        _bytes_to_draw(study, out),
+        shutil.disk_usage(_existing(out)).free,
+        images_per_second,
     )
 
 
-def _split_sizes(study: Study, label: str, out: Path) -> dict[str, int]:
-    """Return how many images every split of a task has, drawn already or not."""
+def _bytes_to_draw(study: Study, out: Path) -> int:
+    """Return the bytes of the images that are still to be drawn; tasks that draw alike share them."""
+    drawn = {
+        task.draw
+        for label, task in study.tasks.items()
+        if task.draw is not None and not is_drawn(study, label, out)
+    }
+    return sum(len(synthetic.records(None, one.images, one.seed)) * 3 * one.size**2 for one in drawn)
+
+
+def _existing(out: Path) -> Path:
+    return next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.exists())
+
+
+def _is_there(study: Study, label: str, out: Path) -> bool:
+    """Tell whether the prepared data of a task are there."""
     given = study.tasks[label]
-    if is_drawn(study, label, out):
-        splits = open_task(study, label, out).splits
-    else:
-        assert given.draw is not None
+    if given.draw is not None:
+        return is_drawn(study, label, out)
+    return all(prepared(Path(folder)) for folder in (given.data, given.shifted) if folder is not None)
+
+
+def _split_sizes(study: Study, label: str, out: Path, images_per_second: float | None) -> dict[str, int]:
+    """Return how many images every split of a task has, or will have."""
+    given = study.tasks[label]
+    if _is_there(study, label, out):
+        return {name: len(rows) for name, rows in open_task(study, label, out).splits.items()}
+    if given.draw is not None:
         records = synthetic.records(None, given.draw.images, given.draw.seed)
-        splits = TASKS[given.task or label].divide(records)
-    return {name: len(rows) for name, rows in splits.items()}
+        return {name: len(rows) for name, rows in TASKS[given.task or label].divide(records).items()}
+    if images_per_second is None:
+        raise InputError(
+            f"tasks.{label}: the data are not prepared, and no method can be timed on them",
+            hint="Prepare them, or give a speed: --images-per-second.",
+        )
+    assert given.data is not None
+    shifted = None if given.shifted is None else given.shifted_dataset or Path(given.shifted).name
+    return expected_sizes(given.task or label, given.dataset or Path(given.data).name, shifted)
 
 
 def _line(study: Study, cell: Cell, cost: Cost, sizes: dict[str, int], task: Task | None) -> PlanLine:
@@ -173,7 +216,3 @@ def _probe_task(study: Study, label: str, out: Path) -> Iterator[Task]:
         draw(few, folder)
         alone = given.model_copy(update={"draw": None, "data": str(folder)})
         yield open_task(study.model_copy(update={"tasks": {label: alone}}), label, out)
-
-
-def _drawn_bytes(given: Drawn) -> int:
-    return len(synthetic.records(None, given.images, given.seed)) * 3 * given.size**2

@@ -28,7 +28,7 @@ from retinabench.experiments.run import LIKELIHOOD, PREDICTED, make_batches, pre
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint, save_tensors
 from retinabench.methods.training.prediction import validation_plan
-from retinabench.models.build import build_model
+from retinabench.models.build import build_model, parameters_of
 
 Result = TypeVar("Result")
 EPOCHS = 2  # the fewest that every method can train
@@ -61,6 +61,22 @@ class Cost:
         return self.disk + prediction_bytes(sizes, run.method.samples) + ALLOWANCE
 
 
+def stated_cost(run: Run, images_per_second: float) -> Cost:
+    """Return the cost of a run by a stated speed, in passes: a gradient of one image counts 3, a prediction 1 per sample.
+
+    A method costs as many gradients per image as it says (`MethodConfig.gradients_per_example`); what its layers cost beside is
+    not counted.
+
+    Args:
+        run: The run.
+        images_per_second: Training images per second of MAP.
+    """
+    run = _trained(run)
+    gradients = run.method.gradients_per_example(run.optimizer) / run.optimizer.epochs
+    disk = 4 * parameters_of(run.model)
+    return Cost(gradients / images_per_second, run.method.samples / (3 * images_per_second), 0.0, disk)
+
+
 def prediction_bytes(sizes: dict[str, int], samples: int) -> int:
     """Bytes of a predictions file: samples are stored as float64, which hardly compress."""
     return _predicted(sizes) * (8 * samples + ROW_BYTES)
@@ -78,8 +94,7 @@ def probe(run: Run, task: Task, resources: Resources, threads: int) -> Cost:
     Returns:
         The cost of the run's parts.
     """
-    while members := member_runs(run):
-        run = members[0]
+    run = _trained(run)
     device = resources.torch_device()
     batch = run.optimizer.batch_size if device.type == "cuda" else min(run.optimizer.batch_size, CPU_BATCH)
     chosen = {"batch_size": batch, "epochs": EPOCHS, "warmup": 0.0, "select": "last", "validation_share": 1.0}
@@ -114,6 +129,13 @@ def probe(run: Run, task: Task, resources: Resources, threads: int) -> Cost:
     held = len(_small(task, batch).splits["validation"])
     start = max(0.0, small - EPOCHS * (batch * train + held * per_image))
     return Cost(train, per_image, start, disk)
+
+
+def _trained(run: Run) -> Run:
+    """The run, or the first of those that it combines which is trained."""
+    while members := member_runs(run):
+        run = members[0]
+    return run
 
 
 def _small(task: Task, images: int) -> Task:

@@ -65,12 +65,16 @@ class StudyTask(Frozen):
         data: A prepared folder.
         shifted: A second prepared folder, whose images are the shifted sets.
         draw: A synthetic data set, instead of `data`.
+        dataset: Name of the data set in `data`, for plans before it is prepared; default: the name of the folder.
+        shifted_dataset: Likewise, of `shifted`.
     """
 
     task: str = ""
     data: str | None = None
     shifted: str | None = None
     draw: Drawn | None = None
+    dataset: str | None = None
+    shifted_dataset: str | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

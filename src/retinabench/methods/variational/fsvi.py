@@ -85,6 +85,10 @@ class Config(MethodConfig):
     log_variance: float = -8.0
     variance_rate: float = Field(100.0, ge=0)
 
+    def gradients_per_example(self, optimizer: Optimizer) -> float:
+        """Return the epochs: `train_samples` are of the last layer alone."""
+        return float(optimizer.epochs)
+
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior (see `MethodConfig`)."""
         return no_target("a prior over functions; the weights below the last layer are points")
