@@ -100,6 +100,16 @@ def test_a_deleted_file_is_missing_and_a_damaged_list_is_named(tmp_path):
         check(tmp_path / "b")
 
 
+def test_removing_a_file_of_a_folder_that_is_gone_does_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "folder" / "a"
+    remove(path)
+    write_bytes(path, b"a", checked=True)
+    real = atomic_files._announce
+    monkeypatch.setattr(atomic_files, "_announce", lambda *words: (real(*words), shutil.rmtree(path.parent)))
+    remove(path)
+    assert not path.parent.exists()
+
+
 @pytest.mark.skipif(shutil.which("sha256sum") is None, reason="needs sha256sum")
 def test_sha256sum_reads_a_list_with_odd_names(tmp_path):
     write_bytes(tmp_path / ODD, b"1", checked=True)

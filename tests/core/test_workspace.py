@@ -231,3 +231,12 @@ def test_done_is_said_by_an_empty_file(workspace):
 )
 def test_the_first_difference_of_two_manifests(then, now, difference):
     assert first_difference(then, now) == difference
+
+
+def test_a_lock_ends_on_a_disk_that_fails(workspace, monkeypatch):
+    def failing(path, **_):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    with monkeypatch.context() as patch, workspace.lock():
+        patch.setattr(type(workspace.folder), "unlink", failing)
+    assert workspace.holder() is None

@@ -137,8 +137,8 @@ def remove(path: Path) -> None:
         _announce(path, ABSENT)
         path.unlink(missing_ok=True)
         sums = read_checksums(path.parent)
-        del sums[path.name]
-        _write_checksums(path.parent, sums)
+        if sums.pop(path.name, None):  # otherwise the folder is gone as well
+            _write_checksums(path.parent, sums)
 
 
 def claim(path: str | Path, content: Any) -> None:

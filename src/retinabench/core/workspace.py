@@ -203,7 +203,8 @@ class Workspace:
             yield
             settle(self.folder)
         finally:
-            (self.folder / HOLDER).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # on a disk that has failed, the lock ends all the same
+                (self.folder / HOLDER).unlink(missing_ok=True)
             lock.release()
 
     def _acquire(self, lock: FileLock, wait: bool, say: Callable[[str], None]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import signal
 import subprocess
@@ -15,7 +17,7 @@ import pytest
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategies import STRATEGIES
 from retinabench.core.checksums import sealed, unsealed
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, WorkError
 from support.concept_banks import make_answers, make_bank
 
 ALL = [name for name in STRATEGIES if name != "claims"]
@@ -238,3 +240,32 @@ def test_a_flipped_digit_of_an_answer_is_refused(tmp_path):
     path.write_text(content.replace("\n{", "\n" + "[" * 100_000 + "\n{", 1))
     with pytest.raises(InputError, match="is not a line of a transcript"):
         examine(bank, lambda sample, concept: 0.25, questions=4, transcript=path)
+
+
+@pytest.mark.parametrize("fails", ["write", "truncate"])
+def test_a_disk_that_fails_is_one_line_and_the_examination_continues(tmp_path, monkeypatch, fails):
+    bank, path = make_bank(), tmp_path / "transcript.jsonl"
+    answers = make_answers(bank)
+    whole = examine(bank, answers, questions=10, transcript=path).to_dict()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:5]))
+
+    class Failing(io.FileIO):
+        """Writes one byte, and then the disk is full."""
+
+        def write(self, data):
+            if fails == "write" and len(data) == 1:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(data[:1])
+
+        def truncate(self, size=None):
+            if fails == "truncate":
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().truncate(size)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdopen", lambda descriptor, *_, **__: Failing(descriptor, "r+"))
+        with pytest.raises(WorkError, match=r"transcript.jsonl: no space left on the disk"):
+            examine(bank, answers, questions=10, transcript=path)
+    assert examine(bank, answers, questions=10, transcript=path).to_dict() == whole
+    assert path.read_bytes() == b"".join(lines)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.ingest.shards import plan
@@ -68,6 +69,27 @@ def test_killed_at_a_write_it_continues_to_the_same_bytes(whole, tmp_path, write
     assert killed.returncode == -signal.SIGKILL
     with pytest.raises(InputError, match="no finished data set"):
         open_prepared(out)
+    prepare("synthetic", out, **SETTINGS)
+    assert same(whole, out)
+
+
+def test_tables_of_shards_that_a_kill_left_are_deleted(whole, tmp_path):
+    out = shutil.copytree(whole, tmp_path / "left")
+    write_bytes(out / "files-00000.parquet", b"left", checked=True)
+    prepare("synthetic", out, **SETTINGS)
+    assert same(whole, out)
+
+
+def test_a_damaged_shard_is_named_and_one_of_a_begun_folder_is_made_again(whole, tmp_path):
+    out = shutil.copytree(whole, tmp_path / "damaged")
+    shard = out / "images-00000.npy"
+    content = bytearray(shard.read_bytes())
+    content[-7] ^= 4
+    shard.write_bytes(content)
+    with pytest.raises(InputError, match=r"images-00000.npy: is damaged.*prepare it again"):
+        open_prepared(out).images([0])
+    for name in ("dataset.json", "files.parquet", "records.parquet"):
+        (out / name).unlink()
     prepare("synthetic", out, **SETTINGS)
     assert same(whole, out)
 

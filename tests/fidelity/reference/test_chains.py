@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,6 +112,16 @@ def test_a_longer_keep_continues_and_a_shorter_one_reads_the_beginning(whole, tm
         found = sample(small(), Plan(2, 6, keep, 4, 0.02), tmp_path, {"data": "a"})
         assert np.array_equal(found.predictions, kept.predictions[:keep])
         assert len(found.kept_history) == keep
+
+
+@pytest.mark.parametrize("name", ["kept.f32", "checkpoint.npz", "settings.json"])
+def test_a_damaged_file_is_named(whole, tmp_path, name):
+    folder = shutil.copytree(whole[0], tmp_path / "damaged")
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(InputError, match=f"{name}: is damaged"):
+        sample(small(), PLAN, folder, {"data": "a"})
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,7 @@ def test_the_ceiling_is_each_chain_against_all_others():
     truth = distances.total_variation(probs[2], others)
     assert found["in_domain"]["total_variation"][2] == pytest.approx(truth[:6].mean())
     assert found["corrupted"]["total_variation"][2] == pytest.approx(truth[6:].mean())
+    assert make_reference.ceiling({"chain_probs": probs[:1]}, group) == {"in_domain": {}, "corrupted": {}}
 
 
 @pytest.mark.parametrize("task", SHIPPED)

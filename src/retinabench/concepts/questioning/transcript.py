@@ -47,18 +47,18 @@ class Transcript:
             opening.enter_context(Workspace(path.parent, "examination").lock())
             try:
                 descriptor = open_in_place(path, os.O_RDWR)
+                handle = opening.enter_context(os.fdopen(descriptor, "r+b", buffering=0))
+                self._handle = handle
+                content = handle.read()
+                whole = content.rfind(b"\n") + 1
+                first = {"schema": SCHEMA, **header}
+                begun = sealed(first).startswith(content)  # a new file, or a first line that was cut short
+                if not begun:
+                    self._read(content[:whole], first)
+                handle.seek(0 if begun else whole)
+                handle.truncate()
             except OSError as error:
                 raise explain(error, path) from error
-            handle = opening.enter_context(os.fdopen(descriptor, "r+b"))
-            self._handle = handle
-            content = handle.read()
-            whole = content.rfind(b"\n") + 1
-            first = {"schema": SCHEMA, **header}
-            begun = sealed(first).startswith(content)  # a new file, or a first line that was cut short
-            if not begun:
-                self._read(content[:whole], first)
-            handle.seek(0 if begun else whole)
-            handle.truncate()
             if begun:
                 self.append(first)
             self._resources = opening.pop_all()
@@ -104,9 +104,10 @@ class Transcript:
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one question with its answer, out of this process's hands at once."""
         if self._handle is not None:
+            left = sealed(row)
             try:
-                self._handle.write(sealed(row))
-                self._handle.flush()
+                while left:
+                    left = left[self._handle.write(left) :]
             except OSError as error:
                 assert self.path is not None
                 raise explain(error, self.path) from error
