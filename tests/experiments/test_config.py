@@ -75,11 +75,16 @@ def test_every_preset_is_valid(name):
 
 
 def test_the_2019_benchmark_s_networks_cost_alike():
-    runs = {name: presets()[f"filos2019/{name}"] for name in ("map", "dropout", "mfvi")}
+    runs = {name: presets()[f"filos2019/{name}"] for name in ("deterministic", "dropout", "mfvi")}
     assert {name: run["model"].get("width", 32) for name, run in runs.items()} == {
-        "map": 32, "dropout": 32, "mfvi": 22,
+        "deterministic": 32, "dropout": 32, "mfvi": 22,
     }  # fmt: skip
-    assert load_run("filos2019/dropout", data="d").model.width == 32
+    sampled, deterministic = (
+        load_run(f"filos2019/{name}", data="d") for name in ("dropout", "deterministic")
+    )
+    assert (sampled.model.width, sampled.model.activation) == (32, "leaky_relu")
+    # The weights of the one are those of the other.
+    assert METHODS["dropout_off"].trained_by(deterministic) == sampled
 
 
 def test_a_run_survives_its_own_json():

@@ -36,7 +36,7 @@ StudyName = Annotated[
     str,
     typer.Argument(
         metavar="PRESET|FILE.toml",
-        help="demo, synthetic, severity, country, filos2019, or a study of your own.",
+        help="demo, synthetic, severity, country, blur_country, blur_severity, filos2019, or a study of your own.",
     ),
 ]
 StudyOverrides = Annotated[

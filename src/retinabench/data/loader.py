@@ -187,6 +187,11 @@ class Batches:
         """The device of the batches."""
         return self.source.device
 
+    @cached_property
+    def positive_share(self) -> float:
+        """The share of label 1 among the training rows."""
+        return float(np.asarray(self.source.targets)[self.train].mean())
+
     @property
     def steps(self) -> int:
         """Batches per epoch; the last, smaller one counts."""

@@ -40,6 +40,7 @@ from retinabench.methods.training.posterior import Posterior
 from retinabench.models.acceleration import set_arithmetic, supports_bfloat16
 
 Result = TypeVar("Result")
+POSTERIOR = "posterior.pt"
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,8 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
         return workspace.folder
     wanted = member_runs(run)
     members = [execute_run(task, member, out, resources) for member in wanted]
+    trained = [] if wanted or not task.keeps_posterior else trained_by(run)
+    sources = [execute_run(task, other, out, resources) for other in trained]
     with contextlib.ExitStack() as stack:
         if leads:
             stack.enter_context(workspace.lock(wait=True, say=resources.progress.say))
@@ -199,6 +202,8 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
         if wanted:
             result = task.combine(run, [task.read(folder) for folder in members])
         else:
+            if leads and sources:
+                _take_over(sources[0], workspace.folder)
             try:
                 result = _train_and_predict(task, run, workspace.folder, resources)
             except Exception as error:
@@ -256,13 +261,25 @@ def member_runs(run: Run) -> list[Run]:
     return method.member_runs(run) if is_composed(method) else []
 
 
+def trained_by(run: Run) -> list[Run]:
+    """Return the run whose trained weights a method uses in place of training its own (`methods/base.py`), none of others."""
+    method = METHODS[run.method.name]
+    return [method.trained_by(run)] if hasattr(method, "trained_by") else []
+
+
+def _take_over(source: Path, folder: Path) -> None:
+    """Copy the trained weights of a finished run into the folder of another one."""
+    if not (folder / POSTERIOR).is_file():
+        save_tensors(folder / POSTERIOR, load_tensors(source / POSTERIOR, mapped=True))
+
+
 def is_composed(method: ModuleType) -> bool:
     """Tell whether a method combines the runs of others instead of training (`methods/base.py`)."""
     return hasattr(method, "member_runs")
 
 
 def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources: Resources) -> Result:
-    method, leads, saved = METHODS[run.method.name], distributed.current().leads, folder / "posterior.pt"
+    method, leads, saved = METHODS[run.method.name], distributed.current().leads, folder / POSTERIOR
     training = task.training(run, resources)
     set_arithmetic(run.optimizer.precision, training.batches.device)
     if isinstance(training.batches.source, ArraySource):

@@ -13,6 +13,10 @@ and one line in `METHODS` or an entry point `retinabench.methods`. A finished po
     member_runs(run) -> list[TrainingRun]                            the runs to compute, or to find done
     combine(predictions) -> Predictions                              one file of theirs, which come in the same order
 
+A method that predicts with the weights of another run (`dropout_off`) has beside `build` and `fit`
+
+    trained_by(run) -> TrainingRun                                   the run to compute, or to find done; `restore` takes its state
+
 A posterior may have a method `uncertainty(inputs) -> (B,)` of its own (`UncertaintyPosterior`), which becomes the column
 `uncertainty` of the predictions file. A method may have, for the fidelity benchmark,
 

@@ -33,6 +33,7 @@ METHODS: Registry[Any] = Registry(
         "sequential_anchored": "retinabench.methods.ensembles.sequential_anchored",
         "sngp": "retinabench.methods.posthoc.sngp",
         "ddu": "retinabench.methods.posthoc.ddu",
+        "dropout_off": "retinabench.methods.posthoc.dropout_off",
         "tta": "retinabench.methods.posthoc.tta",
         "temperature": "retinabench.methods.posthoc.temperature",
         "batch_ensemble": "retinabench.methods.ensembles.batch_ensemble",

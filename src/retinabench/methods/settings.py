@@ -49,7 +49,8 @@ class Optimizer(Frozen):
     batch_size: images per step, over all processes. accumulate: parts into which a process cuts its share of a batch to
     save memory; the loss is that of the whole batch, the statistics of batch norm are those of a part.
     schedule: step (x0.2 at one and two thirds), linear (down to `final_lr` * lr) or cosine (down to 0), after
-    `warmup` epochs of linear rise from 0. reweight: `minibatch` weighs each class by 1 / (2 p(k)), p from the batch.
+    `warmup` epochs of linear rise from 0. reweight: each class k is weighed by 1 / (2 p(k)), p from the batch
+    (`minibatch`) or from all training images (`constant`).
     augment: `flip` mirrors at random; `affine` also rotates, shifts and zooms (`data/augment.py`); true and false mean
     flip and none. select: the checkpoint that predicts, by a validation score, or the last.
     validation_share: the most that the validation takes of the forward and backward passes of an epoch (`prediction.py`), by
@@ -70,7 +71,7 @@ class Optimizer(Frozen):
     schedule: Literal["step", "linear", "cosine", "constant"] = "cosine"
     warmup: float = Field(1.0, ge=0)
     final_lr: float = Field(0.01, ge=0, le=1)
-    reweight: Literal["none", "minibatch"] = "minibatch"
+    reweight: Literal["none", "minibatch", "constant"] = "minibatch"
     augment: Literal["none", "flip", "affine"] = "flip"
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     compile: bool = False

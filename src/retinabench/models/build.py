@@ -97,7 +97,9 @@ def _network(config: ModelConfig, seed: int, outputs: int) -> nn.Module:
 
 def _own_network(config: ModelConfig, outputs: int) -> nn.Module:
     choices = {
-        name: getattr(config, name) for name in ("width", "stem", "pool") if has_choice(config.name, name)
+        name: getattr(config, name)
+        for name in ("width", "stem", "activation", "pool")
+        if has_choice(config.name, name)
     }
     network: nn.Module = MODELS[config.name](outputs=outputs, **choices)
     return network

@@ -2,7 +2,7 @@
 
 A new network is one module of `networks/` with a builder, and one line here or an entry point of the group ``retinabench.models``. A
 builder is a function with keyword parameters: ``width``, where the network has one, whose default is the published
-width; ``outputs``; and ``stem`` and ``pool``, where there is a choice. It returns the module without fresh weights
+width; ``outputs``; and ``stem``, ``activation`` and ``pool``, where there is a choice. It returns the module without fresh weights
 (`models.build.initialise` draws them). The number of its weights is stated beside it.
 """
 
@@ -68,7 +68,7 @@ def published_width(name: str) -> int | None:
 
 
 def has_choice(name: str, setting: str) -> bool:
-    """Return whether a network has a choice of ``stem``, ``pool`` or ``width``.
+    """Return whether a network has a choice of ``stem``, ``activation``, ``pool`` or ``width``.
 
     Args:
         name: In `MODELS`.

@@ -28,7 +28,16 @@ SCALES: dict[
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "lite": ((127 / 255,) * 3, (128 / 255,) * 3),
 }
-PRETRAINED_SETTINGS = ("pool", "weights", "weights_sha256", "trained", "hidden", "trunk_lr", "layer_decay")
+OPTIONAL_SETTINGS = (
+    "activation",
+    "pool",
+    "weights",
+    "weights_sha256",
+    "trained",
+    "hidden",
+    "trunk_lr",
+    "layer_decay",
+)
 
 
 class ModelConfig(Frozen):
@@ -41,6 +50,7 @@ class ModelConfig(Frozen):
         inputs: ``standardised`` channels (mean 0, std 1 over the training images), the ``unit`` interval, or the scale
             that weights were trained with: ``imagenet`` (mean .485, .456, .406; std .229, .224, .225) or ``lite``
             ((byte - 127) / 128). Default: that of the weights, ``standardised`` without any.
+        activation: ``relu`` or ``leaky_relu`` (slope 0.2 below 0), where the network has that choice.
         pool: ``mean`` of every channel, or ``mean_max``: mean and maximum, where the network has that choice.
         weights: Where the pretrained weights come from: ``imagenet`` (a package, for networks that have one), ``timm``,
             ``hf-hub:NAME``, or the path of a checkpoint. None: random.
@@ -56,6 +66,7 @@ class ModelConfig(Frozen):
     width: int = Field(64, ge=1)
     stem: Literal["standard", "small"] = "standard"
     inputs: Literal["standardised", "unit", "imagenet", "lite"] = "standardised"
+    activation: Literal["relu", "leaky_relu"] = "relu"
     pool: Literal["mean", "mean_max"] = "mean"
     weights: str | None = None
     weights_sha256: str | None = None
@@ -102,6 +113,8 @@ class ModelConfig(Frozen):
             raise ValueError(f"'{self.name}' has one width. Leave out model.width")
         if self.stem != "standard" and (timm or not has_choice(self.name, "stem")):
             raise ValueError(f"'{self.name}' has one stem. Leave out model.stem")
+        if self.activation != "relu" and (timm or not has_choice(self.name, "activation")):
+            raise ValueError(f"'{self.name}' has one activation. Leave out model.activation")
         if self.pool != "mean" and (timm or not has_choice(self.name, "pool")):
             raise ValueError(f"'{self.name}' has one way of pooling. Leave out model.pool")
         if timm and self.weights is None and re.search(r"\.[\w-]+$", self.name):
@@ -128,9 +141,9 @@ class ModelConfig(Frozen):
 
     @model_serializer(mode="wrap")
     def _without_unused(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what no network without pretrained weights has, so that its hash stays what it was."""
+        """Leave out the settings that most networks do not have, so that their hashes stay what they were."""
         content: dict[str, Any] = handler(self)
-        defaults = {name: type(self).model_fields[name].default for name in PRETRAINED_SETTINGS}
+        defaults = {name: type(self).model_fields[name].default for name in OPTIONAL_SETTINGS}
         return {k: v for k, v in content.items() if k not in defaults or v != defaults[k]}
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from retinabench.data.loader import ArraySource, Batches
+from retinabench.methods.training.gradients import describe_batch
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.losses import BatchInfo, class_weights, cross_entropy
 
@@ -47,3 +49,21 @@ def test_class_weights_give_both_classes_half_of_the_mass():
     assert float(weights.sum()) == pytest.approx(5.0)
     assert float(weights[0]) == pytest.approx(2.5)
     assert float(weights[1:].sum()) == pytest.approx(2.5)
+
+
+def test_constant_weights_are_those_of_the_training_set_whatever_the_batch():
+    labels = torch.tensor([1.0, 0, 0, 0, 1, 0, 0, 0, 0, 0])
+    source = ArraySource(torch.zeros(10, 1), labels)
+    batches = Batches(
+        source, np.arange(8), np.arange(8, 10), batch_size=4, seed=0
+    )  # a quarter of the 8 are 1
+    some = torch.tensor([1.0, 1, 1, 0])
+    assert float(describe_batch(some, 0, batches, "minibatch").positive_share) == 0.75
+    batch = describe_batch(some, 0, batches, "constant")
+    assert float(batch.positive_share) == 0.25
+    logits = torch.tensor([[0.5], [-1.0], [2.0], [0.3]])
+    losses = torch.log1p(torch.exp(torch.where(some > 0.5, -logits[:, 0], logits[:, 0])))
+    expected = (losses * torch.tensor([2, 2, 2, 2 / 3])).mean()  # 1 / (2 p(k))
+    assert float(cross_entropy(logits, some, Bernoulli(), "constant", batch)) == pytest.approx(
+        float(expected)
+    )

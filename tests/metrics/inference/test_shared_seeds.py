@@ -81,3 +81,8 @@ def test_what_has_no_weight_may_be_undefined():
     weights = np.array([[1.0, 0.0], [0.5, 0.5]])
     assert weighted_mean(draws, weights).tolist() == [1.0, 2.0]
     assert np.isnan(weighted_mean(draws, np.full((2, 2), 0.5))[0])
+
+
+def test_subsets_that_share_no_seed_are_independent():
+    found = mean_over_subsets([0.5, 0.6, 0.8], [(0, 1, 2), (3, 4, 5), (6, 7, 8)], 9)
+    assert found.error == np.std([0.5, 0.6, 0.8], ddof=1) / np.sqrt(3)

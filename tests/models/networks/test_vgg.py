@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from retinabench.models.build import build_model
 from retinabench.models.networks.vgg import vgg
+from retinabench.models.settings import ModelConfig
 from retinabench.models.stochastic.dropout import dropout_sites
 
 
@@ -36,3 +38,16 @@ def test_the_2019_network_at_512_px():
     assert sum(isinstance(m, nn.Conv2d) for m in net.modules()) == 13
     assert len(dropout_sites(net)) == 12
     assert "group5.7" not in dropout_sites(net)
+
+
+def test_leaky_relu_of_the_2019_paper_is_a_choice_that_changes_no_weight_and_no_hash_of_others():
+    config = ModelConfig(name="vgg", width=2, activation="leaky_relu")
+    leaky, plain = build_model(config, 0), build_model(ModelConfig(name="vgg", width=2), 0)
+    slopes = [module.negative_slope for module in leaky.modules() if isinstance(module, nn.LeakyReLU)]
+    assert slopes == [0.2] * 13
+    assert dropout_sites(leaky) == dropout_sites(plain)
+    for one, other in zip(leaky.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert "activation" not in ModelConfig(name="vgg").model_dump()
+    with pytest.raises(ValueError, match="'resnet18' has one activation"):
+        ModelConfig(name="resnet18", activation="leaky_relu")

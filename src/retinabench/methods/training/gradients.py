@@ -26,12 +26,22 @@ from retinabench.models.stochastic.drawing import use_generator
 Terms = list[tuple[dict[str, Tensor], int]]  # of each part, with its number of images
 
 
-def describe_batch(labels: Tensor, step: int) -> BatchInfo:
-    """Describe the batch of all processes, of which this one has the given labels; all call this together."""
+def describe_batch(labels: Tensor, step: int, batches: Batches, reweight: str) -> BatchInfo:
+    """Describe the batch of all processes, of which this one has the given labels; all call this together.
+
+    Args:
+        labels: Of this process, (B,).
+        step: 0-based number of the training step.
+        batches: Their training rows have the share of label 1 where weights are constant.
+        reweight: As in `cross_entropy`.
+    """
     positive, whole = distributed.total(
         torch.stack([labels.sum(), torch.full((), len(labels), device=labels.device)])
     )
-    return BatchInfo(step, whole, positive / whole)
+    share = positive / whole
+    return BatchInfo(
+        step, whole, share.new_full((), batches.positive_share) if reweight == "constant" else share
+    )
 
 
 def gradients(
@@ -120,7 +130,7 @@ def probe_limit(
         return
     ranks = distributed.current()
     images, labels = next(iter(batches.epoch(epoch, ranks.rank, ranks.count)))
-    batch = describe_batch(labels, epoch * batches.steps)
+    batch = describe_batch(labels, epoch * batches.steps, batches, run.optimizer.reweight)
     noise = torch_generator(device, run.seed, "probe")
     use_generator(model, noise)
     model.train()

@@ -216,7 +216,7 @@ def _epoch(
         rate = schedule(step)
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("lr_factor", 1.0)
-        batch = describe_batch(labels, step)
+        batch = describe_batch(labels, step, batches, run.optimizer.reweight)
         for terms, part in gradients(
             objective,
             model,

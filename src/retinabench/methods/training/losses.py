@@ -14,8 +14,8 @@ from retinabench.methods.training.likelihood import Likelihood
 class BatchInfo(NamedTuple):
     """A batch before it is cut into micro-batches and processes: the loss must not depend on the cut.
 
-    step: 0-based number of the training step. size: images, a scalar float. positive_share: share of label 1, a scalar;
-    used by class weights alone.
+    step: 0-based number of the training step. size: images, a scalar float. positive_share: share of label 1, a scalar,
+    in the batch or, for constant weights, in the training set; used by class weights alone.
     """
 
     step: int
@@ -62,10 +62,10 @@ def cross_entropy(
         outputs: Of the network, (B, O).
         labels: As the likelihood takes them, (B,).
         likelihood: What the outputs mean.
-        reweight: `minibatch` weighs examples by `class_weights`, for one logit only; `none` does not.
+        reweight: `minibatch` and `constant` weigh examples by `class_weights`, for one logit only; `none` does not.
         batch: The whole batch, of which the B images may be a part.
     """
-    if reweight != "minibatch":
+    if reweight == "none":
         return likelihood.mean_loss(outputs.float(), labels)
     return mean_loss(likelihood.negative_log_likelihood(outputs.float(), labels), labels, reweight, batch)
 
@@ -76,9 +76,9 @@ def mean_loss(losses: Tensor, labels: Tensor, reweight: str, batch: BatchInfo) -
     Args:
         losses: Of the images, (B,).
         labels: As the likelihood takes them, (B,).
-        reweight: `minibatch` or `none`.
+        reweight: `minibatch`, `constant` or `none`.
         batch: The whole batch, of which the B images may be a part.
     """
-    if reweight != "minibatch":
+    if reweight == "none":
         return losses.mean()
     return (losses * class_weights(labels, batch.positive_share)).mean()

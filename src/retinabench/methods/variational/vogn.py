@@ -142,7 +142,7 @@ def drawn_objective(model: nn.Module, optimizer: Vogn, run: TrainingRun, likelih
                 outputs = functional_call(model, weights, (images,))
             loss = cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch)
         fixed = {name: w.detach() for name, w in weights.items()}
-        reweighted = run.optimizer.reweight == "minibatch"
+        reweighted = run.optimizer.reweight != "none"
         shares = (
             class_weights(labels, batch.positive_share)
             if reweighted

@@ -32,15 +32,15 @@ def mean_over_subsets(
         values: (M,) one value per subset.
         subsets: The M subsets.
         seeds: Number of seeds that the subsets are drawn from.
-        rules: "corrected": jackknife over seeds where all subsets of their size are present, NaN where no seed can be
-            left out. "published": standard deviation (ddof 0) over sqrt(M), as the released code.
+        rules: "corrected": the usual standard error where no two subsets share a seed; jackknife over seeds where all
+            subsets of their size are present; NaN elsewhere, and where no seed can be left out. "published": standard deviation (ddof 0) over sqrt(M), as the released code.
     """
     found = aggregate(values)
     if rules == "published":
         std = float(np.asarray(values, np.float64).std()) if np.isfinite(found.mean) else np.nan
         return Aggregate(found.mean, std, std / float(np.sqrt(len(values))), found.runs)
     size = len(subsets[0])
-    if size == 1:
+    if size == 1 or (len(subsets) > 1 and len(_members(subsets)) == size * len(subsets)):
         return found
     error = np.nan
     if seeds > size and len(subsets) == comb(seeds, size) and np.isfinite(found.mean):

@@ -40,15 +40,14 @@ class LeNet(nn.Module):
         return logits
 
 
-def lenet(*, width: int = 6, outputs: int = 1, activation: type[nn.Module] = nn.ReLU) -> LeNet:
+def lenet(*, width: int = 6, outputs: int = 1) -> LeNet:
     """Return a network of 5 layers with weights, 61,751 at width 6 with 7 outputs.
 
     Args:
         width: Number of channels of the first layer.
         outputs: Number of outputs.
-        activation: Class of the activations.
     """
-    return LeNet(width, outputs, activation)
+    return LeNet(width, outputs, nn.ReLU)
 
 
 def lenet_smooth(*, width: int = 6, outputs: int = 1) -> LeNet:

@@ -25,6 +25,7 @@ from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.reports.papers import panels
 from retinabench.reports.papers.collection import Collection, MethodRuns, TaskResults
 from retinabench.reports.papers.curves import RATES
+from retinabench.reports.papers.filos_printed import with_printed
 from retinabench.reports.papers.panels import BANDS, PaperFigure
 from retinabench.reports.papers.retina_tables import PERCENT, method_rows, referral_columns
 from retinabench.reports.toolkit.style import BAD, GOOD, INK, MUTED, PAPER, Mark
@@ -36,9 +37,10 @@ METRICS = {"accuracy": "accuracy", "auc": "auroc"}
 RETAINED = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _REFERRED = ((0.5, "50 % retained"), (0.3, "70 % retained"), (0.0, "100 % retained"))
 _FILE_NAMES = {
-    "MAP": "deterministic", "MC dropout": "mc_dropout", "MFVI": "mfvi",
-    "ensemble MAP": "deep_ensemble", "ensemble MC dropout": "ensemble_mc_dropout",
+    "Deterministic": "deterministic", "MC dropout": "mc_dropout", "MFVI": "mfvi",
+    "ensemble Deterministic": "deep_ensemble", "ensemble MAP": "deep_ensemble", "ensemble MC dropout": "ensemble_mc_dropout",
 }  # fmt: skip
+_POINTS = ("Deterministic", "MAP")  # methods of one network without noise
 _BLOCK_TITLES = {
     "in_domain": "In-domain (Kaggle in the paper)",
     "shifted": "Shifted (APTOS 2019 in the paper)",
@@ -53,7 +55,7 @@ def results_of(collection: Collection) -> list[TaskResults]:
 
 
 def table(results: TaskResults, collection: Collection) -> Table:
-    """Return Table 1 of the 2019 paper, with random referral as its last row."""
+    """Return Table 1 of the 2019 paper, with random referral as its last row; on its data, with the printed values."""
     blocks = []
     for name in ("in_domain", "shifted"):
         if not results.holds(name):
@@ -63,6 +65,9 @@ def table(results: TaskResults, collection: Collection) -> Table:
         unreferred = rows[0].cells[-2:]  # AUROC and accuracy of the first method with all images retained
         random = [replace(unreferred[k % 2], emphasis="") for k in range(len(columns))]
         rows.append(Row(f"Random referral of {results.methods[0].name}", random, rule=True))
+        if name in _printed_sets(results):
+            names = [*map(_file_name, results.methods), "random"]
+            rows = with_printed(rows, names, name)
         title = _BLOCK_TITLES[name] if results.task == "country_shift" else SET_LABELS[name]
         blocks.append(Block(columns, rows, title))
     return Table(
@@ -74,6 +79,14 @@ def table(results: TaskResults, collection: Collection) -> Table:
         number="1 of the 2019 paper",
         facts={"task": results.task, "dataset": results.dataset, "criterion": results.criterion},
     )
+
+
+def _printed_sets(results: TaskResults) -> tuple[str, ...]:
+    """Return the sets of the paper's Table 1 that the results were measured on: EyePACS, and APTOS as the shifted one."""
+    data = str(results.methods[0].tests[0].metadata.get("data", ""))
+    if results.kind not in ("hold_out_2019", "country_shift") or not data.startswith("eyepacs"):
+        return ()
+    return ("in_domain", "shifted") if data == "eyepacs+aptos" else ("in_domain",)
 
 
 def leaderboard(results: TaskResults) -> dict[str, bytes]:
@@ -132,7 +145,9 @@ def _unused(stem: str, taken: set[str]) -> str:
 def figures(results: TaskResults, collection: Collection) -> list[PaperFigure]:
     """Return Figures 4, 5 and, where there is an ROC curve, 6."""
     sampled = _sampled(results.methods)
-    others = (one for one in results.methods if one.base == "MAP" and not one.ensemble and one is not sampled)
+    others = (
+        one for one in results.methods if one.base in _POINTS and not one.ensemble and one is not sampled
+    )
     map_ = next(others, None)
     across = f"the probability of {map_.name}" if map_ else "its own probability"
     entropy = (
@@ -163,7 +178,7 @@ def _sampled(methods: Sequence[MethodRuns]) -> MethodRuns:
     """Return MC dropout, else the first method that is not MAP, else the first."""
     single = [method for method in methods if not method.ensemble] or list(methods)
     dropout = [method for method in single if "dropout" in method.name.lower()]
-    return (dropout or [method for method in single if method.base != "MAP"] or single)[0]
+    return (dropout or [method for method in single if method.base not in _POINTS] or single)[0]
 
 
 def _draw_entropy(one: MethodRuns, sure: MethodRuns) -> Figure:
