@@ -1,8 +1,8 @@
 """What a method costs: a training step and S = 5 predictions relative to MAP's, on one thread, paired in one run.
 
-`python benchmarks/methods.py [--width 32] [--rounds 5] [--steps 8]`. Every round times MAP and then the method; the ratio of a
+`python benchmarks/methods.py [--methods NAME …] [--width 32] [--rounds 5] [--steps 8]`. Every round times MAP and then the method; the ratio of a
 round is that of the two medians, and the figure is the median over rounds. The steps are those of the real training
-loop, loading included. A prediction is one of several batches of the size that runs predict; weights that serve all of
+loop, loading included. Ensembles in one network have five members. A prediction is one of several batches of the size that runs predict; weights that serve all of
 them are drawn anew for each prediction. Needs an idle machine: it prints the load.
 """
 
@@ -36,8 +36,15 @@ from retinabench.models.build import build_model
 SAMPLES = 5
 BATCH = 32
 PREDICTED = 2  # batches
-STEP_LIMIT = {"mfvi": 2.3, "radial": 2.6, "rank1": 1.4, "dropout": 1.2}
-PREDICTION_LIMIT = {"fsvi": 1.2, "laplace": 1.2}  # the trunk runs once
+STEP_LIMIT = {
+    "mfvi": 2.3,
+    "radial": 2.6,
+    "rank1": 1.4,
+    "dropout": 1.2,
+    "batch_ensemble": 1.4,
+    "lora_ensemble": 5.5,
+}
+PREDICTION_LIMIT = {"fsvi": 1.2, "laplace": 1.2, "head_ensemble": 1.2}  # the trunk runs once
 CPU = torch.device("cpu")
 
 
@@ -126,6 +133,7 @@ def paired(reference: Callable[[], float], other: Callable[[], float], rounds: i
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--methods", nargs="+", default=[n for n, m in METHODS.items() if hasattr(m, "fit")])
     parser.add_argument("--width", type=int, default=32, help="of the ResNet-18, at 64 px")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8)
@@ -146,14 +154,14 @@ def main() -> None:
         def run_of(name: str) -> Run:
             words = ["model.stem=small", f"model.width={options.width}", "optimizer.epochs=1",
                      f"optimizer.batch_size={BATCH}", "optimizer.select=last"]  # fmt: skip
+            if "members" in METHODS[name].Config.model_fields:
+                words.append(f"method.members={SAMPLES}")
             return load_run(None, [*words, f"method.name={name}"], data=str(Path(folder) / "data"))
 
         reference = run_of("map")
         once = predictor(reference)
         print(f"{'method':12s} {'step':>6s} {'±':>5s} {'limit':>6s}   {'S = 5':>6s} {'±':>5s} {'limit':>6s}")
-        for name, method in METHODS.items():
-            if name == "map" or not hasattr(method, "fit"):
-                continue
+        for name in options.methods:
             run = run_of(name)
             step, spread = paired(
                 lambda: step_time(reference), lambda run=run: step_time(run), options.rounds

@@ -6,12 +6,15 @@ import copy
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from retinabench.data.loader import array_batches
 from retinabench.experiments.config import load_run
 from retinabench.methods.ensembles import batch_ensemble
+from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig
@@ -85,3 +88,14 @@ def test_frozen_stages_stay_as_they_are():
     kinds = {name.partition(".")[0] for name, m in model.named_modules() if isinstance(m, BatchEnsemble)}
     assert "layer1" not in kinds
     assert {"conv1", "layer2", "fc"} <= kinds
+
+
+def test_every_member_is_trained_where_parts_of_a_batch_hold_fewer_images_than_members():
+    random = np.random.default_rng(0)
+    inputs = random.normal(size=(16, 3)).astype(np.float32)
+    batches = array_batches(inputs, (inputs[:, 0] > 0).astype(np.float32), 4, 0, torch.device("cpu"))
+    words = ["optimizer.accumulate=2", "optimizer.epochs=1", "optimizer.select=last", "method.members=4"]
+    run = load_run(None, ["method.name=batch_ensemble", *words], data="d")
+    start = batch_ensemble.build(nn.Linear(3, 1), run, Bernoulli()).model.input_factors.detach()
+    trained = batch_ensemble.fit(nn.Linear(3, 1), batches, run, Checkpoint(), Bernoulli()).model
+    assert ((trained.input_factors != start).any(dim=1)).all()

@@ -69,12 +69,20 @@ def test_each_member_learns_from_its_share_of_a_batch(kind):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-3)
 
 
-def test_rows_of_windows_stay_with_the_member_of_their_image():
+@pytest.mark.parametrize(
+    ("rows", "number", "expected"),
+    [
+        (4, 0, [0, 0, 1, 1]),
+        (12, 0, [0] * 6 + [1] * 6),  # four images of three windows
+        (12, 3, [1] * 6 + [0] * 6),
+        (3, 0, [0, 0, 1]),
+        (1, 0, [0]),
+        (1, 1, [1]),
+    ],
+)
+def test_each_member_has_its_share_of_the_rows(rows, number, expected):
     ensemble = made(nn.Linear(4, 6), members=2)
-    assert ensemble.pair_of(4).tolist() == [0, 0, 1, 1]
-    assert ensemble.pair_of(12).tolist() == [0] * 6 + [1] * 6
-    assert ensemble.pair_of(3).tolist() == [0, 0, 1]
-    assert ensemble.pair_of(1).tolist() == [0]
+    assert ensemble.pair_of(rows, Draw(torch.Generator(), number)).tolist() == expected
 
 
 def test_factors_start_around_one_are_never_decayed_and_learn_at_the_rate_of_the_weight():

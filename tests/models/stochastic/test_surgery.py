@@ -79,7 +79,7 @@ def test_a_user_s_own_network_is_changed_in_place_and_what_stays_is_named():
             return self.heads["grade"](self.odd(self.stem(x)).mean(dim=(2, 3)))
 
     model = Own()
-    with pytest.warns(UserWarning, match=r"deterministic: odd \(Standardised\)$"):
+    with pytest.warns(UserWarning, match=r"as they are: odd \(Standardised\)$"):
         mfvi.build(model, run("mfvi"), Bernoulli())
     assert [type(m).__name__ for m in (model.stem, model.odd, model.heads["grade"][1])] == [
         "Variational", "Standardised", "Variational",

@@ -1,38 +1,42 @@
 """BatchEnsemble (Wen et al. 2020): K members in one network that differ by a rank-1 factor of each weight.
 
-**Idea.** The members of an ensemble share their weights W; each has two vectors per layer of its own, with which W is multiplied.
+**Idea.** The members of an ensemble share their weights W; each has two vectors per layer of its own, with which W is
+multiplied.
 
     W_k = W ∘ (s_k r_kᵀ):   y = s_k ∘ (W (r_k ∘ x)) + b_k,      p(y | x) = 1/K Σ_k p(y | x, W_k)
 
-W, r_k, s_k and b_k are trained by gradient descent; norms are shared. While training, each member has its share of every batch;
-a prediction is one pass per member. Wherever the network has a linear layer or a 2-d convolution whose weight is trained, it
-becomes such a layer, whatever network it is.
+W, r_k, s_k and b_k are trained by gradient descent; norms are shared. While training, each member has its share of
+every batch, by turns; a prediction is one pass per member. Wherever the network has a linear layer or a 2-d
+convolution whose weight is trained, it becomes such a layer, whatever network it is.
 
-**Settings.** `members` 4. `std` 0.5: the factors start at N(1, std²). Noise of this size in every layer destroys the features of a
-pretrained network: those of EfficientNet-Lite0 on 24 photographs keep a correlation of .88 with the original ones at 0.02, .50 at 0.05 and .12
-at 0.1. Such a network wants 0.02. The L2 term acts on W and, with `optimizer.l2_on`, on biases and norms,
-never on the factors.
+**Settings.** `members` 4. `std` 0.5: the factors start at N(1, std²). Noise of this size in every layer destroys the
+features of a pretrained network: those of EfficientNet-Lite0 on 24 photographs keep a correlation of .88 with the
+original ones at 0.02, .50 at 0.05 and .12 at 0.1. Such a network wants 0.02. The L2 term acts on W and, with
+`optimizer.l2_on`, on biases and norms, never on the factors.
 
-**Cost.** K (inputs + 2 outputs) more parameters per layer. A training step multiplies every layer's input and output once
-more. A prediction is K passes.
+**Cost.** K (inputs + 2 outputs) more parameters per layer. A training step multiplies every layer's input and output
+once more. A prediction is K passes.
 
-**When it fails.** The factors are free of the L2 term and can undo it: where the term must be strong, as for a head on the features of few
-images, the fit is looser than MAP's. A member sees 1 / K of the images in each epoch, so that K members want a longer training: half as many epochs more
-in the paper. Where the shared weights explain the data alone, the factors hardly move, and the members predict nearly the
-same; their disagreement is then no measure of what the data leave undetermined.
+**When it fails.** The factors are free of the L2 term and can undo it: where the term must be strong, as for a head
+on the features of few images, the fit is looser than MAP's. A member sees 1 / K of the images in each epoch, so that
+K members want a longer training. Where the shared weights explain the data alone, the factors hardly move, and the
+members predict nearly the same (Zamyatin et al. 2026); their disagreement is then no measure of what the data leave
+undetermined.
 
-**Tested.** Members against K networks whose weights are multiplied out, to the last bit, convolutions with groups and
-networks of timm included; the gradients of a training batch against those of these networks.
+**Tested.** Members against K networks whose weights are multiplied out, to the last bit, convolutions with groups
+included (of timm by hand: resnet18, convnext_atto, vit_tiny, swin_tiny, efficientnet_b0); the gradients of a training batch against those of these networks.
 
-**Source.** Wen, Tran & Ba 2020, BatchEnsemble: an Alternative Approach to Efficient Ensemble and Lifelong Learning.
+**Source.** Wen, Tran & Ba 2020, BatchEnsemble: an Alternative Approach to Efficient Ensemble and Lifelong Learning;
+Zamyatin, Indri, Malhotra & Gärtner 2026, Is BatchEnsemble a Single Model?
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
@@ -41,8 +45,10 @@ from retinabench.methods.ensembles.members import MembersConfig, MembersPosterio
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import train
+from retinabench.methods.training.loop import likelihood_only, train
+from retinabench.methods.training.losses import BatchInfo, Objective
 from retinabench.models.stochastic.batch_ensemble import BatchEnsemble
+from retinabench.models.stochastic.drawing import Draw, use_draws
 from retinabench.models.stochastic.surgery import swap
 
 
@@ -67,4 +73,26 @@ def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> MembersPosterior:
     """Put the members' factors into every layer, train all of them together and return the posterior."""
-    return train(build(model, run, likelihood), batches, run, checkpoint)
+    posterior = build(model, run, likelihood)
+    objective = taking_turns(posterior, batches, run)
+    return train(posterior, batches, run, checkpoint, objective=objective)
+
+
+def taking_turns(posterior: MembersPosterior, batches: Batches, run: TrainingRun) -> Objective:
+    """Return the objective of MAP, before which the member that gets the first share of the batch changes with every step.
+
+    Where a batch is cut into parts of fewer images than members, the others would get none.
+
+    Args:
+        posterior: Around the network with its members.
+        batches: Their device is used.
+        run: Settings: precision and reweighting.
+    """
+    unused = torch.Generator(batches.device)  # members draw nothing
+    data = likelihood_only(posterior.model, batches, run, posterior.likelihood)
+
+    def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
+        use_draws(posterior.model, [Draw(unused, batch.step)])
+        return data(images, labels, batch)
+
+    return objective

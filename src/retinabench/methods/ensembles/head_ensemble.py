@@ -1,26 +1,26 @@
 """Head ensemble: K last layers on one trunk, each trained from initial weights of its own (Lee et al. 2015).
 
-**Idea.** The trunk of a network is most of its cost, and the last layer decides. K last layers, trained as if each were alone, read
-the same features.
+**Idea.** The trunk of a network is most of its cost, and the last layer decides. K last layers, trained as if each
+were alone, read the same features.
 
     p(y | x) = 1/K Σ_k p(y | W_k h(x)),      loss = Σ_k { mean_n CE(y_n, W_k h(x_n)) + l2 Σ W_k² }
 
-On features that were computed once (`model.trained=head`) each member is a whole head, its hidden layer (`model.hidden`) included,
-and the ensemble is K runs of `map` in the time of one, all with the same order of the images. A trunk that is trained
-gets the mean of the members' gradients, as if it had one head.
+On features that were computed once (`model.trained=head`) each member is a whole head, its hidden layer
+(`model.hidden`) included, and the ensemble is K runs of `map` in the time of one, all with the same order of the
+images. A trunk that is trained gets the mean of the members' gradients, as if it had one head.
 
 **Settings.** `members` 4.
 
 **Cost.** A pass through the trunk, and K through the heads, for a step and for a prediction.
 
-**When it fails.** The loss of a linear head on fixed features is convex: trained for long, or with a strong L2 term, the members
-are one. What differs then is what the training has not finished. A hidden layer, or members of another kind (`ensemble` of
-`anchored`), keep them apart.
+**When it fails.** The loss of a linear head on fixed features is convex: trained for long, or with a strong L2 term,
+the members are one. What differs then is what the training has not finished. A hidden layer, or members of another
+kind (`ensemble` of `anchored`), keep them apart.
 
 **Tested.** Against K trainings of `map` from the same heads on the same images; the gradient of the trunk.
 
-**Source.** Lee, Purushwalkam, Cogswell, Crandall & Batra 2015, Why M heads are better than one: training a diverse ensemble of deep
-networks; Lakshminarayanan et al. 2017.
+**Source.** Lee, Purushwalkam, Cogswell, Crandall & Batra 2015, Why M heads are better than one: training a diverse
+ensemble of deep networks; Lakshminarayanan et al. 2017.
 """
 
 from __future__ import annotations

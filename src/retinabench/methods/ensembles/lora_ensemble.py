@@ -1,30 +1,30 @@
 """LoRA ensemble: K low-rank adaptations of one pretrained network, each with a head of its own (Wang et al. 2023).
 
-**Idea.** An ensemble of large networks does not fit into memory K times, and fine-tuning moves a pretrained weight little. Each member
-moves it by a matrix of rank r, and all share what is pretrained, which stays as it is, norms and their running statistics
-included.
+**Idea.** An ensemble of large networks does not fit into memory K times, and fine-tuning moves a pretrained weight
+little. Each member moves it by a matrix of rank r, and all share what is pretrained, which stays as it is, norms and
+their running statistics included.
 
     W_k = W + (α / r) B_k A_k for every linear layer and 2-d convolution of the trunk,      p(y | x) = 1/K Σ_k p(y | x, W_k)
 
-Every B_k starts at 0, so that all members start as the pretrained network with another head. The loss is the sum of the members'
-losses: each is trained as if alone, on all images, in the same order.
+Every B_k starts at 0, so that all members start as the pretrained network with another head. The loss is the sum of
+the members' losses: each is trained as if alone, on all images, in the same order.
 
-**Settings.** `members` 4. `rank` 8: r, cut to the rank that a layer can have. `alpha` 8. With `model.trained` = k the last k stages
-have adapters; `model.trunk_lr` is the learning rate of the adapters over that of the heads. The L2 term acts on A, B and
-the heads.
+**Settings.** `members` 4. `rank` 8: r, cut to the rank that a layer can have. `alpha` 8. With `model.trained` = k the
+last k stages have adapters; `model.trunk_lr` is the learning rate of the adapters over that of the heads. The L2 term
+acts on A, B and the heads.
 
-**Cost.** r (inputs + outputs) numbers per layer and member; the trunk is stored once. A training step is K of MAP's. A prediction is K
-passes.
+**Cost.** r (inputs + outputs) numbers per layer and member; the trunk is stored once. A training step is K of MAP's.
+A prediction is K passes.
 
-**When it fails.** It needs a pretrained trunk: without `model.weights` the weights that stay are random. Members differ by their
-initial A and their heads alone; on few images of an easy task, they agree. Features that are computed once have no layers to adapt:
-`head_ensemble` is for these.
+**When it fails.** It needs a pretrained trunk: without `model.weights` the weights that stay are random. Members
+differ by their initial A and their heads alone; on few images of an easy task, they agree. Features that are computed
+once have no layers to adapt: `head_ensemble` is for these.
 
-**Tested.** A step at full rank is a step of the dense weight; only adapters and heads are trained; members trained together are
-the members trained apart; the state of K members is the trunk and K times the adapters.
+**Tested.** At full rank a step is that of the dense weight; only adapters and heads are trained; members trained
+together are the members trained apart; the state of K members is the trunk and K times the adapters.
 
-**Source.** Hu et al. 2021, LoRA: Low-Rank Adaptation of Large Language Models; Wang, Aitchison & Rudolph 2023, LoRA ensembles for large
-language model fine-tuning.
+**Source.** Hu et al. 2021, LoRA: Low-Rank Adaptation of Large Language Models; Wang, Aitchison & Rudolph 2023, LoRA
+ensembles for large language model fine-tuning.
 """
 
 from __future__ import annotations

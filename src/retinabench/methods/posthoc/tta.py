@@ -1,30 +1,32 @@
 """Test-time augmentation: any method's predictions of S views of each image (Ayhan & Berens 2018).
 
-**Idea.** An image may be mirrored, turned or moved a little without changing what it shows. The network is asked for several such
-views, and where its answers differ, the prediction is uncertain.
+**Idea.** An image may be mirrored, turned or moved a little without changing what it shows. The network is asked for
+several such views, and where its answers differ, the prediction is uncertain.
 
     p_s(y | x) = p(y | view_s(x)),      p(y | x) = 1/S Σ_s p_s(y | x)
 
-View 0 is the image itself. The views are the same for every image, so that a prediction depends on the image and the seed
-alone, and not on the images beside it. The member is any method that trains one network; it is trained as if alone, and with the same
-seed view 0 is its own prediction to the last bit. A member that has several posterior samples predicts every view with all of them. An
-ensemble of it is `ensemble` with `method.member.name=tta`.
+View 0 is the image itself. The views are the same for every image, so that a prediction depends on the image and the
+seed alone, and not on the images beside it. The member is any method that trains one network; it is trained as if
+alone, and with the same seed view 0 is its own prediction to the last bit. A member that has several posterior
+samples predicts every view with all of them. An ensemble of it is `ensemble` with `method.member.name=tta`.
 
-**Settings.** `member`. `views`: `dihedral`, the four mirrorings and then the same after a quarter turn, exact to the pixel; or
-`affine`, random rotations, shifts, zooms and mirrorings as in `optimizer.augment=affine`, interpolated. `samples` 8: S.
+**Settings.** `member`. `views`: `dihedral`, the four mirrorings and then the same after a quarter turn, exact to the
+pixel; or `affine`, random rotations, shifts, zooms and mirrorings as in `optimizer.augment=affine`, interpolated.
+`samples` 8: S.
 
 **Cost.** The member's training. A prediction is S times the member's.
 
-**When it fails.** The spread says how much the network depends on where things are, not what the training images leave
-undetermined: a network that is wrong about all views alike is certain. Views that were never trained on (`optimizer.augment`) lower the
-scores of a network that is sensitive to them. Features of a trunk that were computed once have no views.
+**When it fails.** The spread says how much the network depends on where things are, not what the training images
+leave undetermined: a network that is wrong about all views alike is certain. Views that were never trained on
+(`optimizer.augment`) lower the scores of a network that is sensitive to them. Features of a trunk that were computed
+once have no views.
 
-**Tested.** The views against NumPy's flips and turns; predictions against the member's of images that were turned by hand; images in
-batches of any size.
+**Tested.** The views against NumPy's flips and turns; predictions against the member's of images that were turned by
+hand; images in batches of any size.
 
-**Source.** Ayhan & Berens 2018, Test-time data augmentation for estimation of heteroscedastic aleatoric uncertainty in deep
-neural networks; Wang et al. 2019, Aleatoric uncertainty estimation with test-time augmentation for medical image
-segmentation with convolutional neural networks.
+**Source.** Ayhan & Berens 2018, Test-time data augmentation for estimation of heteroscedastic aleatoric uncertainty
+in deep neural networks; Wang et al. 2019, Aleatoric uncertainty estimation with test-time augmentation for medical
+image segmentation with convolutional neural networks.
 """
 
 from __future__ import annotations

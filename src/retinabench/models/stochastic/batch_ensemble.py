@@ -35,12 +35,16 @@ class BatchEnsemble(OuterProduct):
             for parameter in self.parameters():
                 parameter.lr_factor = factor  # type: ignore[attr-defined]
 
-    def pair_of(self, rows: int) -> Tensor:
-        """Return the member of each row: equal shares, one after the other.
+    def pair_of(self, rows: int, draw: Draw) -> Tensor:
+        """Return the member of each row: equal shares, one after the other, the first for the member of the draw's number.
 
         Layers on windows of images have many rows for each image, which all lie in its member's share.
+
+        Args:
+            rows: Number of rows.
+            draw: Of the pass.
         """
-        return torch.arange(rows, device=self.weight.device) * self.pairs // rows
+        return (torch.arange(rows, device=self.weight.device) * self.pairs // rows + draw.number) % self.pairs
 
     def factors(self, chosen: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         """Return r and s of each row (see `OuterProduct`)."""

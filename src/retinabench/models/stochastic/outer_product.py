@@ -31,8 +31,13 @@ class OuterProduct(Drawing):
         """As the replaced layer."""
         return self.each_draw(x, self._own_factors if self.training else self._one_weight)
 
-    def pair_of(self, rows: int) -> Tensor:
-        """Return which pair each row of a training batch has, (rows,): they take turns."""
+    def pair_of(self, rows: int, draw: Draw) -> Tensor:
+        """Return which pair each row of a training batch has, (rows,): they take turns.
+
+        Args:
+            rows: Number of rows.
+            draw: Of the pass.
+        """
         return torch.arange(rows, device=self.weight.device) % self.pairs
 
     def factors(self, chosen: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
@@ -54,7 +59,7 @@ class OuterProduct(Drawing):
 
     def _own_factors(self, x: Tensor, draw: Draw) -> Tensor:
         """Training: factors for each row, which cannot be folded into one weight."""
-        chosen = self.pair_of(len(x))
+        chosen = self.pair_of(len(x), draw)
         into, out = self.factors(chosen, draw)
         y = self.operation(x * per_channel(into, x, self.is_linear).to(x.dtype), self.weight, None)
         y = y * per_channel(out, y, self.is_linear).to(y.dtype)

@@ -38,7 +38,7 @@ def swap(model: nn.Module, make: Callable[[Affine], nn.Module]) -> nn.Module:
         and any(p.ndim > 1 and p.requires_grad for p in module.parameters(recurse=False))
     ]
     if kept:
-        warnings.warn(f"these layers stay deterministic: {', '.join(kept)}", stacklevel=2)
+        warnings.warn(f"these layers are left as they are: {', '.join(kept)}", stacklevel=2)
     home = nn.Module()  # so that a network that is a single layer has a parent too
     home.network = model
     made: dict[Affine, nn.Module] = {}
