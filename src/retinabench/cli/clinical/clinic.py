@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from retinabench.cli.options import (
 )
 from retinabench.cli.output import print_notes, print_path, print_result, progress_of
 from retinabench.core.errors import InputError
+
+if TYPE_CHECKING:
+    from retinabench.metrics.clinical.screening_report import ScreeningReport
 
 Pilot = Annotated[
     Path | None, typer.Argument(help="Predictions of a pilot, from which what is not stated is read.")
@@ -135,7 +138,6 @@ def clinic(
 ) -> None:
     """Say whether a model's uncertainty can drive referral: what is missed, what it costs, for whom it fails."""
     from retinabench.metrics.clinical.screening_report import clinic as screen
-    from retinabench.reports.clinic.page import clinic_json, write_clinic
     from retinabench.reports.clinic.terminal import clinic_summary
 
     rates = _reader(human)
@@ -147,11 +149,23 @@ def clinic(
             images_per_hour=images_per_hour, subgroups=subgroup or None,
         )  # fmt: skip
         advance(1)
-    print_result(clinic_summary(found), json, lambda: clinic_json(found))
+    print_result(clinic_summary(found), json, lambda: _json(found))
     print_notes(found.notes)
     if out is not None:
-        write_clinic(found, out)
+        from retinabench.metrics.policies.grid import policy_grid
+        from retinabench.reports.clinic.page import write_clinic
+
+        with progress_of(quiet).track("Trying other thresholds", 1, unit="file") as advance:
+            grid = policy_grid(predictions, found.stated)
+            advance(1)
+        write_clinic(found, out, grid)
         print_path(out / "index.html", json)
+
+
+def _json(found: ScreeningReport) -> dict[str, object]:
+    from retinabench.reports.clinic.page import clinic_json  # draws figures, which the table does without
+
+    return clinic_json(found)
 
 
 def _reader(text: str) -> tuple[float, float]:

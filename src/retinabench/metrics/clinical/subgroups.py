@@ -161,6 +161,33 @@ def subgroups_of(
     Raises:
         InputError: A named column does not exist or makes no groups.
     """
+    members, skipped, bins = group_members(part, columns)
+    number = sum(len(found) for found in members.values())
+    level = 1 - 0.05 / max(number, 1)
+    codes, _ = cluster_codes(part.image_id if part.patient_id is None else part.patient_id)
+    groups = tuple(
+        _group(part, positive, referred, codes, (name, value), rows, level)
+        for name, found in members.items()
+        for value, rows in found.items()
+    )
+    return Subgroups(groups, skipped, bins, level)
+
+
+def group_members(
+    part: Predictions, columns: Sequence[str] | None = None
+) -> tuple[dict[str, dict[str, Bools]], dict[str, str], dict[str, str]]:
+    """Return which images are in which group.
+
+    Args:
+        part: N images with further columns.
+        columns: The columns to look at; None for all that make groups.
+
+    Returns:
+        Column -> value -> (N,) rows; column -> why it makes no groups; column -> how a numeric column was cut.
+
+    Raises:
+        InputError: A named column does not exist or makes no groups.
+    """
     for name in columns or ():
         if name not in part.subgroups:
             raise InputError(
@@ -168,7 +195,9 @@ def subgroups_of(
                 file=part.source,
                 hint=nearest(name, part.subgroups) if part.subgroups else "The file has no further columns.",
             )
-    members, skipped, bins = {}, {}, {}
+    members: dict[str, dict[str, Bools]] = {}
+    skipped: dict[str, str] = {}
+    bins: dict[str, str] = {}
     for name in part.subgroups if columns is None else dict.fromkeys(columns):
         if columns is None and name in NOT_GROUPS:
             continue
@@ -181,15 +210,7 @@ def subgroups_of(
         members[name] = found
         if cut:
             bins[name] = cut
-    number = sum(len(found) for found in members.values())
-    level = 1 - 0.05 / max(number, 1)
-    codes, _ = cluster_codes(part.image_id if part.patient_id is None else part.patient_id)
-    groups = tuple(
-        _group(part, positive, referred, codes, (name, value), rows, level)
-        for name, found in members.items()
-        for value, rows in found.items()
-    )
-    return Subgroups(groups, skipped, bins, level)
+    return members, skipped, bins
 
 
 def _groups(name: str, values: NDArray[Any], *, named: bool) -> tuple[dict[str, Bools] | None, str, str]:

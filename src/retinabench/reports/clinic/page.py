@@ -9,9 +9,11 @@ from matplotlib.figure import Figure
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.metrics.clinical.screening_report import ScreeningReport
+from retinabench.metrics.policies.grid import PolicyGrid
 from retinabench.reports.clinic import figures, tables
 from retinabench.reports.clinic.answer import SetAnswer, answer_sets
 from retinabench.reports.clinic.checklist import checklist, checklist_table
+from retinabench.reports.clinic.explore import explore_json
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import to_svg
 from retinabench.reports.toolkit.style import LegendEntry, Panel
@@ -20,7 +22,7 @@ from retinabench.reports.toolkit.tables import Table
 TITLE = "Can this model's uncertainty drive referral?"
 FIRST_MISSED, MOST_MISSED = 15, 1000
 CONTENTS = (
-    ("verdict", "Answer"), ("missed", "Missed disease"), ("rates", "Sensitivity and specificity"),
+    ("verdict", "Answer"), ("explore", "Other thresholds"), ("missed", "Missed disease"), ("rates", "Sensitivity and specificity"),
     ("groups", "Subgroups"), ("work", "Cost"), ("risk", "Calibration and net benefit"), ("data", "Data"),
     ("checklist", "Checklist"),
 )  # fmt: skip
@@ -44,20 +46,23 @@ class SetPage:
     calibration_figure: Panel
 
 
-def render(report: ScreeningReport, *, title: str = TITLE) -> str:
+def render(report: ScreeningReport, grid: PolicyGrid | None = None, *, title: str = TITLE) -> str:
     """Return the page of a screening report.
 
     Args:
         report: What it says.
+        grid: Outcomes at other thresholds, for sliders; None: the page has none.
         title: Its headline.
 
     Returns:
         The HTML of the page.
     """
     found = [_set_page(answer, report) for answer in answer_sets(report)]
+    absent = ([] if len(found) > 1 else ["work"]) + ([] if grid is not None else ["explore"])
     context = {
         "title": title,
-        "contents": [entry for entry in CONTENTS if len(found) > 1 or entry[0] != "work"],
+        "contents": [entry for entry in CONTENTS if entry[0] not in absent],
+        "policies": None if grid is None else explore_json(grid),
         "report": report,
         "sets": found,
         "many": len(found) > 1,
@@ -71,18 +76,21 @@ def render(report: ScreeningReport, *, title: str = TITLE) -> str:
     return pages.render("clinic.html.j2", context, package="retinabench.reports.clinic")
 
 
-def write_clinic(report: ScreeningReport, out: Path) -> Path:
+def write_clinic(report: ScreeningReport, out: Path, grid: PolicyGrid | None = None) -> Path:
     """Write `index.html` and `clinic.json` into a folder.
 
     Args:
         report: What is written.
         out: A folder; made where it does not exist.
+        grid: Outcomes at other thresholds, for the page's sliders; they are also written as `policies.json`.
 
     Returns:
         The path of the page.
     """
-    page = render(report)
+    page = render(report, grid)
     write_json(out / "clinic.json", clinic_json(report))
+    if grid is not None:
+        write_json(out / "policies.json", grid.to_dict())
     write_bytes(out / "index.html", page.encode())
     return out / "index.html"
 

@@ -1,0 +1,1 @@
+"""Other thresholds of decision and referral than the frozen ones, for exploration."""
