@@ -51,7 +51,19 @@ class ScoreCallback(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Add what a validation step returned."""
+        """Add what a validation step returned.
+
+        Args:
+            trainer: The trainer.
+            pl_module: The module that is validated.
+            outputs: What its `validation_step` returned: a mapping with `logits` and `label`.
+            batch: The batch.
+            batch_idx: Its number.
+            dataloader_idx: Number of the loader; the images of all loaders are one set.
+
+        Raises:
+            InputError: The step returned no logits and label.
+        """
         if not isinstance(outputs, Mapping) or not {"logits", "label"} <= set(outputs):
             raise InputError(
                 "the validation step returns no logits and label",

@@ -122,21 +122,27 @@ def predict_torch(
         hint = "Use samples=1, or pass the members of an ensemble."
         raise InputError("samples need dropout layers (torch.nn.Dropout), and there are none", hint=hint)
     place = torch.device(device) if device is not None else _device_of(members[0])
+    with _predicting(members, samples > 1, seed, place), torch.inference_mode():
+        values, known = _collect(members, batches, samples, place)
+    return predictions_of(values[:, 0] if values.shape[1] == 1 else values, known, outputs, referable_from)
+
+
+def _collect(
+    members: Sequence[nn.Module], batches: Iterable[Any], samples: int, place: torch.device
+) -> tuple[np.ndarray[Any, Any], dict[str, np.ndarray[Any, Any]]]:
+    """Return the outputs (N, S, C) of all batches, and their columns."""
     found: list[np.ndarray[Any, Any]] = []
     columns: dict[str, list[Any]] = {}
-    with _predicting(members, samples > 1, seed, place), torch.inference_mode():
-        for number, batch in enumerate(batches, start=1):
-            inputs, further = _parts(batch, number)
-            inputs = inputs.to(place)
-            drawn = [_output(one(inputs), len(inputs), number) for one in members for _ in range(samples)]
-            found.append(torch.stack(drawn, dim=1).float().cpu().numpy())
-            for name, part in further.items():
-                columns.setdefault(name, []).append(_array(part))
+    for number, batch in enumerate(batches, start=1):
+        inputs, further = _parts(batch, number)
+        inputs = inputs.to(place)
+        drawn = [_output(one(inputs), len(inputs), number) for one in members for _ in range(samples)]
+        found.append(torch.stack(drawn, dim=1).float().cpu().numpy())
+        for name, part in further.items():
+            columns.setdefault(name, []).append(_array(part))
     if not found:
         raise InputError("there are no batches")
-    values = np.concatenate(found)
-    known = {name: np.concatenate(parts) for name, parts in columns.items()}
-    return predictions_of(values[:, 0] if values.shape[1] == 1 else values, known, outputs, referable_from)
+    return np.concatenate(found), {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
 def _parts(batch: Any, number: int) -> tuple[Tensor, dict[str, Any]]:
