@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import os
 
 import pytest
 import torch
@@ -59,6 +60,10 @@ def test_what_a_kill_left_beside_the_posterior_is_deleted(tmp_path):
     (folder / "predictions.parquet").unlink()
     write_bytes(folder / "best.pt", b"weights", checked=True)
     write_bytes(folder / "samples" / "00000.pt", b"weights", checked=True)
+    assert execute(run, tmp_path / "runs", Resources("cpu")) == folder
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (folder / ".SHA256SUMS.1234.part").touch()
+    os.utime(folder / ".SHA256SUMS.1234.part", (0, 0))  # of a kill long ago
     assert execute(run, tmp_path / "runs", Resources("cpu")) == folder
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 

@@ -79,7 +79,7 @@ VERBS = (
     Verb("benchmark", lambda i: ["benchmark", f"{i}/study.toml", "--out", "out", "--parallel", "1", "--quiet"], ("data",)),
     Verb("fidelity run", _fidelity("run", "map", "--task", "fundus-small", "--budget", "3", "--out", "out", "optimizer.epochs=3")),
     Verb("fidelity reference", _fidelity(
-        "reference", "fundus-small", "--chains", "1", "--burn-in", "1", "--keep", "8", "--step", "0.5", "--out", "out/r.npz")),
+        "reference", "fundus-small", "--chains", "2", "--burn-in", "1", "--keep", "8", "--step", "0.5", "--out", "out/r.npz")),
     Verb("fidelity tune", _fidelity("tune", "ivon", "--task", "fundus-small", "--trials", "1", "--budget", "3", "--out", "out")),
     Verb("examine", lambda i: [
         "examine", "--answers", f"{i}/answers.csv", "--truth", f"{i}/truth.csv", "--questions", "15", "--out", "out",

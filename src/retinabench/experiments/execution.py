@@ -23,7 +23,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import torch
 from torch import nn
 
-from retinabench.core.atomic_files import remove
+from retinabench.core.atomic_files import remove, sweep
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.workspace import Workspace
@@ -181,8 +181,10 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
     workspace = Workspace(out / task.folder_name(run), "run", "run.json")
     if distributed.leader_says(workspace.done, device):
         resources.progress.say(f"{workspace.folder.name}: done before")
-        if leads and not task.keeps_posterior:
-            _delete_training(workspace.folder)  # of a command that was killed after its last file
+        if leads:  # after a command that was killed behind its last file
+            sweep(workspace.folder)
+            if not task.keeps_posterior:
+                _delete_training(workspace.folder)
         return workspace.folder
     wanted = member_runs(run)
     members = [execute_run(task, member, out, resources) for member in wanted]

@@ -1,5 +1,7 @@
 """Chains on disk: killed, resumed, continued, refused, broken."""
 
+import errno
+import io
 import json
 import os
 import shutil
@@ -112,6 +114,19 @@ def test_a_longer_keep_continues_and_a_shorter_one_reads_the_beginning(whole, tm
         found = sample(small(), Plan(2, 6, keep, 4, 0.02), tmp_path, {"data": "a"})
         assert np.array_equal(found.predictions, kept.predictions[:keep])
         assert len(found.kept_history) == keep
+
+
+def test_a_disk_that_fails_is_one_line_and_the_chains_continue(whole, tmp_path, monkeypatch):
+    class Failing(io.FileIO):
+        def write(self, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chains, "_rows", lambda folder: Failing(folder / "kept.f32", "w"))
+        with pytest.raises(WorkError, match=r"kept.f32: no space left on the disk"):
+            sample(small(), PLAN, tmp_path, {"data": "a"})
+    found = sample(small(), PLAN, tmp_path, {"data": "a"})
+    assert np.array_equal(found.predictions, whole[1].predictions)
 
 
 @pytest.mark.parametrize("name", ["kept.f32", "checkpoint.npz", "settings.json"])

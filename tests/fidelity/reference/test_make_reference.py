@@ -104,6 +104,9 @@ def test_a_reference_that_failed_says_why(made, tmp_path):
     found = read_reference(TARGETS["energy-gap"], small.sha256, tmp_path / "bad.npz")
     assert not found.passed
     assert found.why == ["the chains disagree"]
+    write_reference(tmp_path / "one.npz", Reference(**{**vars(good), "chain_draws": good.chain_draws[:1]}))
+    with pytest.raises(InputError, match=r"one.npz: holds a single chain.*--chains 4"):
+        read_reference(TARGETS["energy-gap"], small.sha256, tmp_path / "one.npz")
 
 
 def test_the_mean_counts_every_kept_state_as_the_published_average_does(shared):

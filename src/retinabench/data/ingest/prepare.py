@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from retinabench.core.atomic_files import settle, write_bytes, write_json
+from retinabench.core.atomic_files import settle, sweep, write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.subprocesses import in_processes
@@ -91,6 +91,7 @@ def prepare(
     survey.check(out, on_bad)
     workspace = Workspace(out, "prepared data set", "prepare.json")
     _begin(workspace, settings)
+    sweep(out)
     if not (out / COMPLETE).is_file() or next(out.glob("files-*.parquet"), None):
         with workspace.lock(wait=True, say=progress.say):
             if not (out / COMPLETE).is_file():

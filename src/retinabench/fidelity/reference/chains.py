@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from retinabench.core.atomic_files import atomic_write
+from retinabench.core.atomic_files import atomic_write, explain
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
@@ -137,8 +137,12 @@ def sample(
         settings = {**manifest, **{key: value for key, value in vars(plan).items() if key != "keep"}}
         workspace.begin(settings, hint="Repeat the command that began them, or choose another --out.")
         run = _Run.resume(density, plan, folder, start)
-        with progress.track(label, plan.burn_in + plan.keep, "transitions") as advance, _rows(folder) as rows:
-            _sample_rest(run, folder, rows, interval, advance)
+        what = (label, plan.burn_in + plan.keep, "transitions")
+        try:
+            with progress.track(*what) as advance, _rows(folder) as rows:
+                _sample_rest(run, folder, rows, interval, advance)
+        except OSError as error:
+            raise explain(error, folder / "kept.f32") from error
         return run.result(folder)
 
 

@@ -169,3 +169,6 @@ def _check(reference: Reference, target: Target, data_sha256: str, name: str | P
     values = getattr(reference, wanted)
     if values is None or values.ndim != 3 or not np.isfinite(values).all():
         raise InputError(f"holds no finite array '{wanted}'", file=name)
+    if len(values) < 2:
+        hint = "Make it again with --chains 4."
+        raise InputError("holds a single chain, whose own error is not known", file=name, hint=hint)
