@@ -17,7 +17,7 @@ from retinabench.core.version import __version__
 
 if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
-    from retinabench.experiments.exported import ExportedModel, load_model
+    from retinabench.experiments.exporting.exported import ExportedModel, load_model
     from retinabench.integrations.pytorch import evaluate_torch, predict_torch
     from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
     from retinabench.metrics.comparison.compare import Comparison, compare
@@ -63,8 +63,8 @@ __all__ = [
 _MODULES = {
     "Comparison": "metrics.comparison.compare",
     "Curve": "metrics.selective.referral_curves",
-    "ExportedModel": "experiments.exported",
-    "load_model": "experiments.exported",
+    "ExportedModel": "experiments.exporting.exported",
+    "load_model": "experiments.exporting.exported",
     "Predictions": "predictions.table",
     "Ranking": "metrics.comparison.ranking",
     "ScoreValue": "metrics.results",

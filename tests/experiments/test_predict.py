@@ -1,7 +1,11 @@
 """A run trained once predicts on any data set as if it had been trained with that one as its shifted domain."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
+import torch
 
 from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
@@ -10,6 +14,8 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.predict import predict_on
 from retinabench.experiments.run import execute
+from retinabench.models.build import build_model
+from retinabench.models.settings import ModelConfig
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
 
@@ -62,3 +68,62 @@ def test_the_verb(folders, tmp_path, capsys):
     assert capsys.readouterr().out.strip() == str(tmp_path / "x.csv")
     shifted = read_predictions(tmp_path / "x.csv").select(domain="shifted", split="test")
     assert len(shifted) == 26 == (open_prepared(theirs).records.split == "test").sum()
+
+
+@pytest.mark.parametrize("words", [["method.name=dropout"], ["method.name=temperature", "model.inputs=unit"]])
+def test_without_the_training_data_the_other_images_have_the_same_bits(folders, tmp_path, words):
+    ours, theirs = folders
+    data = shutil.copytree(ours, tmp_path / "ours")
+    run = load_run(None, [*TINY, *words, "task=in_domain"], data=str(data))
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
+    before = read_predictions(predict_on(folder, theirs, tmp_path / "before.parquet", Resources("cpu")))
+    shutil.rmtree(data)
+    moved = (tmp_path / "runs").rename(tmp_path / "moved") / folder.name
+    after = read_predictions(predict_on(moved, theirs, tmp_path / "after.parquet", Resources("cpu")))
+    for column in ("image_id", "label", "grade", "patient_id", "domain", "split"):
+        assert np.array_equal(getattr(after, column), getattr(before, column)), column
+    assert after.metadata == before.metadata
+    assert np.array_equal(after.select(domain="shifted").probs, before.select(domain="shifted").probs)
+    own = read_predictions(moved / "predictions.parquet").select(domain="in_domain")
+    assert np.array_equal(after.select(domain="in_domain").probs, own.probs)
+
+
+def test_a_head_predicts_without_its_training_data(folders, tmp_path):
+    ours, theirs = folders
+    data = shutil.copytree(ours, tmp_path / "ours")
+    network = build_model(ModelConfig(name="resnet18", width=4, stem="small"), seed=7)
+    torch.save(network.state_dict(), tmp_path / "w.pt")
+    words = [
+        f"model.weights={tmp_path / 'w.pt'}",
+        "model.trained=head",
+        "optimizer.augment=none",
+        "task=in_domain",
+    ]
+    folder = execute(load_run(None, [*TINY, *words], data=str(data)), tmp_path / "runs", Resources("cpu"))
+    found = []
+    for name in ("before", "after"):
+        found.append(read_predictions(predict_on(folder, theirs, tmp_path / f"{name}.csv", Resources("cpu"))))
+        shutil.rmtree(data, ignore_errors=True)
+    assert np.array_equal(*(one.select(domain="shifted").probs for one in found))
+
+
+def test_what_a_run_keeps_of_its_data_is_checked(folders, tmp_path):
+    ours, theirs = folders
+    data = shutil.copytree(ours, tmp_path / "ours")
+    folder = execute(
+        load_run(None, [*TINY, "task=in_domain"], data=str(data)), tmp_path / "runs", Resources("cpu")
+    )
+    shutil.rmtree(data)
+    (folder / "SHA256SUMS").unlink()
+    about = json.loads((folder / "inputs.json").read_text())
+    for change, says in (
+        ({"size": 32}, "holds images of 16 px"),
+        ({"settings": {"preprocess": "graham"}}, "prepared with another preprocess"),
+        ({"std": [0, 1, 1]}, "std.0: input should be greater than 0"),
+    ):
+        (folder / "inputs.json").write_text(json.dumps(about | change))
+        with pytest.raises(InputError, match=says):
+            predict_on(folder, theirs, tmp_path / "x.csv", Resources("cpu"))
+    (folder / "inputs.json").unlink()  # as of a run of an earlier version
+    with pytest.raises(InputError, match="ours: is not a folder"):
+        predict_on(folder, theirs, tmp_path / "x.csv", Resources("cpu"))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from retinabench.core.errors import InputError
 from retinabench.models.last_layer import split_last_layer, with_bias
 from retinabench.models.networks import resnet
 
@@ -58,9 +59,9 @@ def test_the_split_network_is_the_network(model, shape):
 
 def test_a_last_layer_that_is_not_the_last_is_refused():
     network = split_last_layer(Aside())
-    with pytest.raises(TypeError, match=r"last linear layer 'mix'.*\(3, 2\), not \(3, 12\)"):
+    with pytest.raises(InputError, match=r"last linear layer 'mix'.*\(3, 2\), not \(3, 12\)"):
         network(torch.rand(3, 3, 2, 2))
-    with pytest.raises(TypeError, match="no linear layer"):
+    with pytest.raises(InputError, match="no linear layer"):
         split_last_layer(nn.Conv2d(3, 1, 1))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from retinabench.cli.options import Json, Overrides, Silent
+from retinabench.cli.options import Json, Model, Overrides, Silent
 from retinabench.cli.output import print_result, say
 from retinabench.core.errors import WorkError
 from retinabench.core.registry import Registry
@@ -79,14 +79,19 @@ def check(
         ),
     ],
     overrides: Overrides = None,
+    model: Model = None,
+    size: Annotated[
+        int, typer.Option("--size", metavar="N", min=16, help="Side of the drawn images in pixels.")
+    ] = 16,
     quiet: Silent = False,
 ) -> None:
-    """Check in seconds that one method keeps its contract: seeds, saved state, shapes, continued trainings."""
+    """Check in seconds that one method keeps its contract, with your own network too: seeds, saved state, continued trainings."""
     from retinabench.experiments.conformance import check_method, find_method
 
     failed = count = 0
     with tempfile.TemporaryDirectory() as folder:
-        for one in check_method(find_method(method), Path(folder), tuple(overrides or ())):
+        name, words = find_method(method), tuple(overrides or ())
+        for one in check_method(name, Path(folder), words, network=model, size=size):
             count, failed = count + 1, failed + bool(one.problem)
             if one.problem:
                 say(f"failed  {one.check}: {one.problem}", flush=True)

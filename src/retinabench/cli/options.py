@@ -109,6 +109,22 @@ Task = Annotated[str | None, typer.Option("--task", metavar="TASK", help=f"One o
 Method = Annotated[
     str | None, typer.Option("--method", metavar="METHOD", help=f"One of: {', '.join(METHODS)}.")
 ]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NETWORK",
+        help="Network: one of ours, timm:NAME, or your own function package.module:function.",
+    ),
+]
+OwnModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="FUNCTION",
+        help="Where the network is a user's function: package.module:function, whose code then runs.",
+    ),
+]
 
 # Of the verbs that compute many runs.
 RunEngine = Annotated[

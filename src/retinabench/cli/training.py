@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +13,10 @@ from retinabench.cli.options import (
     Data,
     Device,
     Method,
+    Model,
     Out,
     Overrides,
+    OwnModel,
     Readers,
     Rules,
     Seed,
@@ -22,7 +25,7 @@ from retinabench.cli.options import (
     Task,
     Workers,
 )
-from retinabench.cli.output import progress_of, say
+from retinabench.cli.output import print_notes, progress_of, say
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ def train(
     overrides: Overrides = None,
     task: Task = None,
     method: Method = None,
+    model: Model = None,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of weights, order and noise.")
     ] = None,
@@ -59,7 +63,7 @@ def train(
     from retinabench.methods.training.distributed import current
 
     resources = Resources(device, readers, progress_of(quiet))
-    run = configured_run(config, overrides, data, shifted, task, method, seed, resources.precision())
+    run = configured_run(config, overrides, data, shifted, task, method, seed, resources.precision(), model)
     folder = execute(run, out, resources)
     if current().leads:  # of several processes that train together, one prints
         say(folder / "predictions.parquet")
@@ -94,6 +98,7 @@ def predict(
             help="With --labels: ROLE=NAME of a column, such as grade=icdr.",
         ),
     ] = None,
+    model: OwnModel = None,
     device: Device = "auto",
     readers: Readers = 0,
     quiet: Silent = False,
@@ -102,7 +107,7 @@ def predict(
     if (data is None) == (images is None):
         raise InputError("name either --data (with a run) or --images (with an exported model)")
     if images is not None:
-        _predict_images(folder, images, out, labels, columns, device, quiet)
+        _predict_images(folder, images, out, labels, columns, model, device, quiet)
         return
     if labels is not None or columns:
         raise InputError("--labels and --column belong to --images")
@@ -111,7 +116,8 @@ def predict(
     from retinabench.methods.training.distributed import current
 
     assert data is not None
-    written = predict_on(folder, data, out, Resources(device, readers, progress_of(quiet)))
+    resources = Resources(device, readers, progress_of(quiet))
+    written = predict_on(folder, data, out, resources, network=model)
     if current().leads:
         say(written)
 
@@ -122,21 +128,23 @@ def _predict_images(
     out: Path,
     labels: str | None,
     columns: list[str] | None,
+    network: str | None,
     device: str,
     quiet: bool,
 ) -> None:
     from retinabench.experiments.execution import Resources
-    from retinabench.experiments.exported import load_model
-    from retinabench.experiments.predict_images import predict_images
+    from retinabench.experiments.exporting.exported import load_model
+    from retinabench.experiments.exporting.predict_images import predict_images
 
     for word in columns or ():
         if "=" not in word:
             raise InputError(f"--column {word} is not ROLE=NAME", hint="For example: --column grade=icdr")
     named = dict(word.split("=", 1) for word in columns or ())
-    model = load_model(folder, str(Resources(device).torch_device()))
+    model = load_model(folder, str(Resources(device).torch_device()), model=network)
     found = predict_images(model, images, out, labels=labels, columns=named, progress=progress_of(quiet))
     for line in found.refused:
         say(f"left out: {line}", error=True)
+    print_notes(found.notes)
     say(found.predictions)
     say(found.referral_list)
 
@@ -144,11 +152,12 @@ def _predict_images(
 def export(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to write; new or empty.")],
+    model: OwnModel = None,
 ) -> None:
     """Write a finished run as a model that predicts images on any machine, without the training data."""
-    from retinabench.experiments.export import export_run
+    from retinabench.experiments.exporting.export import export_run
 
-    say(export_run(folder, out))
+    say(export_run(folder, out, network=model))
 
 
 def configured_run(
@@ -160,11 +169,16 @@ def configured_run(
     method: str | None,
     seed: int | None,
     precision: str | None = None,
+    model: str | None = None,
 ) -> Run:
-    """Return the run that the options of a verb describe; `method` counts before the overrides, `precision` after all."""
+    """Return the run that the options of a verb describe; `method` and `model` count before the overrides, `precision` after all."""
     from retinabench.experiments.config import load_run
 
-    words = [*([] if method is None else [f'method.name="{method}"']), *(overrides or ())]
+    named = {"method.name": method, "model.name": model}
+    words = [
+        *(f"{key}={json.dumps(name)}" for key, name in named.items() if name is not None),
+        *(overrides or ()),
+    ]
     second = None if shifted is None else str(shifted)
     return load_run(config, words, precision, data=str(data), shifted=second, task=task, seed=seed)
 

@@ -42,7 +42,7 @@ def write_easy_data(
     write_json(folder / "prepare.json", {})
     about = {
         "name": "patches", "format": FORMAT, "size": size, "shards": ["images-00000.npy"],
-        "fingerprint": fingerprint(records, [folder / "images-00000.npy"]),
+        "fingerprint": fingerprint(records, [folder / "images-00000.npy"]), "settings": {"preprocess": "none"},
     }  # fmt: skip
     write_json(folder / "dataset.json", about)
     return folder

@@ -235,22 +235,33 @@ def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared
         InputError: The images differ in size or preprocessing, or both folders hold the same data.
     """
     first = open_prepared(folder)
-    if shifted is None:
-        return first
-    second = open_prepared(shifted)
+    return first if shifted is None else with_shifted(first, open_prepared(shifted), recipe_of(first.folder))
+
+
+def with_shifted(first: Prepared, second: Prepared, recipe: Mapping[str, Any]) -> Prepared:
+    """Return two data sets as one, the second as the domain ``shifted``; see `open_data`.
+
+    Args:
+        first: The images in domain.
+        second: The shifted images.
+        recipe: The settings that the first were prepared with.
+
+    Raises:
+        InputError: The images differ in size or preprocessing, or both are the same data.
+    """
     if first.fingerprint == second.fingerprint:
-        raise InputError("holds the same data as --data", file=shifted, hint="Name another data set.")
+        raise InputError("holds the same data as --data", file=second.folder, hint="Name another data set.")
     if first.size != second.size:
         raise InputError(
-            f"holds images of {second.size} px, {folder} of {first.size} px",
-            file=shifted,
+            f"holds images of {second.size} px, {first.folder} of {first.size} px",
+            file=second.folder,
             hint=f"Prepare it again with --size {first.size}.",
         )
-    ours, theirs = recipe_of(first.folder), recipe_of(second.folder)
-    if different := [key for key in PIXEL_SETTINGS if ours.get(key) != theirs.get(key)]:
+    theirs = recipe_of(second.folder)
+    if different := [key for key in PIXEL_SETTINGS if recipe.get(key) != theirs.get(key)]:
         raise InputError(
-            f"was prepared with another {', '.join(different)} than {folder}",
-            file=shifted,
+            f"was prepared with another {', '.join(different)} than {first.folder}",
+            file=second.folder,
             hint="Prepare both in the same way.",
         )
     digest = hashlib.sha256(f"{first.fingerprint}+{second.fingerprint}".encode())
@@ -258,7 +269,7 @@ def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared
         first,
         name=f"{first.name}+{second.name}",
         fingerprint=digest.hexdigest(),
-        records=join([first.records, _as_shifted(second, first.records, _of_one_source(ours, theirs))]),
+        records=join([first.records, _as_shifted(second, first.records, _of_one_source(recipe, theirs))]),
         shards=first.shards + second.shards,
         files_of_shards=first.files_of_shards + second.files_of_shards,
         graded=first.graded and second.graded,
@@ -277,7 +288,7 @@ def _as_shifted(second: Prepared, first: Records, same_patients: bool) -> Record
     return mine
 
 
-def _of_one_source(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
+def _of_one_source(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
     """Whether one of two folders holds damaged copies of the other's images, so that their patients are the same."""
     damaged = "corrupt" in ours or "corrupt" in theirs
     alike = any(ours.get(key) and ours.get(key) == theirs.get(key) for key in ("source", "label_table"))

@@ -38,6 +38,7 @@ from retinabench.experiments.config_sources import find, override
 from retinabench.experiments.config_sources import presets as package_presets
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import Optimizer, TrainingRun
+from retinabench.models.registry import MODELS, has_choice
 from retinabench.models.settings import ModelConfig
 
 PROTOCOL = 2  # raise it when the same Run would give other numbers
@@ -120,6 +121,8 @@ def load_run(
 ) -> Run:
     """Build a run from a TOML file or preset, then keywords, then `key=value` texts; later settings win.
 
+    Where a keyword or text names another network, settings of the preset's network that it has no choice of are left out.
+
     Args:
         source: A path ending in .toml, or the name of a preset such as `demo/map`.
         overrides: Settings such as `optimizer.lr=0.01`.
@@ -133,9 +136,12 @@ def load_run(
         InputError: A setting is unknown or impossible; file, key and the nearest valid key are named.
     """
     file, tree = find(source, Optimizer.model_fields) if source is not None else (None, {})
+    network = dict(tree.get("model", {}))
     tree |= {key: value for key, value in given.items() if value is not None}
     for word in overrides:
         override(tree, word)
+    for key in _left_over(network, tree.get("model"), [word.partition("=")[0] for word in overrides]):
+        del tree["model"][key]
     return build_run(with_precision(tree, precision), file)
 
 
@@ -145,6 +151,22 @@ def with_precision(tree: dict[str, Any], precision: str | None) -> dict[str, Any
     if precision is None or not isinstance(optimizer, Mapping):  # what is no table is refused later
         return tree
     return {**tree, "optimizer": {"precision": precision, **optimizer}}
+
+
+def _left_over(before: Mapping[str, Any], now: Any, set_by_hand: Sequence[str]) -> list[str]:
+    """Return the settings of a configuration's network that another one, named instead, has no choice of."""
+    name = now.get("name") if isinstance(now, Mapping) else None
+    if name == before.get("name"):
+        return []
+    foreign = not isinstance(name, str) or name not in MODELS
+    return [
+        key
+        for key in ("width", "stem", "activation", "pool")
+        if key in before
+        and key in now
+        and f"model.{key}" not in set_by_hand
+        and (foreign or not has_choice(str(name), key))
+    ]
 
 
 def build_run(tree: Mapping[str, Any], file: Path | None = None) -> Run:

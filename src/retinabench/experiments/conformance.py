@@ -6,6 +6,7 @@ referable image has a bright patch, with a network of a few thousand weights. Al
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,11 +19,13 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.conformance_checks import CHECKS, OF_TRAINED, NonconformingError, Subject
 from retinabench.experiments.execution import is_composed
 from retinabench.methods.registry import METHODS
+from retinabench.models.build import check_size
 
-TINY = (
-    "model.name=resnet18", "model.width=4", "model.stem=small",
+NETWORK = ("model.name=resnet18", "model.width=4", "model.stem=small")
+SHORT = (
     "optimizer.epochs=3", "optimizer.batch_size=16", "optimizer.lr=0.05", "optimizer.validation_share=1",
 )  # fmt: skip
+TINY = (*NETWORK, *SHORT)
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,13 @@ class Outcome:
 
 
 def check_method(
-    name: str, folder: Path, overrides: tuple[str, ...] = (), only: tuple[str, ...] = ()
+    name: str,
+    folder: Path,
+    overrides: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
+    *,
+    network: str | None = None,
+    size: int = 16,
 ) -> Iterator[Outcome]:
     """Run the checks on one method, and yield the outcome of each as it is known.
 
@@ -44,12 +53,16 @@ def check_method(
         folder: An empty folder to compute in.
         overrides: Settings of the run as `key=value`, after those of `TINY`.
         only: Names of `CHECKS` to run; all by default.
+        network: What to train in place of a small ResNet, such as ``package.module:function``.
+        size: Side of the images in pixels.
 
     Yields:
         One outcome per check. A check that does not apply to a composed method is left out.
     """
-    data = write_easy_data(folder / "data")
-    run = load_run(None, [*TINY, f"method.name={name}", *overrides], data=str(data))
+    data = write_easy_data(folder / "data", size)
+    of_network = NETWORK if network is None else (f"model.name={json.dumps(network)}", "optimizer.select=nll")
+    run = load_run(None, [*of_network, *SHORT, f"method.name={name}", *overrides], data=str(data))
+    check_size(run.model, size)
     subject = Subject(run, folder)
     for check in only or checks_of(name):
         begun, problem = time.monotonic(), ""

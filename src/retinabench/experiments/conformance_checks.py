@@ -23,6 +23,8 @@ from retinabench.data.loader import array_batches
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.exporting.export import export_run
+from retinabench.experiments.exporting.exported import load_model
 from retinabench.experiments.run import execute, load_posterior, make_batches, predict
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import MethodConfig
@@ -34,6 +36,7 @@ from retinabench.models.networks.mlp import MLP
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 
+EXPORTED = 1e-5  # largest difference of an exported model's probabilities
 LEAST_AUROC = 0.9  # of 32 test images; guessing gives 0.5 with a standard error of 0.1
 
 
@@ -56,6 +59,11 @@ class Subject:
         """The module of the method."""
         found: ModuleType = METHODS[self.run.method.name]
         return found
+
+    @property
+    def network(self) -> str | None:
+        """The function of a user's network; None for other networks."""
+        return self.run.model.name if self.run.model.own else None
 
     @cached_property
     def finished(self) -> Path:
@@ -158,7 +166,7 @@ def continues_after_a_stop(subject: Subject) -> None:
 
 def restores_its_posterior(subject: Subject) -> None:
     """The posterior that was saved predicts the same bits as the one that was trained."""
-    run, posterior = load_posterior(subject.finished)
+    run, posterior = load_posterior(subject.finished, network=subject.network)
     _require(run == subject.run, "run.json gives another run back")
     task = load_task(run.data, run.task)
     again = predict(run, task, posterior, make_batches(run, task, torch.device("cpu")))
@@ -168,10 +176,26 @@ def restores_its_posterior(subject: Subject) -> None:
     )
 
 
+def travels(subject: Subject) -> None:
+    """The exported model predicts what its run did, without the data, to 1e-5; a method fitted to predictions has none."""
+    config = type(subject.run.method)
+    if is_composed(subject.method) and not config.pools_seeds:
+        return
+    folder = export_run(subject.finished, subject.folder / "model", subject.network, scores=False)
+    model = load_model(folder, model=subject.network)
+    task, own = load_task(subject.run.data, subject.run.task), subject.predictions
+    rows = {name: row for row, name in enumerate(task.image_id.tolist())}
+    images = task.data.images([rows[name] for name in own.image_id.tolist()])
+    far = float(np.abs(model.predict(images) - own.probs).max())
+    _require(far < EXPORTED, f"the exported model predicts probabilities that are {far:.2g} away")
+    _require(model.weights == own.metadata["weights"], "the exported weights are others")
+
+
 def predicts_probabilities(subject: Subject) -> None:
     """`predict` gives (S, B, C) probabilities, S as asked or 1, and the same for the same generator."""
-    _, posterior = load_posterior(subject.finished)
-    images = torch.rand(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    _, posterior = load_posterior(subject.finished, network=subject.network)
+    size = load_task(subject.run.data, subject.run.task).data.size
+    images = torch.rand(3, 3, size, size, generator=torch.Generator().manual_seed(0))
     probs = posterior.predict(images, 4, torch.Generator().manual_seed(1))
     _require(
         probs.shape in {(4, 3, 2), (1, 3, 2)},
@@ -283,6 +307,7 @@ CHECKS: dict[str, _Check] = {
         is_computed_once,
         continues_after_a_stop,
         restores_its_posterior,
+        travels,
         predicts_probabilities,
         learns_under_its_likelihoods,
         refuses_a_diverged_training,

@@ -198,7 +198,7 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
         if leads:
             workspace.begin(
                 task.manifest(run),
-                decisive=lambda manifest: {key: manifest[key] for key in task.decisive},
+                decisive=lambda manifest: {key: manifest.get(key) for key in task.decisive},
                 hint="Restore what it was begun with, or choose another --out.",
             )
         if wanted:

@@ -2,96 +2,192 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
-from retinabench.data.prepared import open_data, open_prepared
-from retinabench.data.tasks import Task, load_task
+from retinabench.data.loader import ArraySource, Batches, ImageSource, Source
+from retinabench.data.prepared import Prepared, open_data, open_prepared, with_shifted
+from retinabench.data.records import Records
+from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, member_runs
-from retinabench.experiments.run import combine, divided, load_posterior, make_batches, predict, run_folder
+from retinabench.experiments.features import trunk_features
+from retinabench.experiments.finished_run import FinishedRun, finished_run
+from retinabench.experiments.run import FILE, combine, divided, load_posterior, make_batches, predict
+from retinabench.experiments.trained_inputs import TrainedInputs
 from retinabench.methods.training import distributed
-from retinabench.predictions.io import write_predictions
+from retinabench.methods.training.posterior import Posterior
+from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 
+OfTraining = Callable[
+    [Path, Run], Predictions
+]  # folder and settings of a run that trained a network -> its predictions
 
-def predict_on(folder: Path, data: Path, out: Path, resources: Resources) -> Path:
+
+def predict_on(folder: Path, data: Path, out: Path, resources: Resources, network: str | None = None) -> Path:
     """Predict a prepared folder with a finished run, as if it had been trained with `--shifted DATA`.
 
-    The run's own validation and test images are in domain, those of `data` are shifted. Processes that `torchrun` started
-    share the images.
+    The run's own validation and test images are in domain, those of `data` are shifted. Where the training data are not at
+    their place any more, the predictions that the run's folder holds are those in domain; all others have the same bits.
+    Processes that `torchrun` started share the images.
 
     Args:
         folder: Folder of the run.
         data: Prepared folder.
         out: Predictions file to write.
         resources: Where to compute.
+        network: The function of a user's network; see `read_run`.
 
     Returns:
         `out`.
 
     Raises:
-        InputError: The run is not finished, its training data are gone or have changed, or the images do not fit.
+        InputError: The run is not finished, an earlier version trained it on data that are gone, or the images do not fit.
     """
     leads = distributed.join(resources.torch_device()).leads
     if not leads:
         resources = replace(resources, progress=QUIET)
-    run = _read_run(folder)
-    trained = load_task(run.data, run.task, run.shifted)
-    if json.loads(check(folder / "run.json").read_text())["fingerprint"] != trained.data.fingerprint:
-        raise InputError(
-            f"was trained on other data than {run.data} holds now", file=folder, hint="Restore them."
+    finished = finished_run(folder, network)
+    trained = finished.training_data()
+    if trained is not None:
+        task = _with_shifted(finished.run, trained, open_data(finished.run.data, data))
+        of_training = _predictor(finished, task, resources)
+    else:
+        assert finished.inputs is not None
+        resources.progress.say(
+            f"note: {finished.run.data} does not hold the training data; in domain are the predictions of the run itself"
         )
-    task = _with_shifted(run, trained, data)
+        task = _without_training_data(finished, finished.inputs, data)
+        of_training = _predictor_without(finished.inputs, task, resources, network)
     for note in task.notes:
         resources.progress.say(f"note: {note}")
-    predictions = _predict(folder, run, trained, task, resources)
+    predictions = _predict(finished, folder, finished.run, task, of_training)
     if leads:
         write_predictions(predictions, out)
     return out
 
 
-def _read_run(folder: Path) -> Run:
-    if not (folder / "done").is_file():
-        raise InputError("holds no finished run", file=folder, hint="Finish it with: retinabench train …")
-    return Run(**json.loads(check(folder / "run.json").read_text())["run"])
-
-
-def _with_shifted(run: Run, trained: Task, data: Path) -> Task:
+def _with_shifted(run: Run, trained: Task, joined: Prepared) -> Task:
     """The run's own splits in domain keep their row numbers, since its data come first."""
-    joined = replace(open_data(run.data, data), referable_from=trained.data.referable_from)
-    new = np.arange(len(joined.records)) >= len(open_prepared(run.data).records)
+    joined = replace(joined, referable_from=trained.data.referable_from)
+    assert joined.shifted is not None
+    new = np.arange(len(joined.records)) >= len(joined.records) - len(open_prepared(joined.shifted).records)
     splits = {name: rows for name, rows in trained.splits.items() if not name.startswith("shifted")}
     for split in ("validation", "test"):
         rows = np.flatnonzero(new & (joined.records.split == split))
         splits |= {f"shifted_{split}": rows} if rows.size else {}
     if "shifted_test" not in splits:
-        raise InputError("has no split 'test'", file=data, hint="Prepare it with --split test.")
+        raise InputError("has no split 'test'", file=joined.shifted, hint="Prepare it with --split test.")
     unused = int((new & (joined.records.split == "train")).sum())
-    note = (
-        f"{unused:,} training images of {data} are not predicted; prepare it with --split test to test on all"
-    )
+    note = f"{unused:,} training images of {joined.shifted} are not predicted; prepare it with --split test to test on all"
     return Task(run.task, joined, splits, (note,) if unused else ())
 
 
-def _predict(folder: Path, run: Run, trained: Task, task: Task, resources: Resources) -> Predictions:
-    if members := member_runs(run):
-        return combine(
-            run,
-            task,
-            [
-                _predict(run_folder(member, folder.parent, trained), member, trained, task, resources)
-                for member in members
-            ],
-        )
-    device, task = resources.torch_device(), divided(task, run)
-    _, posterior = load_posterior(folder, str(device))
-    batches = make_batches(run, task, device, resources.readers, resources.progress)
+def _without_training_data(finished: FinishedRun, inputs: TrainedInputs, data: Path) -> Task:
+    """The task as it would be with the training data, whose validation and test images are black here.
+
+    They keep the shifted images in their batches, and thus the bits of what is predicted for them.
+    """
+    own = _in_domain(finished.folder)
+    n, size = len(own), inputs.size
+    assert own.patient_id is not None
+    records = Records(
+        image_id=own.image_id,
+        patient_id=own.patient_id,
+        eye=np.full(n, ""),
+        grade=own.grade if own.grade is not None else np.where(own.label > 0, 2, 0).astype(np.int8),
+        domain=np.full(n, "in_domain"),
+        split=own.split,
+        source=np.full(n, ""),
+        p_referable=np.full(n, np.nan),
+    )
+    black = np.broadcast_to(np.uint8(0), (n, size, size, 3))
+    first = Prepared(
+        folder=Path(finished.run.data), name=inputs.data, size=size, fingerprint=inputs.fingerprint, records=records,
+        shards=(black,), files_of_shards=(), graded=own.grade is not None, referable_from=inputs.referable_from,
+    )  # fmt: skip
+    second = open_prepared(data)
+    joined = replace(with_shifted(first, second, inputs.settings), folder=second.folder)
+    splits = {split: np.flatnonzero(own.split == split) for split in ("validation", "test")}
+    return _with_shifted(finished.run, Task(finished.run.task, first, splits, ()), joined)
+
+
+def _in_domain(folder: Path) -> Predictions:
+    """The predictions in domain of a finished run."""
+    own = read_predictions(folder / FILE).select(domain="in_domain")
+    if own is None:
+        raise InputError("holds no predictions in domain", file=folder / FILE)
+    return own
+
+
+def _predict(
+    finished: FinishedRun, folder: Path, run: Run, task: Task, of_training: OfTraining
+) -> Predictions:
+    if not (members := member_runs(run)):
+        return of_training(folder, run)
+    each = [_predict(finished, finished.member(one), one, task, of_training) for one in members]
+    return combine(run, task, each)
+
+
+def _predictor(finished: FinishedRun, task: Task, resources: Resources) -> OfTraining:
+    device = resources.torch_device()
+
+    def of_training(folder: Path, run: Run) -> Predictions:
+        _, posterior = load_posterior(folder, str(device), finished.network)
+        part = divided(task, run)
+        batches = make_batches(run, part, device, resources.readers, resources.progress)
+        return _computed(run, part, posterior, batches, resources)
+
+    return of_training
+
+
+def _predictor_without(
+    inputs: TrainedInputs, task: Task, resources: Resources, network: str | None
+) -> OfTraining:
+    device = resources.torch_device()
+
+    def of_training(folder: Path, run: Run) -> Predictions:
+        _, posterior = load_posterior(folder, str(device), network)
+        source = _scaled_source(run, inputs, task, device, resources)
+        none = np.empty(0, np.intp)
+        batches = Batches(source, none, none, run.optimizer.batch_size, run.seed)
+        found, own = _computed(run, task, posterior, batches, resources), _in_domain(folder)
+        black = found.domain == "in_domain"
+        probs, uncertainty = found.probs.copy(), found.uncertainty
+        probs[black] = own.probs
+        if uncertainty is not None and own.uncertainty is not None:
+            uncertainty = np.where(black, 0.0, uncertainty)
+            uncertainty[black] = own.uncertainty
+        return replace(found, probs=probs, uncertainty=uncertainty)
+
+    return of_training
+
+
+def _computed(
+    run: Run, task: Task, posterior: Posterior, batches: Batches, resources: Resources
+) -> Predictions:
     batches.limits.changed = lambda line: resources.progress.say(f"note: {line}")
     return predict(run, task, posterior, batches, resources.progress)
+
+
+def _scaled_source(
+    run: Run, inputs: TrainedInputs, task: Task, device: torch.device, resources: Resources
+) -> Source:
+    """The images by the scale that the run keeps, or their features where the head alone was trained."""
+    mean, std = inputs.scale
+    if run.model.trained != "head":
+        # Processes that read ahead would open the folders again, of which one is gone.
+        return ImageSource(task.data, device, scale=(mean.tolist(), std.tolist()))
+    assert task.data.shifted is not None
+    shifted = trunk_features(run.model, open_prepared(task.data.shifted), device, resources.progress)
+    features = np.zeros((len(task.records), shifted.shape[1]), np.float32)
+    features[-len(shifted) :] = (shifted - mean) / std
+    labels = torch.from_numpy(task.data.label.astype(np.float32)).to(device)
+    return ArraySource(torch.from_numpy(features).to(device), labels)

@@ -19,7 +19,7 @@ from retinabench.core.version import __version__
 from retinabench.data.loader import Batches, ImageSource, Source
 from retinabench.data.prepared import recipe_of
 from retinabench.data.tasks import Task, load_task
-from retinabench.experiments.config import Run
+from retinabench.experiments.config import Run, build_run
 from retinabench.experiments.execution import (
     DEFAULT_RESOURCES,
     Resources,
@@ -28,14 +28,16 @@ from retinabench.experiments.execution import (
     execute_run,
 )
 from retinabench.experiments.features import feature_source
+from retinabench.experiments.trained_inputs import describe_inputs, write_inputs
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.likelihood import Bernoulli, Likelihood
-from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, precision
+from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, fingerprint, precision
 from retinabench.methods.training.prediction import predict_rows
 from retinabench.models.acceleration import set_arithmetic
-from retinabench.models.build import build_model
+from retinabench.models.build import build_model, check_size
+from retinabench.models.own_network import named_network, source_of
 from retinabench.models.settings import SCALES
 from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions, concatenate
@@ -52,16 +54,17 @@ class ImageRuns:
 
     task: Task
     likelihood: Likelihood = LIKELIHOOD
-    decisive: tuple[str, ...] = ("identity",)
+    decisive: tuple[str, ...] = ("identity", "network_sha256")
     keeps_posterior: bool = True
 
     def folder_name(self, run: Run) -> str:
         """Return the name of a run's folder: readable first, unique by its hash."""
-        return f"{describe(run).replace(' ', '-')}-{run.hash(self.task.data.fingerprint)}"
+        return folder_name(run, self.task.data.fingerprint)
 
     def manifest(self, run: Run) -> dict[str, Any]:
         """Return the content of `run.json`."""
         fingerprint = self.task.data.fingerprint
+        source = source_of(run.model.name)._asdict() if run.model.own else {}
         return {
             "run": run.model_dump(mode="json"),
             "fingerprint": fingerprint,
@@ -70,6 +73,7 @@ class ImageRuns:
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
             "processes": distributed.current().count,
+            **{f"network_{key}": value for key, value in source.items()},
         }
 
     def training(self, run: Run, resources: Resources) -> Training[Predictions]:
@@ -106,6 +110,7 @@ class ImageRuns:
             run: The run.
             folder: Its folder.
         """
+        write_inputs(describe_inputs(run, divided(self.task, run)), folder)
         write_predictions(result, folder / FILE, checked=True)
 
 
@@ -121,10 +126,12 @@ def execute(run: Run, out: Path, resources: Resources = DEFAULT_RESOURCES) -> Pa
         The folder of the finished run, which holds `predictions.parquet`.
 
     Raises:
-        InputError: The data or settings cannot be used.
+        InputError: The data or settings cannot be used, or the network does not take the images.
         DivergedError: The training diverged.
     """
-    return execute_run(ImageRuns(load_task(run.data, run.task, run.shifted)), run, out, resources)
+    task = load_task(run.data, run.task, run.shifted)
+    check_size(run.model, task.data.size)
+    return execute_run(ImageRuns(task), run, out, resources)
 
 
 def divided(task: Task, run: Run) -> Task:
@@ -154,7 +161,11 @@ def combine(run: Run, task: Task, members: Sequence[Predictions]) -> Predictions
         combined = tests.take(np.argsort([row[name] for name in tests.image_id.tolist()]))
     else:
         combined = METHODS[run.method.name].combine(members)
-    return replace(combined, metadata=metadata(run, task, members=combined.metadata["members"]))
+    about = metadata(run, task, members=combined.metadata["members"])
+    weights = [one.metadata.get("weights") for one in members]
+    return replace(
+        combined, metadata=about | ({"weights": "+".join(map(str, weights))} if all(weights) else {})
+    )
 
 
 def run_folder(run: Run, out: Path, task: Task) -> Path:
@@ -168,18 +179,57 @@ def run_folder(run: Run, out: Path, task: Task) -> Path:
     return out / ImageRuns(task).folder_name(run)
 
 
+def folder_name(run: Run, fingerprint: str) -> str:
+    """Return the name of a run's folder: readable first, unique by its hash.
+
+    Args:
+        run: The run.
+        fingerprint: Of its data.
+    """
+    return f"{describe(run).replace(' ', '-')}-{run.hash(fingerprint)}"
+
+
 def describe(run: Run) -> str:
     """Return the run in a few words: `dropout resnet18 seed 2`, `map resnet18 seed 0 fold 3 of 5 folds repeat 1`."""
     division = "" if run.cross_validation is None else f" {run.cross_validation}"
     return f"{run.method.describe(titles=False)} {run.model.name} seed {run.seed}{division}"
 
 
-def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
+def read_run(folder: Path, network: str | None = None) -> Run:
+    """Read the settings of a run from its folder.
+
+    Args:
+        folder: The run's folder.
+        network: The function of the user's network, which is imported only if the caller names it; None for other networks.
+
+    Returns:
+        The run.
+
+    Raises:
+        InputError: The folder holds no run, or one of a user's network that is not named.
+    """
+    try:
+        content = json.loads(check(folder / "run.json").read_text(encoding="utf-8"))["run"]
+        run = build_run(content, folder / "run.json")
+    except FileNotFoundError:
+        raise InputError("holds no run (run.json is missing)", file=folder) from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"is damaged ({error})", file=folder / "run.json") from None
+    name = named_network(run.model.name, network, folder, own=run.model.own)
+    return (
+        run if name == run.model.name else build_run({**content, "model": {**content["model"], "name": name}})
+    )
+
+
+def load_posterior(folder: Path, device: str = "cpu", network: str | None = None) -> tuple[Run, Posterior]:
     """Read a finished run that trained a network, and its posterior.
 
     Args:
         folder: The run's folder.
         device: Where the posterior is put.
+        network: The function of a user's network; see `read_run`.
 
     Returns:
         The run and its posterior.
@@ -187,13 +237,11 @@ def load_posterior(folder: Path, device: str = "cpu") -> tuple[Run, Posterior]:
     Raises:
         InputError: The folder holds no finished training.
     """
+    run = read_run(folder, network)
     try:
-        run = Run(**json.loads(check(folder / "run.json").read_text())["run"])
         state = load_tensors(folder / "posterior.pt", mapped=True)
-    except FileNotFoundError as error:
-        raise InputError(
-            f"holds no finished training ({Path(error.filename).name} is missing)", file=folder
-        ) from None
+    except FileNotFoundError:
+        raise InputError("holds no finished training (posterior.pt is missing)", file=folder) from None
     model = build_model(run.model, run.seed, pretrained=False).to(device)
     posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
     posterior.restore(state)
@@ -288,7 +336,7 @@ def predict(
         domain=part.domain,
         split=part.split,
         uncertainty=table[:, -1] if own else None,
-        metadata=metadata(run, task, members=1),
+        metadata=metadata(run, task, members=1) | {"weights": fingerprint(posterior.state())},
     )
 
 

@@ -11,6 +11,7 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.models.last_layer import SplitNetwork, split_last_layer
 from retinabench.models.networks.head import Head
 from retinabench.models.networks.timm_adapter import timm_network
+from retinabench.models.own_network import check_outputs, own_network
 from retinabench.models.pretrained.load import load_pretrained
 from retinabench.models.pretrained.stages import fine_tune
 from retinabench.models.registry import MODELS, has_choice
@@ -41,6 +42,8 @@ def build_model(config: ModelConfig, seed: int, outputs: int = 1, *, pretrained:
         if pretrained:
             load_pretrained(model, config)
         fine_tune(model, config)
+    if config.own:
+        return model
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]  # torch's stubs
 
 
@@ -60,8 +63,9 @@ def build_trunk(config: ModelConfig, *, pretrained: bool = True) -> SplitNetwork
     model = _network(config, seed=0, outputs=1)
     if pretrained:
         load_pretrained(model, config)
-    trunk = split_last_layer(model.to(memory_format=torch.channels_last))  # type: ignore[call-overload]
-    return trunk.eval().requires_grad_(False)
+    if not config.own:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return split_last_layer(model).eval().requires_grad_(False)
 
 
 def feature_width(config: ModelConfig) -> int:
@@ -79,23 +83,46 @@ def parameters_of(config: ModelConfig) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+def parameters_of_trunk(config: ModelConfig) -> int:
+    """Return the number of parameters that `build_trunk` would make, without memory for them."""
+    return sum(parameter.numel() for parameter in split_last_layer(_shapes(config)).trunk.parameters())
+
+
+def check_size(config: ModelConfig, size: int) -> None:
+    """Refuse a network from elsewhere that does not take images of a size, or gives something else than one logit.
+
+    Args:
+        config: The network; ours take images of any size.
+        size: Side of the images in pixels.
+
+    Raises:
+        InputError: It does not take them.
+    """
+    if config.own or config.name.startswith(TIMM):
+        check_outputs(_shapes(config), config.name, size)
+
+
 def _shapes(config: ModelConfig) -> nn.Module:
-    """The network with one output and without values."""
+    """The network with one output and without values, which only a user's function has."""
+    if config.own:
+        return own_network(config.name, seed=0, outputs=1)
     with torch.device("meta"):
         if config.name.startswith(TIMM):
             return timm_network(config.name.removeprefix(TIMM), seed=0)
-        return _own_network(config, outputs=1)
+        return _registered_network(config, outputs=1)
 
 
 def _network(config: ModelConfig, seed: int, outputs: int) -> nn.Module:
     if config.name.startswith(TIMM):
         return timm_network(config.name.removeprefix(TIMM), seed, outputs)
-    model = _own_network(config, outputs)
+    if config.own:
+        return own_network(config.name, seed, outputs)
+    model = _registered_network(config, outputs)
     initialise(model, torch_generator("cpu", seed, "weights"))
     return model
 
 
-def _own_network(config: ModelConfig, outputs: int) -> nn.Module:
+def _registered_network(config: ModelConfig, outputs: int) -> nn.Module:
     choices = {
         name: getattr(config, name)
         for name in ("width", "stem", "activation", "pool")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from retinabench.core.errors import InputError
+
 
 class SplitNetwork(nn.Module):
     """f(x) = head(trunk(x)), trunk: (B, 3, H, W) -> features (B, D), head: features -> logits (B, C)."""
@@ -21,13 +23,14 @@ class SplitNetwork(nn.Module):
             images: (B, 3, H, W).
 
         Raises:
-            TypeError: The layer that was taken for the last one is followed by others.
+            InputError: The layer that was taken for the last one is followed by others.
         """
         features: Tensor = self.trunk(images)
         if features.shape != (len(images), self.width):
-            raise TypeError(
+            raise InputError(
                 f"the network's logits are not the output of its last linear layer '{self.name}': without that "
-                f"layer it gives {tuple(features.shape)}, not {(len(images), self.width)}"
+                f"layer it gives {tuple(features.shape)}, not {(len(images), self.width)}",
+                hint="Choose a method that is not about the last layer.",
             )
         return features.float()
 
@@ -35,6 +38,17 @@ class SplitNetwork(nn.Module):
         """(B, 3, H, W) -> logits (B, C)."""
         logits: Tensor = self.head(self.features(images))
         return logits
+
+
+def last_linear(model: nn.Module) -> str | None:
+    """Return the name of the linear layer that gives the logits: the marked one, else the last; None where there is none.
+
+    A user's network may define its layers in any order; `own_network` marks the one whose outputs are the logits.
+    """
+    linear = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    marked = [(name, module) for name, module in linear if getattr(module, "gives_logits", False)]
+    found: list[str] = [name for name, _ in marked or linear]
+    return found[-1] if found else None
 
 
 def split_last_layer(model: nn.Module) -> SplitNetwork:
@@ -47,12 +61,16 @@ def split_last_layer(model: nn.Module) -> SplitNetwork:
         The network without that layer, and the layer.
 
     Raises:
-        TypeError: There is none.
+        InputError: There is none.
     """
-    linear = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    if not linear:
-        raise TypeError(f"{type(model).__name__} has no linear layer to be its last one")
-    name, head = linear[-1]
+    name = last_linear(model)
+    if name is None:
+        raise InputError(
+            f"the network {type(model).__name__} has no linear layer to be its last one",
+            hint="Choose a method that is not about the last layer.",
+        )
+    head = model.get_submodule(name)
+    assert isinstance(head, nn.Linear)
     if not name:
         return SplitNetwork(nn.Identity(), head, head.in_features, "the network itself")
     parent, _, child = name.rpartition(".")

@@ -20,6 +20,9 @@ from retinabench.core.settings import Frozen
 from retinabench.models.registry import MODELS, has_choice, published_width, special_inputs
 
 TIMM = "timm:"  # what the name of a timm backbone starts with
+OWN = re.compile(
+    r"(?!timm:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.\w+)*"
+)  # package.module:function of a user
 HUB = "hf-hub:"  # what the name of weights on the Hugging Face hub starts with
 Channels = tuple[float, float, float]
 SCALES: dict[
@@ -44,7 +47,8 @@ class ModelConfig(Frozen):
     """The network of a run on images.
 
     Args:
-        name: A name of `MODELS`, or ``timm:NAME``.
+        name: A name of `MODELS`, ``timm:NAME``, or ``package.module:function`` of a function that returns a network (in
+            Python also the function itself).
         width: Number of channels of the first layer, or of hidden units; default: as published.
         stem: ``small`` suits images of 32 to 128 pixels, where the network has that choice.
         inputs: ``standardised`` channels (mean 0, std 1 over the training images), the ``unit`` interval, or the scale
@@ -80,13 +84,19 @@ class ModelConfig(Frozen):
         """The checkpoint that `weights` names, None where it names none."""
         return Path(self.weights).expanduser() if self.weights and is_path(self.weights) else None
 
+    @property
+    def own(self) -> bool:
+        """Whether the network is a user's function."""
+        return is_own(self.name)
+
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
         if name not in MODELS:
             # A name such as `hf-hub:…` or `local-dir:…` would make timm read files and the network.
-            if not re.fullmatch(rf"{TIMM}[\w.-]+", name) or ".." in name:
-                raise ValueError(f"unknown model '{name}'. {nearest(name, [*MODELS, f'{TIMM}NAME'])}")
+            if not is_own(name) and (not re.fullmatch(rf"{TIMM}[\w.-]+", name) or ".." in name):
+                known = [*MODELS, f"{TIMM}NAME", "package.module:function"]
+                raise ValueError(f"unknown model '{name}'. {nearest(name, known)}")
         elif inputs := special_inputs(name):
             raise ValueError(f"'{name}' takes {inputs}, not images of any size")
         return name
@@ -94,6 +104,7 @@ class ModelConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_the_network(cls, given: Any) -> Any:
+        given = _with_name({"name": given} if callable(given) else given)
         if not isinstance(given, dict):
             return given
         name, weights = str(given.get("name")), given.get("weights")
@@ -108,14 +119,15 @@ class ModelConfig(Frozen):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         timm = self.name.startswith(TIMM)
-        fixed = timm or published_width(self.name) is None
+        foreign = timm or self.own
+        fixed = foreign or published_width(self.name) is None
         if fixed and self.width != ModelConfig.model_fields["width"].default:
             raise ValueError(f"'{self.name}' has one width. Leave out model.width")
-        if self.stem != "standard" and (timm or not has_choice(self.name, "stem")):
+        if self.stem != "standard" and (foreign or not has_choice(self.name, "stem")):
             raise ValueError(f"'{self.name}' has one stem. Leave out model.stem")
-        if self.activation != "relu" and (timm or not has_choice(self.name, "activation")):
+        if self.activation != "relu" and (foreign or not has_choice(self.name, "activation")):
             raise ValueError(f"'{self.name}' has one activation. Leave out model.activation")
-        if self.pool != "mean" and (timm or not has_choice(self.name, "pool")):
+        if self.pool != "mean" and (foreign or not has_choice(self.name, "pool")):
             raise ValueError(f"'{self.name}' has one way of pooling. Leave out model.pool")
         if timm and self.weights is None and re.search(r"\.[\w-]+$", self.name):
             raise ValueError(
@@ -145,6 +157,27 @@ class ModelConfig(Frozen):
         content: dict[str, Any] = handler(self)
         defaults = {name: type(self).model_fields[name].default for name in OPTIONAL_SETTINGS}
         return {k: v for k, v in content.items() if k not in defaults or v != defaults[k]}
+
+
+def is_own(name: str) -> bool:
+    """Return whether a network's name is ``package.module:function`` of a user."""
+    return OWN.fullmatch(name) is not None and name not in MODELS
+
+
+def _with_name(given: Any) -> Any:
+    """Put the name of a function in its place; other processes import it by that name."""
+    if not isinstance(given, dict) or not callable(function := given.get("name")):
+        return given
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if name is None:
+        raise ValueError(
+            f"a {type(function).__name__} is not a function that makes a network, and every run needs a new one"
+        )
+    if module in (None, "__main__") or "<" in name:
+        raise ValueError(
+            f"the function {name} cannot be imported by other processes. Put it into a module, at its top level"
+        )
+    return {**given, "name": f"{module}:{name}"}
 
 
 def is_path(weights: str) -> bool:

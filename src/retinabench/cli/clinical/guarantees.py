@@ -22,6 +22,8 @@ from retinabench.cli.output import ExitCode, print_notes, print_result, progress
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
+    from retinabench.metrics.guarantees.transfer import Transfer
+    from retinabench.metrics.guarantees.triage import Triage
     from retinabench.predictions.table import Predictions
 
 Target = Annotated[
@@ -66,6 +68,14 @@ Zones = Annotated[
     ),
 ]
 ZONES_HINT = "Zones are two thresholds of P(referable), chosen for named goals: --goal npv=.98 --goal ppv=.9."
+Attach = Annotated[
+    Path | None,
+    typer.Option(
+        "--attach",
+        metavar="MODEL",
+        help="An exported model, which then applies the threshold or the zones; the file must be predicted by its weights.",
+    ),
+]
 Permutations = Annotated[
     int, typer.Option("--bootstrap", metavar="N", min=1, help="Permutations of the screen for shift.")
 ]
@@ -84,6 +94,7 @@ def transfer(
     bootstrap: Permutations = 1000,
     uncertainty: Uncertainty = "auto",
     json: Json = None,
+    attach: Attach = None,
     seed: Seed = 0,
     quiet: Silent = False,
     reader: FileReader = PLAIN,
@@ -101,9 +112,9 @@ def transfer(
     if zones:
         if (target, threshold, uncertainty) != ("selective_risk", "0.5", "auto"):
             raise InputError("--zones takes no --target, --threshold or --uncertainty", hint=ZONES_HINT)
-        return _zones(
-            reader.read([file])[0], goal or (), delta, per, most_images, bootstrap, json, seed, quiet=quiet
-        )
+        (predictions,) = reader.read([file])
+        zoned = _zones(predictions, goal or (), delta, per, most_images, bootstrap, json, seed, quiet=quiet)
+        return _attach(*zoned, predictions, attach)
     (predictions,) = reader.read([file])
     with progress_of(quiet).track("Choosing and testing a threshold", 1, unit="file") as advance:
         found = transfer_threshold(
@@ -113,9 +124,8 @@ def transfer(
         advance(1)
     print_result(transfer_summary(found), json, found.to_dict)
     print_notes(found.notes)
-    if found.threshold is None:
-        return ExitCode.REFUSED
-    return ExitCode.REFUTED if found.broken else ExitCode.DONE
+    code = ExitCode.REFUTED if found.broken else ExitCode.DONE
+    return _attach(found, ExitCode.REFUSED if found.threshold is None else code, predictions, attach)
 
 
 def _zones(
@@ -129,7 +139,7 @@ def _zones(
     seed: int,
     *,
     quiet: bool,
-) -> ExitCode:
+) -> tuple[Triage, ExitCode]:
     """Triage into three zones."""
     from retinabench.metrics.guarantees.triage import triage
     from retinabench.reports.guarantees.triage_terminal import triage_summary
@@ -142,5 +152,20 @@ def _zones(
     print_result(triage_summary(found), json, found.to_dict)
     print_notes(found.notes)
     if found.broken:
-        return ExitCode.REFUTED
-    return ExitCode.REFUSED if found.refused else ExitCode.DONE
+        return found, ExitCode.REFUTED
+    return found, ExitCode.REFUSED if found.refused else ExitCode.DONE
+
+
+def _attach(
+    found: Transfer | Triage, code: ExitCode, predictions: Predictions, model: Path | None
+) -> ExitCode:
+    """Attach what was found to an exported model, unless it was refused or refuted."""
+    if model is None:
+        return code
+    if code is not ExitCode.DONE:
+        print_notes(("nothing is attached",))
+        return code
+    from retinabench.experiments.exporting.attach import attach
+
+    print_notes((f"attached: {attach(found, predictions, model)}",))
+    return code

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from retinabench.core.errors import InputError
-from retinabench.core.random_streams import torch_generator
+from retinabench.core.random_streams import derive, torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
@@ -94,7 +95,8 @@ def train(
         advance(start * batches.steps)
         for epoch in range(start, config.epochs):
             began, final = time.perf_counter(), epoch + 1 == config.epochs
-            losses = _epoch(model, batches, run, optimizer, schedule, objective, epoch, advance)
+            with _foreign_noise(run, batches.device, epoch):
+                losses = _epoch(model, batches, run, optimizer, schedule, objective, epoch, advance)
             share_limits(batches.limits, batches.device)
             distributed.share_buffers(model)
             distributed.check_equal(model)
@@ -173,6 +175,14 @@ def _noise(run: TrainingRun, device: torch.device, epoch: int) -> torch.Generato
     """Return the generator of an epoch's noise; every process has its own."""
     rank = distributed.current().rank
     return torch_generator(device, run.seed, "noise", epoch, *(rank,) * (rank > 0))
+
+
+@contextmanager
+def _foreign_noise(run: TrainingRun, device: torch.device, epoch: int) -> Iterator[None]:
+    """Seed PyTorch's global generator, from which a user's network may draw (`nn.Dropout`), and put it back afterwards."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(derive(run.seed, "foreign noise", epoch, distributed.current().rank))
+        yield
 
 
 def _criterion(select: str, scores: dict[str, float], final: bool) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
@@ -72,6 +73,15 @@ class NetworkOnly:
     def restore(self, state: State) -> None:
         """Take over saved tensors."""
         self.model.load_state_dict(state)
+
+
+def fingerprint(state: State) -> str:
+    """Return 16 digits of the SHA-256 of a state: names, types, shapes and values of its tensors."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 def rewound(generator: torch.Generator) -> torch.Generator:

@@ -15,6 +15,8 @@ import torch
 from torch import nn
 
 from retinabench.core.errors import InputError
+from retinabench.models.last_layer import last_linear
+from retinabench.models.networks.timm_adapter import TimmNetwork
 from retinabench.models.pretrained.checkpoint import State, read_checkpoint
 from retinabench.models.pretrained.key_names import named_as
 from retinabench.models.settings import HUB, ModelConfig
@@ -42,10 +44,10 @@ def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
     Raises:
         InputError: There are no such weights, or they are of another network, damaged or not finite.
     """
-    trunk: nn.Module = getattr(network, "backbone", network)
+    trunk: nn.Module = network.backbone if isinstance(network, TimmNetwork) else network
     source, state = _weights(config, trunk)
     state = named_as(trunk, state)
-    head = _head(network) if trunk is network else ""
+    head = last_linear(network) if trunk is network else None
     wanted = {
         name: value
         for name, value in trunk.state_dict().items()
@@ -148,12 +150,6 @@ def _from_hub(name: str) -> Path:
         f"the weights '{HUB}{name}' cannot be fetched ({problem})",
         hint=f"Fetch model.safetensors of huggingface.co/{name} and set model.weights to its path.",
     )
-
-
-def _head(network: nn.Module) -> str:
-    """Return the name of the last linear layer."""
-    names = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
-    return str(names[-1])
 
 
 def _shown(names: list[str]) -> str:

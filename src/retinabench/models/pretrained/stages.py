@@ -7,6 +7,8 @@ from types import MethodType
 from torch import nn
 
 from retinabench.core.errors import InputError
+from retinabench.models.last_layer import last_linear
+from retinabench.models.networks.timm_adapter import TimmNetwork
 from retinabench.models.settings import ModelConfig
 
 NORMS = (nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm)
@@ -50,9 +52,9 @@ def fine_tune(network: nn.Module, config: ModelConfig) -> None:
     Raises:
         InputError: The network has fewer stages than are to be trained.
     """
-    trunk: nn.Module = getattr(network, "backbone", network)
-    head = [module for module in network.modules() if isinstance(module, nn.Linear)][-1]
-    of_trunk = [stage for stage in stages(trunk) if stage != [head]]
+    trunk: nn.Module = network.backbone if isinstance(network, TimmNetwork) else network
+    head = last_linear(network)
+    of_trunk = [stage for stage in stages(trunk) if head is None or stage != [network.get_submodule(head)]]
     trained = len(of_trunk) if config.trained == "all" else int(config.trained)
     if trained > len(of_trunk):
         raise InputError(f"model.trained={trained}, but '{config.name}' has {len(of_trunk)} stages")

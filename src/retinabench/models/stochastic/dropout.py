@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from retinabench.core.errors import InputError
 from retinabench.models.stochastic.drawing import Draw, Drawing, channels_last
 
 STEPS = 2**16  # of the rate
@@ -34,7 +35,8 @@ class Dropout(Drawing):
 
     def _drop(self, x: Tensor, draw: Draw) -> Tensor:
         keep = _mask(x.shape, self.steps, x.dtype, draw.generator)
-        return x * keep if torch.is_grad_enabled() else keep.mul_(x)
+        in_place = keep.stride() == x.stride() and not torch.is_grad_enabled()
+        return keep.mul_(x) if in_place else x * keep  # in the layout of x
 
 
 def _mask(shape: torch.Size, steps: int, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -58,8 +60,17 @@ def add_dropout(model: nn.Module, rate: float) -> nn.Module:
     """Put `Dropout(rate)` behind the sites of `model`, in place; names of parameters stay as they are.
 
     The sites are the network's own `dropout_sites`, or every activation of a network that names none.
+
+    Raises:
+        InputError: There are none.
     """
-    for site in dropout_sites(model):
+    sites = dropout_sites(model)
+    if not sites:
+        raise InputError(
+            f"the network {type(model).__name__} has no activation modules to put dropout behind",
+            hint="Name modules of it in its attribute dropout_sites.",
+        )
+    for site in sites:
         parent, _, name = site.rpartition(".")
         home, module = model.get_submodule(parent), model.get_submodule(site)
         if isinstance(home, nn.Sequential) and int(name) == len(home) - 1:

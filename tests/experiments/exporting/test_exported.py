@@ -10,8 +10,8 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.export import export_run
-from retinabench.experiments.predict_images import predict_images
+from retinabench.experiments.exporting.export import export_run
+from retinabench.experiments.exporting.predict_images import predict_images
 from retinabench.experiments.run import execute
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig
@@ -134,7 +134,7 @@ def test_images_of_another_shape_are_refused(model):
             lambda f: tensors(f / "member-0.safetensors", lambda t: t["conv1.weight"].fill_(torch.nan)),
             "not finite",
         ),
-        (lambda f: tensors(f / "scale.safetensors", lambda t: t["std"].zero_()), "std > 0"),
+        (lambda f: tensors(f / "scale.safetensors", lambda t: t["std"].zero_()), "not all std are above 0"),
     ],
 )
 def test_a_damaged_model_is_named_in_one_line(model, tmp_path, damage, says):

@@ -22,8 +22,9 @@ from retinabench.data.datasets import folder as labelled_folder
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.label_matching import ENDINGS
 from retinabench.data.preprocessing.preprocess import preprocess_bytes
-from retinabench.data.records import referable
-from retinabench.experiments.exported import ExportedModel
+from retinabench.data.records import Records, referable
+from retinabench.experiments.exporting.exported import ExportedModel
+from retinabench.experiments.exporting.frozen_rule import FrozenRule
 from retinabench.experiments.run import PREDICT_BATCH
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.formats.parquet_format import to_table
@@ -42,12 +43,14 @@ class PredictedImages:
         refused: A line for each file that is no image.
         predictions: The file of predictions.
         referral_list: The images in the order in which an expert should read them.
+        notes: What a user must know.
     """
 
     images: int
     refused: tuple[str, ...]
     predictions: Path
     referral_list: Path
+    notes: tuple[str, ...] = ()
 
 
 def predict_images(
@@ -67,7 +70,8 @@ def predict_images(
         model: The model.
         source: A folder of images, or a zip.
         out: The predictions to write: .parquet or .csv; the referral list is written beside it.
-        labels: Name of a CSV below the folder with a grade or label for each image, as `retinabench prepare folder` reads it.
+        labels: Name of a CSV below the folder with a grade or label for each image, as `retinabench prepare folder` reads it;
+            images whose column ``split`` says ``validation`` may certify a threshold, all others are test images.
         columns: Names of its columns by role.
         progress: Is told how far the work is.
 
@@ -80,17 +84,9 @@ def predict_images(
     if out.suffix not in (".parquet", ".csv"):
         raise InputError(f"cannot write '{out.suffix}'", file=out, hint="Valid: .parquet, .csv.")
     files = open_files(source)
-    records = (
-        labelled_folder.records(source, labels=labels, columns=columns, split="test")
-        if labels is not None or columns
-        else None
-    )
-    if records is None:
-        names = [name for name in files.names() if name.lower().endswith(ENDINGS)]
-    else:
-        names = records.source.tolist()
-    if not names:
-        raise InputError("holds no images", file=source, hint=f"Images end in {', '.join(ENDINGS)}.")
+    labelled = labels is not None or bool(columns)
+    records = labelled_folder.records(source, labels=labels, columns=columns) if labelled else None
+    names = _names(files, source) if records is None else records.source.tolist()
     kept, probs, own, refused = _predicted(model, files, names, progress)
     if not kept:
         raise InputError(f"none of {len(names)} files is an image; the first: {refused[0]}", file=source)
@@ -101,13 +97,29 @@ def predict_images(
         probs=probs,
         grade=grade if records is not None and not (columns and "label" in columns) else None,
         patient_id=None if records is None else records.patient_id[kept],
+        split=_splits(records, kept),
         uncertainty=own,
         metadata=_about(model),
     )
-    _write_predictions(predictions, out, labelled=records is not None)
+    _write_predictions(predictions, out, labelled)
     listed = out.with_name(REFERRAL_LIST)
-    _write_referral_list(predictions, listed)
-    return PredictedImages(len(kept), tuple(refused), out, listed)
+    _write_referral_list(predictions, listed, model.rule)
+    counted = [f"{len(refused):,} of {len(names):,} files are no images and left out"] if refused else []
+    return PredictedImages(len(kept), tuple(refused), out, listed, (*model.notes, *counted))
+
+
+def _names(files: Files, source: Path) -> list[str]:
+    names = [name for name in files.names() if name.lower().endswith(ENDINGS)]
+    if not names:
+        raise InputError("holds no images", file=source, hint=f"Images end in {', '.join(ENDINGS)}.")
+    return names
+
+
+def _splits(records: Records | None, kept: Sequence[int]) -> NDArray[np.str_]:
+    """The splits of the images: `validation` where a table says so, else `test`."""
+    if records is None:
+        return np.full(len(kept), "test")
+    return np.where(records.split[list(kept)] == "validation", "validation", "test")
 
 
 def _predicted(
@@ -148,6 +160,7 @@ def _about(model: ExportedModel) -> dict[str, Any]:
     return {
         "method": run.method.name, "title": run.method.describe(), "task": run.task, "model": run.model.name,
         "seed": run.seed, "members": len(model.members), "trained_on": run.data, "version": __version__,
+        "config_hash": model.config_hash, "weights": model.weights,
     }  # fmt: skip
 
 
@@ -166,14 +179,22 @@ def _write_predictions(predictions: Predictions, out: Path, labelled: bool) -> N
     _write_table(table, out)
 
 
-def _write_referral_list(predictions: Predictions, out: Path) -> None:
-    uncertainty, _ = referral_uncertainty(predictions, exact=True)
+def _write_referral_list(predictions: Predictions, out: Path, rule: FrozenRule | None) -> None:
+    """Write the images in order of their uncertainty, with what becomes of them where a threshold or zones are attached."""
+    if rule is None:
+        (uncertainty, _), decided = referral_uncertainty(predictions, exact=True), {}
+    else:
+        uncertainty, decision = rule.decide(predictions)
+        decided = {"decision": decision}
+        if rule.threshold is not None:
+            decided["call"] = rule.calls(predictions)
     order = np.argsort(-uncertainty, kind="stable")
     ranked = {
         "rank": np.arange(1, len(order) + 1),
         "image_id": predictions.image_id[order],
         "prob": predictions.prob[order],
         "uncertainty": uncertainty[order],
+        **{name: values[order] for name, values in decided.items()},
     }
     _write_table(pa.table(ranked), out)
 

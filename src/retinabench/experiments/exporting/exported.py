@@ -13,11 +13,9 @@ It holds tensors and JSON only, so that no code of a stranger's folder runs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,20 +27,27 @@ from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.untrusted.paths import kept_inside
 from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.experiments.config import Run, build_run
+from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, member_runs
+from retinabench.experiments.exporting.about import EXPORT_AGAIN, MOST_SAMPLES, read_about
+from retinabench.experiments.exporting.frozen_rule import THRESHOLD, FrozenRule, read_rule
 from retinabench.experiments.features import Extractor
 from retinabench.experiments.run import LIKELIHOOD, PREDICT_BATCH
 from retinabench.methods.registry import METHODS
-from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, precision
+from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, fingerprint, precision
 from retinabench.models.acceleration import set_arithmetic
-from retinabench.models.build import build_model, build_trunk, parameters_of
-from retinabench.models.settings import is_path
+from retinabench.models.build import (
+    build_model,
+    build_trunk,
+    feature_width,
+    parameters_of,
+    parameters_of_trunk,
+)
+from retinabench.models.settings import TIMM, ModelConfig
 from retinabench.models.tensor_files import load_safetensors
 
-FORMAT = "retinabench.model/1"
-ABOUT, SCALE, TRUNK = "model.json", "scale.safetensors", "trunk.safetensors"
-EXPORT_AGAIN = "Export the model again."
+SCALE, TRUNK = "scale.safetensors", "trunk.safetensors"
+TRIED_SIZE = 64  # of the image that a network of any size is tried with
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +64,10 @@ class ExportedModel:
         std: Likewise.
         extract: Images (B, size, size, 3) -> features (B, D), where the head was trained alone; otherwise None.
         device: Where it computes.
+        config_hash: Of the run.
+        weights: Fingerprint of the tensors, as in the metadata of predictions.
+        notes: What a user must know of it.
+        rule: The threshold or zones that are attached to it.
 
     Examples:
         >>> import retinabench as rb
@@ -75,6 +84,10 @@ class ExportedModel:
     std: NDArray[np.float32]
     extract: Extractor | None
     device: torch.device
+    config_hash: str
+    weights: str
+    notes: tuple[str, ...] = ()
+    rule: FrozenRule | None = None
 
     def predict(self, images: NDArray[np.uint8]) -> NDArray[np.float64]:
         """Return P(referable) of every posterior sample, member by member.
@@ -86,10 +99,13 @@ class ExportedModel:
             (N, S) probabilities.
 
         Raises:
-            InputError: The images have another shape.
+            InputError: The images have another shape, or the model predicts values that are not finite.
         """
         inputs = self._batches(images)
-        return np.concatenate([self._samples(*member, inputs) for member in self.members], axis=1)
+        probs = np.concatenate([self._samples(*member, inputs) for member in self.members], axis=1)
+        if not np.isfinite(probs).all():
+            raise InputError("predicts values that are not finite", file=self.folder)
+        return probs
 
     def uncertainty(self, images: NDArray[np.uint8]) -> NDArray[np.float64] | None:
         """Return the model's own uncertainty (N,), the mean over its members; None where a member has none.
@@ -119,7 +135,7 @@ class ExportedModel:
                 f"images have shape {images.shape} and type {images.dtype}",
                 hint=f"Needed are (N, {size}, {size}, 3) uint8: preprocess_bytes(data, model.recipe, name) makes one.",
             )
-        return [self._inputs(images[k : k + PREDICT_BATCH]) for k in range(0, len(images), PREDICT_BATCH)]
+        return [self.inputs(images[k : k + PREDICT_BATCH]) for k in range(0, len(images), PREDICT_BATCH)]
 
     def _samples(self, run: Run, posterior: Posterior, inputs: Sequence[Tensor]) -> NDArray[np.float64]:
         generator, probs = torch_generator(self.device, run.seed, "predict"), []
@@ -129,7 +145,8 @@ class ExportedModel:
             probs.append(drawn[..., 1].T.cpu().double().numpy())
         return np.concatenate(probs)
 
-    def _inputs(self, images: NDArray[np.uint8]) -> Tensor:
+    def inputs(self, images: NDArray[np.uint8]) -> Tensor:
+        """Return what the networks read of images (B, H, W, 3)."""
         mean, std = (torch.from_numpy(values).to(self.device) for values in (self.mean, self.std))
         if self.extract is not None:
             return (torch.from_numpy(self.extract(images)).to(self.device) - mean) / std
@@ -137,19 +154,20 @@ class ExportedModel:
         return stored.sub_(mean.reshape(1, 3, 1, 1)).div_(std.reshape(1, 3, 1, 1))
 
 
-def load_model(folder: str | Path, device: str = "cpu") -> ExportedModel:
+def load_model(folder: str | Path, device: str = "cpu", *, model: str | None = None) -> ExportedModel:
     """Read a model that `retinabench export` wrote.
 
     Args:
         folder: The folder.
         device: Where it computes: `auto`, `cpu`, `cuda` or `cuda:N`.
+        model: Where the network is a user's own function, that function, `package.module:function`; no other code runs.
 
     Returns:
         The model.
 
     Raises:
-        InputError: The folder holds no model, a file of it is missing, damaged, not finite or of another network, or the
-            device is absent.
+        InputError: The folder holds no model, a file of it is missing, damaged, not finite or of another network, a user's
+            function is not named, or the device is absent.
 
     Examples:
         >>> import retinabench as rb
@@ -160,30 +178,25 @@ def load_model(folder: str | Path, device: str = "cpu") -> ExportedModel:
         no/such/folder: holds no exported model
     """
     folder = Path(folder)
-    about = _read_about(folder)
-    run = build_run({**about["run"], "data": about["data"]}, folder / ABOUT)
-    where = Resources(device).torch_device()
+    about = read_about(folder, model)
+    run, where = about.run, Resources(device).torch_device()
+    members, weights, rule = [], [], read_rule(folder)
     set_arithmetic(run.optimizer.precision, where)
-    scale = _read_scale(folder / SCALE)
-    members = []
-    _check_members(folder, run)
     for number, member in enumerate(leaf_runs(run)):
-        path = folder / f"member-{number}.safetensors"
+        path = folder / member_file(number)
         tensors = read_tensors(path)
-        _check_size(member, tensors, path)
-        model = build_model(member.model, member.seed, pretrained=False).to(where)
-        posterior: Posterior = METHODS[member.method.name].build(model, member, LIKELIHOOD)
-        _restore(posterior.restore, tensors, path)
-        members.append((member, posterior))
-    extract = None
-    if run.model.trained == "head":
-        trunk = build_trunk(run.model, pretrained=False)
-        _restore(trunk.trunk.load_state_dict, read_tensors(folder / TRUNK), folder / TRUNK)
-        extract = Extractor(run.model, where, trunk.to(where))
-    return ExportedModel(
-        folder, run, Recipe(**about["recipe"]), about["referable_from"], tuple(members), scale["mean"].numpy(),
-        scale["std"].numpy(), extract, where,
+        members.append((member, _posterior(member, tensors, where, path)))
+        weights.append(fingerprint(tensors))
+    joined = "+".join(weights)
+    if rule is not None and (rule.config_hash, rule.weights) != (about.config_hash, joined):
+        raise InputError("was chosen for other weights than these", file=folder / THRESHOLD)
+    mean, std = _read_scale(folder / SCALE, run)
+    found = ExportedModel(
+        folder, run, about.recipe, about.referable_from, tuple(members), mean, std,
+        _extractor(run, where, folder / TRUNK), where, about.config_hash, joined, about.notes, rule,
     )  # fmt: skip
+    _try(found)
+    return found
 
 
 def leaf_runs(run: Run) -> Iterator[Run]:
@@ -243,32 +256,84 @@ def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
     return tensors
 
 
-def _read_scale(path: Path) -> dict[str, Tensor]:
+def weights_of(folder: Path) -> str:
+    """Return the fingerprint of the weights of an exported model.
+
+    Raises:
+        InputError: A file is missing or damaged.
+    """
+    members = leaf_runs(read_about(folder, run_code=False).run)
+    return "+".join(
+        fingerprint(read_tensors(folder / member_file(number))) for number, _ in enumerate(members)
+    )
+
+
+def member_file(number: int) -> str:
+    """Return the name of the file of a member."""
+    return f"member-{number}.safetensors"
+
+
+def _posterior(run: Run, tensors: dict[str, Tensor], device: torch.device, path: Path) -> Posterior:
+    """Build the posterior of a member, once its settings fit the tensors that are there."""
+    _check_size(parameters_of, run, tensors, path)
+    largest = max((size for tensor in tensors.values() for size in tensor.shape), default=1)
+    for key, value in run.method.model_dump().items():
+        if isinstance(value, int) and key != "samples" and value > max(largest, MOST_SAMPLES):
+            raise InputError(f"method.{key}={value:,} is of no model of these tensors", file=path)
+    try:
+        model = build_model(run.model, run.seed, pretrained=False).to(device)
+        posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
+    except (RuntimeError, MemoryError) as error:
+        raise InputError(f"its settings give no posterior ({_line(error)})", file=path) from None
+    _restore(posterior.restore, tensors, path)
+    return posterior
+
+
+def _extractor(run: Run, device: torch.device, path: Path) -> Extractor | None:
+    """The trunk, where the head was trained alone."""
+    if run.model.trained != "head":
+        return None
+    tensors = read_tensors(path)
+    _check_size(parameters_of_trunk, run, tensors, path)
+    trunk = build_trunk(run.model, pretrained=False)
+    _restore(trunk.trunk.load_state_dict, tensors, path)
+    return Extractor(run.model, device, trunk.to(device))
+
+
+def _read_scale(path: Path, run: Run) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     scale = read_tensors(path, ("mean", "std"))
-    mean, std = scale["mean"], scale["std"]
-    if (
-        mean.ndim != 1
-        or mean.shape != std.shape
-        or {mean.dtype, std.dtype} != {torch.float32}
-        or (std <= 0).any()
-    ):
-        raise InputError("mean and std are not float32 vectors of one length with std > 0", file=path)
-    return scale
+    length = feature_width(run.model) if run.model.trained == "head" else 3
+    for tensor in (scale["mean"], scale["std"]):
+        if tuple(tensor.shape) != (length,) or tensor.dtype != torch.float32:
+            raise InputError(f"mean and std are not {length} numbers each (float32)", file=path)
+    if (scale["std"] <= 0).any():
+        raise InputError("not all std are above 0", file=path)
+    return scale["mean"].numpy(), scale["std"].numpy()
 
 
-def _check_members(folder: Path, run: Run) -> None:
-    """Refuse settings that ask for more members than there are files, before they are listed."""
-    asked = getattr(run.method, "members", 1) if run.method.pools_seeds else 1
-    found = len(list(folder.glob("member-*.safetensors")))
-    if asked > max(found, 1):
-        raise InputError(f"asks for {asked} members, of which {found} are there", file=folder / ABOUT)
+def _try(model: ExportedModel) -> None:
+    """Predict a black image: tensors of other shapes than the posterior's would fail only when a network computes."""
+    whole = model.run.model.own or model.run.model.name.startswith(TIMM)
+    size = model.recipe.size if whole else min(model.recipe.size, TRIED_SIZE)
+    inputs = model.inputs(np.zeros((1, size, size, 3), np.uint8))
+    for number, (run, posterior) in enumerate(model.members):
+        try:
+            with precision(run, model.device), torch.no_grad():
+                posterior.predict(inputs, 1, torch_generator(model.device, run.seed, "predict"))
+        except Exception as error:  # a network that computes with tensors of wrong shapes may raise anything
+            raise InputError(
+                f"holds the tensors of another network ({_line(error)})",
+                file=model.folder / member_file(number),
+            ) from None
 
 
-def _check_size(run: Run, tensors: Mapping[str, Tensor], path: Path) -> None:
+def _check_size(
+    count: Callable[[ModelConfig], int], run: Run, tensors: Mapping[str, Tensor], path: Path
+) -> None:
     """Refuse a network of more parameters than the file holds, before memory is taken for it."""
     found = sum(tensor.numel() for tensor in tensors.values())
     try:
-        needed = parameters_of(run.model)
+        needed = count(run.model)
     except RuntimeError:  # a tensor of more bytes than can be counted
         raise InputError(f"'{run.model.name}' of these settings fits no memory", file=path) from None
     if needed > found:
@@ -278,35 +343,12 @@ def _check_size(run: Run, tensors: Mapping[str, Tensor], path: Path) -> None:
         )
 
 
-def _read_about(folder: Path) -> Mapping[str, Any]:
-    path = folder / ABOUT
-    if not path.is_file():
-        raise InputError(
-            "holds no exported model", file=folder, hint="Make one with: retinabench export RUN --out DIR"
-        )
-    check(path, EXPORT_AGAIN)
-    try:
-        about: dict[str, Any] = json.loads(kept_inside(folder, path).read_text(encoding="utf-8"))
-        if about["format"] != FORMAT:
-            raise TypeError(f"format '{about['format']}', this version reads '{FORMAT}'")
-        Recipe(**about["recipe"])
-        for key, kind in (("run", dict), ("data", str), ("referable_from", int)):
-            if not isinstance(about[key], kind):
-                raise TypeError(f"{key} is {about[key]!r}")
-        network = about["run"].get("model", {})
-        if network.get("weights") and network.get("weights_sha256") is None and is_path(network["weights"]):
-            raise ValueError(
-                "model.weights names a file without its SHA-256"
-            )  # it would be read to compute it
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"is damaged ({str(error).rstrip('.')})", file=path, hint=EXPORT_AGAIN) from None
-    return about
-
-
 def _restore(restore: Callable[[dict[str, Tensor]], object], tensors: dict[str, Tensor], path: Path) -> None:
     try:
         restore(tensors)
-    except (RuntimeError, KeyError, ValueError) as error:
-        raise InputError(
-            f"holds the tensors of another network ({' '.join(str(error).split())[:120]})", file=path
-        ) from None
+    except (RuntimeError, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+        raise InputError(f"holds the tensors of another network ({_line(error)})", file=path) from None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]

@@ -3,7 +3,7 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.export import export_run
+from retinabench.experiments.exporting.export import export_run
 from retinabench.experiments.run import execute
 from support.raw_images import prepared_from, raw_folder
 

@@ -1,0 +1,1 @@
+"""Models that leave the machine they were trained on: export, prediction of raw images, attached thresholds."""
