@@ -114,10 +114,8 @@ class Evaluator:
         for k, s in enumerate(self.scores):
             if k in self.offset:
                 found[defined, k] = np.clip(coarse_auprc_area(batch) + self.offset[k], 0.0, 1.0)
-            elif s.batched is not None:
-                found[defined, k] = s.batched(batch)
             else:
-                found[defined, k] = [s(Weighted(cases, row)) for row in ordered]
+                found[defined, k] = score_rows(s, batch)
         return found
 
     def __call__(self, weight: Floats) -> Floats:
@@ -132,6 +130,13 @@ class Evaluator:
                 for k, s in enumerate(self.scores)
             ]
         )
+
+
+def score_rows(score: ScoreSpec, batch: Batch) -> Floats:
+    """Return a score (R,) of R weightings, by its batched form where it has one."""
+    if score.batched is not None:
+        return np.asarray(score.batched(batch), np.float64)
+    return np.array([score(Weighted(batch.cases, row)) for row in batch.weight])
 
 
 class Together:

@@ -22,6 +22,7 @@ from retinabench.predictions.formats.parquet_format import parquet_bytes, read_p
 from retinabench.predictions.reading import Reading
 from retinabench.predictions.table import Predictions
 
+MOST_FILES = 2_000
 MAX_TITLE = 200  # characters of a method's name in tables and figures
 ReadEach = Callable[[Sequence[Path]], Iterable[Predictions]]
 """Reads files or run folders one after the other: `read_each`, or with the options of the command line."""
@@ -103,6 +104,11 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
     Raises:
         InputError: Where a folder holds none.
     """
+    if len(paths) > MOST_FILES:
+        raise InputError(
+            f"{len(paths):,} files are more than are read at once ({MOST_FILES:,})",
+            hint="Name those of the methods that you compare; `tune` ranks any number of trials.",
+        )
     files = []
     for path in paths:
         if path.is_dir():

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retinabench.metrics.batched.batch import Batch
+from retinabench.metrics.batched.retained import numbers_at
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.selective import half_referred
 from retinabench.metrics.sorted_images import Cases
 from support.shared_inputs import big, images
 
@@ -27,6 +29,10 @@ def check(cases, weight):
     for spec in BATCHED:
         plain = [spec(cases.weighted(row)) for row in weight]
         np.testing.assert_allclose(spec.batched(batch), plain, rtol=1e-12, atol=1e-12, err_msg=spec.name)
+    for referred in (0.5, 0.1, 0.95):
+        plain = [half_referred.numbers(cases.weighted(row), referred) for row in weight]
+        found = numbers_at(batch, referred, half_referred.SPECIFICITY)
+        np.testing.assert_allclose(found, plain, rtol=1e-9, atol=1e-9, err_msg=f"at {referred}")
 
 
 @settings(deadline=None, max_examples=60)

@@ -16,6 +16,7 @@ from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.untrusted.text import unquoted
 from retinabench.predictions.arrow_columns import not_a_number
+from retinabench.predictions.columns import check_size
 from retinabench.predictions.formats.bounded_parquet import open_parquet, read_table
 from retinabench.predictions.formats.csv_format import broken_csv, csv_header, unquote
 from retinabench.predictions.validation import Check
@@ -69,6 +70,7 @@ def read_concepts(
         raise InputError("is a folder, needed is a CSV or Parquet file", file=path) from None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {str(error).partition(chr(10))[0]}", file=path) from None
+    check_size(path, table.num_rows, len(wanted))
     if table.num_rows == 0:
         raise InputError("has no rows", file=path, hint="Write one row per image.")
     image_id = Check(str(path)).text("image_id", np.asarray(table["image_id"].to_pylist(), object))

@@ -25,6 +25,8 @@ from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.fidelity.targets.target import Target
 
+MOST_SUBMISSIONS = 10_000
+
 
 def make_evaluator(
     target: Target, source: Path | None, reference: Path | None, bootstrap: int = 1000, seed: int = 0
@@ -145,14 +147,20 @@ def find_submissions(paths: Sequence[Path]) -> list[Path]:
         files = [path]
         if path.is_dir():
             files = sorted(file for name in (FILE, EARLIER_FILE) for file in path.rglob(name))
+            if len(files) > MOST_SUBMISSIONS:
+                raise InputError(
+                    f"holds {len(files):,} submissions, more than one board ranks ({MOST_SUBMISSIONS:,})",
+                    file=path,
+                    hint="Name some of its folders.",
+                )
         if not files:
             raise InputError(
                 "holds no submission.npz",
                 file=path,
                 hint="Make some: retinabench fidelity run map --task fundus",
             )
-        found += [file for file in files if file not in found]
-    return found
+        found += files
+    return list(dict.fromkeys(found))
 
 
 def task_of(file: Path) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics.classification import sensitivity_within
-from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes
+from retinabench.metrics.inference.bootstrap import Statistic, cluster_bootstrap, cluster_codes
 from retinabench.metrics.inference.interval_methods import Ends, IntervalMethod, difference_method
 from retinabench.metrics.registry import ScoreSpec
 from retinabench.metrics.selective.referral_curves import METRICS as REFERRAL
@@ -147,7 +147,7 @@ def all_curves(case: SetPredictions) -> Callable[[Floats], Floats]:
 
 def replicated(
     cases: Sequence[SetPredictions],
-    prepare: Callable[[SetPredictions], Callable[[Floats], Floats]],
+    prepare: Callable[[SetPredictions], Statistic],
     replicates: int,
     seed: int,
 ) -> tuple[Floats, Floats]:

@@ -1,0 +1,180 @@
+"""What large inputs take: peak memory and processor seconds of one command each, in a process of its own.
+
+    python benchmarks/scale.py                  # all parts, one after the other; needs 6 GB of memory and 3 GB of disk
+    python benchmarks/scale.py --part report    # one of them
+
+Each part ends within the limits of `docs/reliability.md`, or is refused in one line before the work begins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from retinabench.predictions.io import write_predictions
+from retinabench.predictions.table import Predictions
+
+ROWS = 5_000_000
+Commands = list[tuple[str, list[str]]]
+
+
+def main() -> None:
+    """Make the inputs of each part, run its commands, and print one line per command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--part", choices=list(PARTS), action="append")
+    parser.add_argument("--shrink", type=int, default=1, help="divide every size by this, to try the script")
+    options = parser.parse_args()
+    print("| what | processor seconds | wall seconds | peak memory | ends with |\n|---|---|---|---|---|")
+    for name in options.part or PARTS:
+        with tempfile.TemporaryDirectory() as folder:
+            for what, arguments in PARTS[name](Path(folder), options.shrink):
+                print(measured(what, arguments), flush=True)
+
+
+def measured(what: str, arguments: list[str]) -> str:
+    """Run a command and return its row of the table."""
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "retinabench", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
+    assert process.stderr is not None
+    said = process.stderr.read().decode(errors="replace")
+    _, status, used = os.wait4(process.pid, 0)
+    seconds, wall = used.ru_utime + used.ru_stime, time.perf_counter() - start
+    errors = [line for line in said.splitlines() if line.startswith("retinabench: error: ")]
+    ends = (
+        errors[0][20:].replace(tempfile.gettempdir(), "")[:160]
+        if errors
+        else f"exit code {os.waitstatus_to_exitcode(status)}"
+    )
+    return f"| {what} | {seconds:.1f} | {wall:.1f} | {used.ru_maxrss / 2**20:.2f} GB | {ends} |"
+
+
+def table(rows: int) -> pa.Table:
+    """Return predictions of two images per patient."""
+    random = np.random.default_rng(0)
+    label = (random.random(rows) < 0.2).astype(np.int8)
+    prob = 1 / (1 + np.exp(-random.normal(2.0 * label - 1, 1)))
+    number = pa.array(np.arange(rows))
+    name = pa.compute.binary_join_element_wise("image-", number.cast(pa.string()), "")
+    patient = pa.compute.binary_join_element_wise(
+        "patient-", pa.array(np.arange(rows) // 2).cast(pa.string()), ""
+    )
+    return pa.table({"image_id": name, "patient_id": patient, "label": label, "prob": prob.round(6)})
+
+
+def large(folder: Path, shrink: int) -> Commands:
+    """5,000,000 rows as CSV and Parquet."""
+    rows = table(ROWS // shrink)
+    pa.csv.write_csv(rows, folder / "t.csv")
+    pa.parquet.write_table(rows, folder / "t.parquet")
+    score = ["score", "--quiet", "--bootstrap"]
+    return [
+        (f"`score`, {len(rows):,} rows, CSV, no replicates", [*score, "0", str(folder / "t.csv")]),
+        (f"`score`, {len(rows):,} rows, Parquet, no replicates", [*score, "0", str(folder / "t.parquet")]),
+        ("the same with 10 replicates", [*score, "10", str(folder / "t.parquet")]),
+    ]
+
+
+def samples(folder: Path, shrink: int) -> Commands:
+    """100 posterior samples of 42,670 images."""
+    random, n = np.random.default_rng(0), 42_670 // shrink
+    label = (random.random(n) < 0.2).astype(np.int8)
+    probs = 1 / (1 + np.exp(-random.normal(2.0 * label[:, None] - 1, 1, (n, 100))))
+    patients = [f"p{k // 2}" for k in range(n)]
+    made = Predictions(
+        [f"i{k}" for k in range(n)], label, probs, patient_id=patients, metadata={"samples": 100}
+    )
+    commands = []
+    for kind in ("parquet", "csv", "npz"):
+        write_predictions(made, folder / f"t.{kind}")
+        arguments = ["score", "--quiet", "--bootstrap", "100", str(folder / f"t.{kind}")]
+        commands.append((f"`score`, {n:,} images with 100 samples, {kind}, 100 replicates", arguments))
+    return commands
+
+
+def long_ids(folder: Path, shrink: int) -> Commands:
+    """Ids of 10 kB, and one long id among a million short ones."""
+    rows = table(2_000_000 // shrink)
+    few = rows.slice(0, 10_000 // shrink)
+    long = pa.array([f"{'x' * 10_000}{k}" for k in range(len(few))])
+    pa.parquet.write_table(few.set_column(0, "image_id", long), folder / "ids.parquet")
+    pa.csv.write_csv(few.set_column(0, "image_id", long), folder / "ids.csv")
+    wide = pa.array(["x" * 990, *rows["image_id"].to_pylist()[1:]])
+    pa.parquet.write_table(rows.set_column(0, "image_id", wide), folder / "one.parquet")
+    return [
+        (f"`score`, {name}", ["score", "--quiet", "--bootstrap", "0", str(folder / name)])
+        for name in ("ids.parquet", "ids.csv", "one.parquet")
+    ]
+
+
+def report(folder: Path, shrink: int) -> Commands:
+    """A page about 300 runs: 60 methods with 5 seeds, 800 images with 10 samples, 1,000 replicates."""
+    random, n = np.random.default_rng(0), 800
+    label = (random.random(n) < 0.3).astype(int)
+    base = random.normal(1.5 * label - 0.7, 1)
+    for number in range(300 // shrink):
+        logits = base + random.normal(0, 0.5 + 0.01 * (number // 5), n)
+        probs = 1 / (1 + np.exp(-(logits[:, None] + random.normal(0, 0.5, (n, 10)))))
+        title = f"Method {number // 5}"
+        one = Predictions(
+            [f"i{k}" for k in range(n)], label, probs, patient_id=[f"p{k // 2}" for k in range(n)],
+            domain=np.where(np.arange(n) % 2, "shifted", "in_domain"),
+            split=np.where(np.arange(n) % 4 < 1, "validation", "test"),
+            metadata={"title": title, "method": title, "seed": number % 5, "setting": title},
+        )  # fmt: skip
+        write_predictions(one, folder / f"run-{number:03}" / "predictions.parquet")
+    runs = sorted(str(path) for path in folder.glob("run-*"))
+    return [(f"`report` of {len(runs)} runs", ["report", *runs, "--out", str(folder / "report"), "--quiet"])]
+
+
+def folders(folder: Path, shrink: int) -> Commands:
+    """A tree of 100,000 run folders: checked, and refused by a report and a board."""
+    count = 100_000 // shrink
+    for number in range(count):
+        run = folder / "runs" / f"{number:06}"
+        run.mkdir(parents=True)
+        (run / "submission.npz").write_bytes(b"")
+    tree = str(folder / "runs")
+    return [
+        (f"`verify` of {count:,} folders", ["verify", tree]),
+        (
+            f"`fidelity board` of {count:,} submissions",
+            ["fidelity", "board", tree, "--out", str(folder / "board")],
+        ),
+    ]
+
+
+def bank(folder: Path, shrink: int) -> Commands:
+    """A bank of 50,000,000 answers: 5,000,000 images by 10 concepts."""
+    random, n = np.random.default_rng(0), ROWS // shrink
+    truth = random.random((n, 10)) < 0.3
+    name = table(n)["image_id"]
+    answers = np.clip(truth * 0.6 + random.random((n, 10)) * 0.4, 0, 1)
+    for file, values in (("truth", truth.astype(np.int8)), ("answers", answers.astype(np.float32))):
+        columns = {f"concept {k}": values[:, k] for k in range(10)}
+        pa.parquet.write_table(pa.table({"image_id": name, **columns}), folder / f"{file}.parquet")
+    arguments = ["examine", "--answers", str(folder / "answers.parquet"), "--truth", str(folder / "truth.parquet"),
+                 "--strategy", "precision", "--questions", "200", "--out", str(folder / "out"), "--quiet"]  # fmt: skip
+    return [(f"`examine`, a bank of {10 * n:,} answers, 200 questions", arguments)]
+
+
+PARTS: dict[str, Callable[[Path, int], Commands]] = {
+    "large": large, "samples": samples, "ids": long_ids, "report": report, "folders": folders, "bank": bank,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    main()
