@@ -9,6 +9,7 @@ Each part ends within the limits of `docs/reliability.md`, or is refused in one 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -36,11 +37,17 @@ def main() -> None:
     )
     parser.add_argument("--part", choices=list(PARTS), action="append")
     parser.add_argument("--shrink", type=int, default=1, help="divide every size by this, to try the script")
+    parser.add_argument("--make", nargs=2, metavar=("PART", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.make:
+        print(json.dumps(PARTS[options.make[0]](Path(options.make[1]), options.shrink)))
+        return
     print("| what | processor seconds | wall seconds | peak memory | ends with |\n|---|---|---|---|---|")
     for name in options.part or PARTS:
         with tempfile.TemporaryDirectory() as folder:
-            for what, arguments in PARTS[name](Path(folder), options.shrink):
+            # In a process of its own: a child inherits the peak memory of its parent.
+            make = [sys.executable, __file__, "--make", name, folder, "--shrink", str(options.shrink)]
+            for what, arguments in json.loads(subprocess.check_output(make)):
                 print(measured(what, arguments), flush=True)
 
 
