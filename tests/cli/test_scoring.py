@@ -12,6 +12,9 @@ import pytest
 
 import retinabench as rb
 from retinabench.cli.main import run
+from retinabench.core.errors import InputError
+from retinabench.predictions.io import find_files, read_predictions, write_predictions
+from retinabench.predictions.table import Predictions
 
 FORBIDDEN = ("PIL", "torch", "matplotlib", "retinabench.data.", "retinabench.methods.", "retinabench.models.")
 """Registries may be imported: they hold names and locations and import an entry on first use."""
@@ -77,3 +80,38 @@ def test_json_to_standard_output_is_all_that_is_there(tmp_path, capsys):
     assert run(["score", str(file), "--bootstrap", "0", "--json", "-", "-q"]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == "retinabench.scores/1"
     assert not (tmp_path / "-").exists()
+
+
+def test_names_reach_the_terminal_as_text_and_json_without_the_folders_of_this_machine(tmp_path, capsys):
+    names = ("\x1b[2J[bold red]x[/]", "\u202egnp.exe")
+    for number, name in enumerate(names):
+        one = Predictions(
+            ["=1+1", "b", "c", "d"], [0, 1, 0, 1], [0.1, 0.8, 0.3, 0.6], metadata={"title": name}
+        )
+        write_predictions(one, tmp_path / f"{number}.parquet")
+    files = [str(tmp_path / f"{number}.parquet") for number in range(2)]
+    arguments = [
+        "--bootstrap",
+        "0",
+        "--json",
+        str(tmp_path / "s.json"),
+        "--csv",
+        str(tmp_path / "s.csv"),
+        "-q",
+    ]
+    assert run(["score", *files, *arguments]) == 0
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+    assert "\u202e" not in shown.out + shown.err
+    assert "[bold red]" in shown.out
+    for name in ("s.json", "s.csv"):
+        assert str(tmp_path.parent) not in (tmp_path / name).read_text()
+    assert run(["score", files[0], "--referral-list", str(tmp_path / "r.csv"), "--bootstrap", "0", "-q"]) == 0
+    assert ",'=1+1," in (tmp_path / "r.csv").read_text()
+    write_predictions(read_predictions(files[0]), tmp_path / "again.csv")
+    assert read_predictions(tmp_path / "again.csv").image_id[0] == "=1+1"
+
+
+def test_more_files_than_are_read_at_once_are_refused_first(tmp_path):
+    with pytest.raises(InputError, match="2,001 files are more"):
+        find_files([tmp_path] * 2001)

@@ -17,3 +17,16 @@ def test_width_and_stem_belong_to_the_network():
     ]:
         with pytest.raises(InputError, match=says):
             load_run(None, words, data="d")
+
+
+@pytest.mark.parametrize(
+    "name", ["timm:hf-hub:a/b", "timm:local-dir:/x", "timm:../../x", "timm:a/b", "timm:"]
+)
+def test_a_name_of_timm_is_no_address_and_no_path(name):
+    with pytest.raises(ValueError, match="unknown model"):
+        ModelConfig(name=name)
+
+
+def test_weights_of_the_hub_need_their_hash():
+    with pytest.raises(ValueError, match="fetched without a check"):
+        ModelConfig(name="resnet18", weights="hf-hub:a/b")

@@ -17,6 +17,7 @@ SPLITS = ("validation", "test")
 OPTIONAL = ("grade", "patient_id", "domain", "split", "uncertainty")
 MAX_ROWS = 20_000_000  # image ids of so many rows still fit an ordinary machine's memory
 MAX_VALUES = 400_000_000  # 3.2 GB of float64 probabilities
+MAX_FILE_COLUMNS = 20_000
 MAX_TEXT = 1000  # characters of one id
 MAX_BYTES = 8 * MAX_VALUES  # of all arrays or columns of one file
 MAX_TEXT_BYTES = (
@@ -80,6 +81,16 @@ def check_columns(path: str | Path | None, names: Sequence[str], own: Sequence[s
                 column=needed,
                 hint=f"{close}Add it, or name it with --column {needed}=NAME{graded}; the file has: {', '.join(shown[:12])}{more}",
             )
+
+
+def check_count(path: str | Path | None, names: Sequence[str]) -> None:
+    """Raise `InputError` where a table has so many columns that telling them apart would take minutes."""
+    if len(names) > MAX_FILE_COLUMNS:
+        raise InputError(
+            f"has {len(names):,} columns, more than {MAX_FILE_COLUMNS:,}",
+            file=path,
+            hint="Keep those that are needed.",
+        )
 
 
 def check_size(path: str | Path | None, rows: int, samples: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.predictions.columns import KNOWN, sample_number
+from retinabench.predictions.columns import KNOWN, check_count, sample_number
 
 # Usual names in other tools, without case, blanks, points, hyphens and underscores. Those of the second list are taken
 # only where the file has none of the first.
@@ -125,6 +125,7 @@ def recognise(names: Sequence[str], wanted: Mapping[str, str], file: str | None 
     Raises:
         InputError: A named column is absent, several columns may be the same, or a name only looks like a known one.
     """
+    check_count(file, names)
     found = _as_named(names, wanted, file)
     columns = list(names)
     for known, name in found.items():

@@ -207,3 +207,25 @@ def test_linked_folders_are_read_and_a_circle_ends(tmp_path):
     (tmp_path / "here" / "train").symlink_to(tmp_path / "disk" / "train")
     (tmp_path / "here" / "up").symlink_to(tmp_path / "here")
     assert open_files(tmp_path / "here").names() == sorted(name for name in CONTENT if "/" in name)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_members_whose_memory_python_does_not_bound_are_refused(tmp_path, compression):
+    (tmp_path / "a.zip").write_bytes(zipped({"1.png": bytes(100)}, compression))
+    with pytest.raises(InputError, match="another way than stored or deflated"):
+        open_files(tmp_path).read("1.png")
+
+
+def test_compressed_archives_in_an_archive_are_limited_together(tmp_path, monkeypatch):
+    inner = zipped({"1.png": bytes(1000)})
+    content = {f"{k}.zip": inner for k in range(4)}
+    (tmp_path / "a.zip").write_bytes(zipped(content, zipfile.ZIP_DEFLATED))
+    monkeypatch.setattr("retinabench.data.ingest.archives.MOST_INNER", 3 * len(inner))
+    with pytest.raises(InputError, match="holds compressed archives of"):
+        open_files(tmp_path)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_no_wait(tmp_path):
+    os.mkfifo(tmp_path / "1.png")
+    with pytest.raises(InputError, match="no regular file"):
+        open_files(tmp_path).read("1.png")

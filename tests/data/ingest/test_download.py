@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.data.ingest.download import AGENT, Remote, fetch
+from retinabench.data.ingest.download import AGENT, Remote, _Encrypted, fetch
 
 BODY = os.urandom(900_000)
 MD5 = hashlib.md5(BODY).hexdigest()
@@ -187,3 +187,16 @@ def test_progress_counts_megabytes(serve, tmp_path):
     fetch(remote(serve(body=body), hashlib.md5(body).hexdigest()), tmp_path, log)
     assert log.total == 6
     assert sum(log.steps) in (5, 6)
+
+
+@pytest.mark.parametrize("url", ["http://example.org/x", "ftp://example.org/x", "file:///etc/passwd"])
+def test_only_https_is_fetched_and_redirections_too(tmp_path, url):
+    with pytest.raises(WorkError, match="no https address"):
+        fetch(Remote(url, "x"), tmp_path)
+    with pytest.raises(WorkError, match="no https address"):
+        _Encrypted().redirect_request(None, None, 302, "Found", {}, url)
+
+
+def test_a_server_cannot_fill_the_disk(tmp_path, serve):
+    with pytest.raises(WorkError, match="sends more than 1,000 bytes"):
+        fetch(Remote(serve().url, "x", most=1000), tmp_path)

@@ -154,3 +154,19 @@ def test_repeated_cross_validation_gives_every_repeat_seeds_and_ensembles_of_its
 def test_a_cross_validation_that_makes_no_sense_is_refused(tmp_path, words, says):
     with pytest.raises(InputError, match=says):
         read_study(written(tmp_path, MINIMAL), words)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (
+            MINIMAL.replace("seeds = 2", "seeds = 100").replace("ensemble = 0", "ensemble = 50"),
+            "ensembles of 50",
+        ),
+        (MINIMAL.replace("seeds = 2", "seeds = 1_000_000_000"), "seeds"),
+        (MINIMAL.replace("[methods.map]", '[methods."map\\n"]'), "cannot name a folder"),
+    ],
+)
+def test_a_study_that_no_machine_ends_is_refused(tmp_path, text, key):
+    with pytest.raises(InputError, match=key):
+        read_study(written(tmp_path, text))

@@ -24,6 +24,7 @@ PIECES = (
     "=cmd|' /C calc'!A0", "+1+1", "@SUM(A1)", "-2+3", "\uff1d1", "\x1b[2J\x1b]0;owned\x07", "[bold red]x[/]", "[/nothing]",
     "\\input{/etc/passwd}", "$\\frac{1}{0}$", "$", "%", "a|b`c*d_e", "\u202eabc", "</svg><script>", "]]>", "{{ 7*7 }}", "--><b>",
 )  # fmt: skip
+ADDRESSES = ("href", "src", "action", "formaction", "xlink:href", "srcset", "poster")
 NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 
 
@@ -52,8 +53,9 @@ def cases(random: np.random.Generator) -> Iterator[Case]:
                 ),
             ),
             ("report", ("report", *two, "--out", "@/report", "--bootstrap", "20", "--quiet")),
-            ("tables", ("report", *two, "--tables", "--out", "@/report", "--bootstrap", "20", "--quiet")),
-            ("clinic", ("clinic", "@/a.parquet", "--out", "@/clinic", "--bootstrap", "20", "--quiet")),
+            ("compare", ("compare", *two, "--json", "@/c.json", "--bootstrap", "20", "--quiet")),
+            ("inspect", ("inspect", "@/a.parquet")),
+            ("clinic", ("clinic", "@/a.parquet", "--out", "@/clinic", "--quiet")),
         ):
             yield Case(
                 "strangers/names",
@@ -72,10 +74,11 @@ def write_named(folder: Path, names: list[str]) -> None:
     label = (np.arange(n) % 3 == 0).astype(int)
     prob = 1 / (1 + np.exp(-rng.normal(2 * label - 1, 1)))
     site = np.array([visible(names[k % 4])[:100] for k in range(n)])
-    ids = [f"{visible(names[0])}{k}" for k in range(n)]
+    ids = np.array([f"{visible(names[0])}{k}" for k in range(n)])
+    patients = np.array([f"{visible(names[2])[:20]}p{k // 2}" for k in range(n)])
     for number, file in enumerate(("a.parquet", "b.npz")):
         found = Predictions(
-            ids, label, prob, patient_id=[f"{names[2][:3]}p{k // 2}" for k in range(n)],
+            ids, label, prob, patient_id=patients,
             subgroups={re.sub(r"[\x00-\x1f\x7f]", "", names[3])[:90]: site},
             metadata={"title": names[4 + number], "method": names[4 + number], "setting": names[6], "run": names[7]},
         )  # fmt: skip
@@ -113,14 +116,8 @@ class _Page(HTMLParser):
         if tag in ("script", "iframe", "object", "embed", "base", "form", "link"):
             self.found.append(tag)
         for name, value in attrs:
-            address = name in ("href", "src", "action", "xlink:href") and not (value or "").startswith(
-                ("#", "data:image/")
-            )
-            if (
-                name.startswith("on")
-                or (address and tag != "use")
-                or "javascript:" in (value or "")[:20].lower()
-            ):
+            elsewhere = not (value or "").startswith(("#", "data:image/"))
+            if name.startswith("on") or (name in ADDRESSES and elsewhere):
                 self.found.append(f"{tag} {name}={value}")
 
 

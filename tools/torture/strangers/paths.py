@@ -72,8 +72,8 @@ def cases(random: np.random.Generator) -> Iterator[Case]:
             else:
                 (folder / kind).write_bytes(carried)
 
-        command = ("score", f"@/{kind}", "--bootstrap", "0", "--quiet")
-        yield Case("strangers/code", f"a pickle as {kind}", {}, command, unharmed, "refuse", code)
+        score = ("score", f"@/{kind}", "--bootstrap", "0", "--quiet")
+        yield Case("strangers/code", f"a pickle as {kind}", {}, score, unharmed, "refuse", code)
 
 
 def unharmed(folder: Path, printed: str) -> str:

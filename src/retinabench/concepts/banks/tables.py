@@ -16,7 +16,7 @@ from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.untrusted.text import unquoted
 from retinabench.predictions.arrow_columns import not_a_number
-from retinabench.predictions.columns import check_size
+from retinabench.predictions.columns import check_count, check_size
 from retinabench.predictions.formats.bounded_parquet import open_parquet, read_table
 from retinabench.predictions.formats.csv_format import broken_csv, csv_header, unquote
 from retinabench.predictions.validation import Check
@@ -62,6 +62,7 @@ def read_concepts(
         with open(check(path), "rb") as handle:
             parquet = handle.read(4) == b"PAR1"
         names = open_parquet(path).schema_arrow.names if parquet else _csv_columns(path)[2]
+        check_count(path, names)
         wanted = _wanted(path, names, concepts)
         table = read_table(path, ["image_id", *wanted]) if parquet else _csv(path, wanted)
     except FileNotFoundError:
