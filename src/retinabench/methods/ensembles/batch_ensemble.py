@@ -24,7 +24,8 @@ members predict nearly the same (Zamyatin et al. 2026); their disagreement is th
 undetermined.
 
 **Tested.** Members against K networks whose weights are multiplied out, to the last bit, convolutions with groups
-included (of timm by hand: resnet18, convnext_atto, vit_tiny, swin_tiny, efficientnet_b0); the gradients of a training batch against those of these networks.
+included (of timm by hand: resnet18, convnext_atto, vit_tiny, swin_tiny, efficientnet_b0); the gradients of a training
+batch against those of these networks.
 
 **Source.** Wen, Tran & Ba 2020, BatchEnsemble: an Alternative Approach to Efficient Ensemble and Lifelong Learning;
 Zamyatin, Indri, Malhotra & Gärtner 2026, Is BatchEnsemble a Single Model?
