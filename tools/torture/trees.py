@@ -22,6 +22,7 @@ from torture.interpose import Plan
 from torture.running import Running, start
 from torture.verbs import Verb, make_inputs
 
+VOLATILE = ("seconds", "attempts")  # of JSON: a worker that was killed is started again
 LOCKS = (".lock", ".lock.json")
 LOGS = (
     "logs",
@@ -141,7 +142,7 @@ def without_seconds(path: Path) -> bytes:
         ).encode()
     content = path.read_bytes()
     with contextlib.suppress(ValueError, KeyError, OSError, zipfile.BadZipFile):
-        if path.suffix == ".json" and b'"seconds"' in content:
+        if path.suffix == ".json" and any(key.encode() in content for key in VOLATILE):
             return repr(_dropped(json.loads(content))).encode()
         if path.suffix == ".npz":
             with np.load(io.BytesIO(content), allow_pickle=False) as file:
@@ -156,7 +157,7 @@ def without_seconds(path: Path) -> bytes:
 
 def _dropped(content: object) -> object:
     if isinstance(content, dict):
-        return {key: _dropped(value) for key, value in content.items() if key != "seconds"}
+        return {key: _dropped(value) for key, value in content.items() if key not in VOLATILE}
     return [_dropped(one) for one in content] if isinstance(content, list) else content
 
 
