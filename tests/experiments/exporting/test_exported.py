@@ -135,6 +135,30 @@ def test_images_of_another_shape_are_refused(model):
             "not finite",
         ),
         (lambda f: tensors(f / "scale.safetensors", lambda t: t["std"].zero_()), "not all std are above 0"),
+        (
+            lambda f: edit(f, lambda a: a["run"].update(method={"name": "dropout", "samples": 10**9})),
+            "is more than 10,000",
+        ),
+        (
+            lambda f: edit(f, lambda a: a["run"].update(method={"name": "vbll", "rank": 10**9})),
+            "method.rank=1,000,000,000 is of no model of these tensors",
+        ),
+        (
+            lambda f: save_file({"mean": torch.zeros(1), "std": torch.ones(1)}, f / "scale.safetensors"),
+            "3 numbers each",
+        ),
+        (lambda f: edit(f, lambda a: a["recipe"].update(size="32")), "is damaged"),
+        (lambda f: edit(f, lambda a: a["recipe"].update(published=1)), "is damaged"),
+        (lambda f: edit(f, lambda a: a.update(referable_from=True)), "is damaged"),
+        (lambda f: edit(f, lambda a: a.update(code="import os")), "unknown key 'code'"),
+        (lambda f: (f / "model.json").write_text("[" * 10**5), "is damaged"),
+        (lambda f: (f / "model.json").write_text(" " * (2**20 + 1)), "more than 1,048,576 bytes"),
+        (
+            lambda f: edit(f, lambda a: a["run"]["model"].update(name="os:abort")),
+            "whose code is not part of it",
+        ),
+        (lambda f: cut(f / "member-0.safetensors"), "is damaged"),
+        (lambda f: torch.save({"conv1.weight": torch.ones(3)}, f / "member-0.safetensors"), "is damaged"),
     ],
 )
 def test_a_damaged_model_is_named_in_one_line(model, tmp_path, damage, says):
@@ -148,6 +172,10 @@ def test_a_damaged_model_is_named_in_one_line(model, tmp_path, damage, says):
 def test_an_absent_device_is_named(model):
     with pytest.raises(InputError, match="no device 'cuda:99' here"):
         rb.load_model(model, "cuda:99")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
 
 
 def tensors(path, change):
