@@ -63,3 +63,17 @@ def nearest(word: str, known: Iterable[str]) -> str:
     close = get_close_matches(word, known, n=1, cutoff=0.5)
     hint = f"Did you mean '{close[0]}'? " if close else ""
     return f"{hint}Valid: {', '.join(known)}."
+
+
+def one_edit(word: str, target: str) -> bool:
+    """Return whether `word` becomes `target` by one letter changed, added or lost, or two neighbours exchanged."""
+    start = next((k for k, (a, b) in enumerate(zip(word, target, strict=False)) if a != b), None)
+    if start is None:
+        return abs(len(word) - len(target)) == 1
+    ours, theirs = word[start:], target[start:]
+    return (
+        ours[1:] == theirs[1:]
+        or ours[1:] == theirs
+        or ours == theirs[1:]
+        or (ours[:2] == theirs[1::-1] and ours[2:] == theirs[2:])
+    )

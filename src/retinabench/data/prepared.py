@@ -34,6 +34,7 @@ from retinabench.core.untrusted.paths import inside, kept_inside
 from retinabench.data.dataset import Rows
 from retinabench.data.records import MODERATE, Records, join, referable
 from retinabench.predictions.formats.bounded_parquet import read_table
+from retinabench.predictions.formats.npz_format import DAMAGED_ARRAYS
 
 FORMAT = 2  # of the folder and of the content of every image: raise it when either changes
 AGAIN = "Delete the folder and prepare it again."
@@ -173,15 +174,7 @@ def open_prepared(folder: str | Path) -> Prepared:
         records = Records.from_parquet(check(inside(folder, "records.parquet"), AGAIN))
     except InputError:
         raise
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        pa.ArrowException,
-    ) as error:
+    except (*DAMAGED_ARRAYS, OSError, pa.ArrowException) as error:
         raise InputError(
             f"is damaged ({error})", file=folder, hint="Delete it and prepare it again."
         ) from None

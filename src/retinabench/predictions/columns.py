@@ -140,6 +140,7 @@ def read_metadata(path: Path, text: bytes) -> dict[str, Any]:
         content = json.loads(text)
         if not isinstance(content, dict):
             raise ValueError
+        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair could not be shown
     except (ValueError, RecursionError):
         raise InputError(
             "has unreadable metadata", file=path, hint="Write it again with write_predictions."

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from retinabench.core.errors import InputError, nearest
+from retinabench.core.errors import InputError, nearest, one_edit
 from retinabench.predictions.columns import KNOWN, check_count, sample_number
 
 # Usual names in other tools, without case, blanks, points, hyphens and underscores. Those of the second list are taken
@@ -203,27 +203,13 @@ def _refuse_typos(names: Sequence[str], has: Collection[str], file: str | None) 
     """Refuse a further column whose name is a misspelt one of a column that the table lacks."""
     for known, targets in _TYPOS_OF.items():
         for name in names if known not in has else ():
-            if any(_one_edit(squash(name), target) for target in targets):
+            if any(one_edit(squash(name), target) for target in targets):
                 raise InputError(
                     f"is spelt almost like '{known}', which the table lacks",
                     file=file,
                     column=name,
                     hint=f"Say --column {known}={name} if it is meant, else rename the column.",
                 )
-
-
-def _one_edit(word: str, target: str) -> bool:
-    """Whether `word` becomes `target` by one letter changed, added or lost, or two neighbours exchanged."""
-    start = next((k for k, (a, b) in enumerate(zip(word, target, strict=False)) if a != b), None)
-    if start is None:
-        return abs(len(word) - len(target)) == 1
-    ours, theirs = word[start:], target[start:]
-    return (
-        ours[1:] == theirs[1:]
-        or ours[1:] == theirs
-        or ours == theirs[1:]
-        or (ours[:2] == theirs[1::-1] and ours[2:] == theirs[2:])
-    )
 
 
 def _numbered(names: Sequence[str]) -> list[str]:

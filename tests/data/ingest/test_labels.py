@@ -6,7 +6,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.datasets import aptos, eyepacs
 from retinabench.data.ingest.archives import open_files
 from retinabench.data.ingest.label_matching import Survey
-from retinabench.data.ingest.labels import grade_of, ids_of, read_table
+from retinabench.data.ingest.labels import check_distinct, grade_of, ids_of, read_table, refuse_typos
 
 GOOD = "image,level\n1_left,0\n1_right,3\n"
 ROWS = [(1, {"image": "1_left", "level": "0"}), (2, {"image": "1_right", "level": "3"})]
@@ -109,3 +109,18 @@ def test_another_number_of_aptos_rows_cannot_give_the_published_split(tmp_path):
     with pytest.raises(InputError, match="has 2 rows, not 3,662: the published split goes by row number"):
         aptos.labels(open_files(tmp_path))
     assert set(aptos.labels(open_files(tmp_path), "test").split) == {"test"}
+
+
+@pytest.mark.parametrize("second", ["p1\u200b", "p\u00ad1", "\u2060p1"])
+def test_names_that_only_look_different_are_refused(second):
+    with pytest.raises(InputError, match=r"row 2, column 'patient': is .*which looks like 'p1'"):
+        check_distinct([(1, {"patient": "p1"}), (2, {"patient": second})], "patient", "t.csv")
+    with pytest.raises(InputError, match="zero byte"):
+        check_distinct([(1, {"patient": "p1\0"})], "patient", "t.csv")
+
+
+def test_misspelt_optional_columns_are_refused():
+    for name in ("patiend", "Patient", "pat\0ent"):
+        with pytest.raises(InputError, match="almost like 'patient'"):
+            refuse_typos(["image", "grade", name], ["patient"], "t.csv")
+    refuse_typos(["image", "grade", "patient", "patients"], ["patient"], "t.csv")

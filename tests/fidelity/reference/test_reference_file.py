@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,4 +43,29 @@ def test_a_file_that_does_not_state_what_it_is_of_is_refused(tmp_path, key):
     del meta[key]
     np.savez(tmp_path / "r.npz", meta=np.array(json.dumps(meta)), **arrays)
     with pytest.raises(InputError, match=r"r\.npz: is no reference file"):
+        read_reference(FUNDUS, DATA, tmp_path / "r.npz")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"samples": np.zeros((4, 5, FUNDUS.outputs))},
+        {"samples": None},
+        {"epistemic": np.zeros(7)},
+        {"mcse": np.zeros((6, 2))},
+        {"rhat": np.array(["x"] * 6)},
+        {"chain_probs": np.full((4, 6, FUNDUS.outputs), np.nan)},
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(tmp_path, changed):
+    write_reference(tmp_path / "r.npz", replace(fake(), **changed))
+    with pytest.raises(InputError, match="array"):
+        read_reference(FUNDUS, DATA, tmp_path / "r.npz")
+
+
+@pytest.mark.parametrize("meta", [{"chains": "four"}, {"passed": 3}, {"why": None}, {"task": "\ud800"}])
+def test_metadata_that_say_something_else_are_refused(tmp_path, meta):
+    made = fake()
+    write_reference(tmp_path / "r.npz", replace(made, meta={**made.meta, **meta}))
+    with pytest.raises(InputError, match=r"metadata|no reference"):
         read_reference(FUNDUS, DATA, tmp_path / "r.npz")

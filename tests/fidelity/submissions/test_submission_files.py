@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.submissions.submission import read_submission
+from retinabench.fidelity.submissions.submission import About, Submission, read_submission, write_submission
 from retinabench.fidelity.targets.registry import TARGETS
 from support.fake_reference import softmax
 
@@ -123,3 +123,12 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path):
         read_submission(tmp_path / "nothing", FUNDUS, N)
     with pytest.raises(InputError, match=r"Name submission\.npz in it"):
         read_submission(tmp_path, FUNDUS, N)
+
+
+def test_metadata_may_be_long_and_must_be_text(tmp_path, probs):
+    path = tmp_path / "long.npz"
+    write_submission(path, Submission(probs=probs, about=About(title="a", run={"notes": "x" * 5000})))
+    assert read_submission(path, FUNDUS, N).title == "a"
+    np.savez(path, probs=probs, meta=np.array('{"title": "\\ud800"}'))
+    with pytest.raises(InputError, match="has unreadable metadata"):
+        read_submission(path, FUNDUS, N)

@@ -40,6 +40,7 @@ WRONG = {
     "empty": (b"", "is empty"),
     "only a mark": (b"\xef\xbb\xbf", "empty first line"),
     "only a line end": (b"\n", "empty first line"),
+    "a header that is no text": (b"\xef\xbb\xef\xbb\xbfimage_id,label,prob\na,0,0.5\n", "holds a header that is no text"),
     "only a header": (b"image_id,label,prob\n", "holds no rows"),
     "no label": (b"image_id,lable,prob\na,0,0.5\n", "column 'label': is missing. Did you mean 'lable'? Add it, or name it with --column"),
     "no probability": (b"image_id,label,q\na,0,0.5\n", "column 'prob': is missing"),

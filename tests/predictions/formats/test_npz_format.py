@@ -58,6 +58,7 @@ NPZ = {
     "single value": (npz(label=np.array(1)), "column 'label': has a single value"),
     "samples as columns": (npz(prob=None, prob_0=np.array([0.1, 0.2])), "one (N, S) array named 'probs'"),
     "no samples at all": (npz(prob=np.array(0.5)), "is a single value"),
+    "a title that cannot be shown": (npz(metadata=np.array('{"title": "\\ud800"}')), "unreadable metadata"),
     "half a surrogate pair": (npz(image_id=np.array(["a", "\ud800"])), "column 'image_id': holds text that is no valid Unicode"),
     "characters that do not exist": (npz(image_id=np.array([0x110000, 65], np.uint32).view("<U1")), "no valid Unicode"),
     "numbers as splits": (npz(split=np.array([0, 1])), "column 'split': is '0'"),

@@ -10,8 +10,9 @@ from torture.fuzz.case import cases, trials
 from torture.fuzz.settings import settings_files
 
 UNIT, INPUTS = "inputs", 400
+STRATEGY = settings_files()
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
     """One batch of inputs."""
-    yield from trials(cases(settings_files(), seed, INPUTS), scratch)
+    yield from trials(cases(STRATEGY, seed, INPUTS), scratch)

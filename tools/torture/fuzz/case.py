@@ -96,7 +96,8 @@ def trials(drawn: Sequence[Case], scratch: Path) -> Iterator[Outcome]:
             )
         else:
             verdict, detail = ended.value
-        yield Outcome(case.reader, f"input {number}: {case.what}", verdict, detail)
+        what = case.what.encode("utf-8", "backslashreplace").decode()
+        yield Outcome(case.reader, f"input {number}: {what}", verdict, detail)
 
 
 def perform(case: Case, folder: Path) -> tuple[Verdict, str]:

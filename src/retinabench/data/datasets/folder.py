@@ -28,7 +28,15 @@ from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.eye_names import eyes_of
 from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
-from retinabench.data.ingest.labels import Row, grade_of, ids_of, read_table, word_of
+from retinabench.data.ingest.labels import (
+    Row,
+    check_distinct,
+    grade_of,
+    ids_of,
+    read_table,
+    refuse_typos,
+    word_of,
+)
 from retinabench.data.records import SPLITS, Records
 
 ROLES = ("image", "grade", "label", "patient", "eye", "split", "domain")
@@ -130,6 +138,9 @@ def _records(
         raise InputError(
             "is empty", file=where, row=number, column=given["patient"], hint="Give each image one."
         )
+    if patients is not None:
+        check_distinct(rows, given["patient"], where)
+    refuse_typos(rows[0][1], [role for role in ("patient", "split", "domain") if role not in columns], where)
     if patients is None:
         notes.append("no column 'patient', so every image counts as a patient of its own")
     if not has["split"]:

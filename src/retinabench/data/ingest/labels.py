@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
-from retinabench.core.errors import InputError, nearest
+from retinabench.core.errors import InputError, nearest, one_edit
 from retinabench.data.ingest.archives import Files
+from retinabench.predictions.identities import indistinct
 
 Row = tuple[int, dict[str, str]]  # its number from 1, and its cells without surrounding blanks
 
@@ -133,7 +134,55 @@ def ids_of(rows: Sequence[Row], column: str, where: str) -> list[str]:
                 hint="Keep one row per image.",
             )
         first[cells[column]] = number
+    check_distinct(rows, column, where)
     return list(first)
+
+
+def check_distinct(rows: Sequence[Row], column: str, where: str) -> None:
+    """Refuse names that differ only by blanks, invisible characters or the Unicode form of a letter.
+
+    Args:
+        rows: Numbers and cells.
+        column: Column of the names.
+        where: Name of the file, for messages.
+
+    Raises:
+        InputError: Two names look the same, or one holds a zero byte.
+    """
+    if zero := next((number for number, cells in rows if "\0" in cells[column]), None):
+        raise InputError("holds a zero byte", file=where, row=zero, column=column, hint="Remove it.")
+    if (pair := indistinct(cells[column] for _, cells in rows)) is not None:
+        number = next(number for number, cells in rows if cells[column] == pair[1])
+        raise InputError(
+            f"is {pair[1][:60]!a}, which looks like {pair[0][:60]!a}",
+            file=where,
+            row=number,
+            column=column,
+            hint="Write one name in one way.",
+        )
+
+
+def refuse_typos(header: Iterable[str], columns: Sequence[str], where: str) -> None:
+    """Refuse a column whose name is one letter away from an optional one that the table lacks.
+
+    Args:
+        header: The columns of the table.
+        columns: Names of optional columns, by themselves.
+        where: Name of the file, for messages.
+
+    Raises:
+        InputError: A name is misspelt.
+    """
+    names = list(header)
+    for column in columns:
+        for name in names if column not in names else ():
+            if one_edit(name.lower(), column) or name.lower() == column:
+                raise InputError(
+                    f"is spelt almost like '{column}', which the table lacks",
+                    file=where,
+                    column=name,
+                    hint=f"Rename it, or say --column {column}=NAME.",
+                )
 
 
 def needed(files: Files, basename: str, hint: str) -> str:

@@ -44,7 +44,12 @@ def make_evaluator(
         The evaluator of the target.
     """
     data = load(target, source)
-    return Evaluator(target, data, read_reference(target, data.sha256, reference), bootstrap, seed)
+    found = read_reference(target, data.sha256, reference)
+    if len(found.epistemic) != len(data.test):
+        raise InputError(
+            f"is of {len(found.epistemic)} test points; '{target.name}' has {len(data.test)}", file=reference
+        )
+    return Evaluator(target, data, found, bootstrap, seed)
 
 
 def score_files(

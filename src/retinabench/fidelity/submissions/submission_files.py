@@ -13,9 +13,7 @@ from __future__ import annotations
 import io
 import json
 import re
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +28,7 @@ from retinabench.core.errors import InputError
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.columns import MAX_VALUES
 from retinabench.predictions.formats.bounded_parquet import read_table
-from retinabench.predictions.formats.npz_format import read_member
+from retinabench.predictions.formats.npz_format import DAMAGED_ARRAYS, read_member
 
 Arrays = dict[str, NDArray[Any]]
 ARRAYS = ("probs", "samples", "draws", "meta")
@@ -75,13 +73,15 @@ def _explained(path: Path) -> Iterator[None]:
     """Turn the errors of opening a file into one line."""
     try:
         yield
+    except InputError:
+        raise
     except IsADirectoryError:
         raise InputError(
             "is a folder, not a submission", file=path, hint="Name submission.npz in it."
         ) from None
     except FileNotFoundError:
         raise InputError("does not exist", file=path) from None
-    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError):
+    except DAMAGED_ARRAYS:
         raise InputError("is not a whole archive", file=path, hint="Write or copy it again.") from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
@@ -100,7 +100,8 @@ def _npz(
         meta = json.loads(str(arrays.pop("meta", "{}")))
         if not isinstance(meta, dict):
             raise ValueError
-    except ValueError:
+        json.dumps(meta, ensure_ascii=False).encode()  # half a surrogate pair could not be shown
+    except (ValueError, RecursionError):
         raise InputError("has unreadable metadata", file=path, column="meta") from None
     for name, values in arrays.items():
         if values.dtype.kind not in "fiu":

@@ -6,6 +6,7 @@ import io
 import lzma
 import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from dataclasses import replace
@@ -34,9 +35,9 @@ from retinabench.predictions.subgroups import kept_places
 from retinabench.predictions.table import Predictions
 
 SUBGROUPS = "subgroups/"
-DAMAGED_ZIP = (
+DAMAGED_ARRAYS = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, ValueError, IndexError, TypeError,
-    KeyError, AttributeError, OverflowError,
+    KeyError, AttributeError, OverflowError, SyntaxError, tokenize.TokenError,
 )  # fmt: skip
 """What the standard library raises for archives and arrays that are damaged or forged; `OSError` as well."""
 MAX_METADATA = 1 << 22  # characters
@@ -51,7 +52,7 @@ def read_npz(path: Path, reading: Reading) -> Predictions:
             table = _table(path, archive, reading)
     except InputError:
         raise
-    except DAMAGED_ZIP:
+    except DAMAGED_ARRAYS:
         raise InputError("is not a whole NPZ file", file=path, hint="Write or copy it again.") from None
     try:
         return Predictions(**arguments_of(table, reading))

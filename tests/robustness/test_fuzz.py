@@ -1,0 +1,66 @@
+"""The short form of the fuzzing campaigns: about 500 inputs, read in this process by the readers alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from retinabench.core.errors import InputError
+from retinabench.predictions.io import read_predictions
+from torture.campaigns import fuzz_concepts, fuzz_predictions, fuzz_settings
+from torture.contract import Verdict
+from torture.fuzz import case
+
+
+def read_alone(arguments):
+    """Stand in for `retinabench score`: read the file, and write what the plain reader knows as well."""
+    table, out = Path(arguments[1]), Path(arguments[-1])
+    try:
+        found = read_predictions(table)
+    except InputError as error:
+        print(f"retinabench: error: {error}", file=sys.stderr)
+        return 2
+    print("\n".join(found.notes), file=sys.stderr)
+    sets = {}
+    for name, domain in (("in_domain", "in_domain"), ("shifted", "shifted"), ("joint", None)):
+        part = found.select(domain=domain, split="test")
+        if part is not None and (domain or len(sets) == 2):
+            sets[name] = counted(part)
+    if not sets:
+        print(f"retinabench: error: {table}: holds no rows of the test split", file=sys.stderr)
+        return 2
+    out.write_text(json.dumps({"sets": sets}))
+    return 0
+
+
+def counted(part):
+    above = part.prob[part.label == 1][:, None] - part.prob[part.label == 0]
+    return {
+        "images": len(part),
+        "patients": None if part.patient_id is None else len(set(part.patient_id.tolist())),
+        "positives": int(part.label.sum()),
+        "accuracy": float(np.mean((part.prob > 0.5) == part.label)),
+        "auroc": float(np.mean((above > 0) + 0.5 * (above == 0))) if above.size else None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("strategy", "inputs"),
+    [
+        pytest.param(fuzz_predictions.STRATEGY, 300, id="predictions"),
+        pytest.param(fuzz_settings.STRATEGY, 130, id="settings"),
+        pytest.param(fuzz_concepts.STRATEGY, 70, id="concepts"),
+    ],
+)
+def test_inputs_are_refused_in_one_line_or_read_right(strategy, inputs, tmp_path, monkeypatch):
+    monkeypatch.setattr(case, "run", read_alone)
+    failed = []
+    for number, one in enumerate(case.cases(strategy, 2026, inputs)):
+        verdict, detail = case.perform(one, tmp_path / str(number))
+        if verdict is Verdict.FAILED:
+            failed.append(f"{one.reader}: {one.what}: {detail}")
+    assert not failed
