@@ -176,9 +176,9 @@ def _check_arrays(reference: Reference, target: Target, name: str | Path) -> Non
         raise InputError(f"holds {chains} chains, and its metadata say {reference.meta['chains']}", file=name)
     shapes = {"epistemic": (points,), **dict.fromkeys(QUALITIES, (points, target.outputs))}
     if target.likelihood == "categorical":
-        samples = np.shape(reference.samples)  # () where there are none
-        shapes["samples"] = (*samples[:1], points, target.outputs)
+        samples = 0 if reference.samples is None else len(reference.samples)
+        shapes["samples"] = (samples, points, target.outputs)
     for column, shape in shapes.items():
         array = getattr(reference, column)
-        if np.shape(array) != shape or 0 in shape or np.asarray(array).dtype.kind != "f":
+        if array is None or array.shape != shape or 0 in shape or array.dtype.kind != "f":
             raise InputError(f"is not an array of shape {shape} and numbers", file=name, column=column)

@@ -100,7 +100,9 @@ def csv_header(path: Path) -> tuple[str, str]:
     text = head.decode(encoding, errors="replace").lstrip("\ufeff")
     first = re.split(r"\r\n|\r|\n", text, maxsplit=1)[0]
     if "\ufffd" in first:
-        raise InputError("holds a header that is no text of its encoding", file=path, hint="Save it as 'CSV UTF-8'.")
+        raise InputError(
+            "holds a header that is no text of its encoding", file=path, hint="Save it as 'CSV UTF-8'."
+        )
     if not first.strip():
         raise InputError("has an empty first line", file=path, hint="Begin with the names of the columns.")
     return encoding, first
