@@ -37,5 +37,5 @@ def test_unquoted_is_the_inverse(text):
 
 
 def test_csv_quotes_text_and_leaves_numbers():
-    rows = list(csv.reader(io.StringIO(csv_text([["=a", 'b"c'], [-0.5, "x,=y"]]), newline="")))
-    assert rows == [["'=a", 'b"c'], ["-0.5", "x,=y"]]
+    rows = list(csv.reader(io.StringIO(csv_text([["=a", 'b"c\x1b'], [-0.5, "x,=y"]]), newline="")))
+    assert rows == [["'=a", 'b"c\\x1b'], ["-0.5", "x,=y"]]

@@ -48,12 +48,14 @@ def unquoted(text: str) -> str:
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as CSV, the header among them; text passes through `plain_cell`, and what is no text stays as it is.
+    """Return rows as CSV, the header among them; text passes through `visible` and `plain_cell`, and what is no text stays as it is.
 
     Args:
         rows: The cells of each line.
     """
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
-    writer.writerows([plain_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    writer.writerows(
+        [plain_cell(visible(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows
+    )
     return sink.getvalue()
