@@ -113,7 +113,7 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note scripts, handlers and addresses that are not of this page."""
-        if tag in ("script", "iframe", "object", "embed", "base", "form", "link"):
+        if tag in ("script", "iframe", "object", "embed", "base", "link"):
             self.found.append(tag)
         for name, value in attrs:
             elsewhere = not (value or "").startswith(("#", "data:image/"))
