@@ -154,7 +154,9 @@ class RunTask(Protocol[Result]):
         """
 
 
-def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources) -> Path:
+def execute_run(
+    task: RunTask[Result], run: Run, out: Path, resources: Resources, weights: Path | None = None
+) -> Path:
     """Compute a run, continue it, or find it done.
 
     Of several processes that are given the same run one computes it, and the others wait for it. Those that `torchrun`
@@ -165,6 +167,7 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
         run: The settings.
         out: Parent of the run's folder, and of those of the runs that it combines.
         resources: Where to compute.
+        weights: Folder of a finished run whose trained weights are those of this one.
 
     Returns:
         The folder of the finished run.
@@ -189,7 +192,7 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
     wanted = member_runs(run)
     members = [execute_run(task, member, out, resources) for member in wanted]
     trained = [] if wanted or not task.keeps_posterior else trained_by(run)
-    sources = [execute_run(task, other, out, resources) for other in trained]
+    sources = [weights] if weights else [execute_run(task, other, out, resources) for other in trained]
     with contextlib.ExitStack() as stack:
         if leads:
             stack.enter_context(workspace.lock(wait=True, say=resources.progress.say))
@@ -204,14 +207,8 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
         if wanted:
             result = task.combine(run, [task.read(folder) for folder in members])
         else:
-            if leads and sources:
-                _take_over(sources[0], workspace.folder)
-            try:
-                result = _train_and_predict(task, run, workspace.folder, resources)
-            except Exception as error:
-                if is_out_of_memory(error):  # outside of the parts that are cut (`data/memory.py`)
-                    raise out_of_memory(run.method.describe(), device) from None
-                raise
+            distributed.leader_says(leads and _take_over(sources, workspace.folder), device)
+            result = _within_memory(task, run, workspace.folder, resources)
         if leads:
             task.write(result, run, workspace.folder)
             workspace.finish()
@@ -269,15 +266,29 @@ def trained_by(run: Run) -> list[Run]:
     return [method.trained_by(run)] if hasattr(method, "trained_by") else []
 
 
-def _take_over(source: Path, folder: Path) -> None:
-    """Copy the trained weights of a finished run into the folder of another one."""
-    if not (folder / POSTERIOR).is_file():
-        save_tensors(folder / POSTERIOR, load_tensors(source / POSTERIOR, mapped=True))
+def _take_over(sources: Sequence[Path], folder: Path) -> bool:
+    """Copy the trained weights of a finished run, if there is one, into the folder of another one; return whether there is one.
+
+    The first process calls this and tells the others, which begin when the weights are there.
+    """
+    if sources and not (folder / POSTERIOR).is_file():
+        save_tensors(folder / POSTERIOR, load_tensors(sources[0] / POSTERIOR, mapped=True))
+    return bool(sources)
 
 
 def is_composed(method: ModuleType) -> bool:
     """Tell whether a method combines the runs of others instead of training (`methods/base.py`)."""
     return hasattr(method, "member_runs")
+
+
+def _within_memory(task: RunTask[Result], run: Run, folder: Path, resources: Resources) -> Result:
+    """Train and predict; say in one line where memory ends outside of the parts that are cut (`data/memory.py`)."""
+    try:
+        return _train_and_predict(task, run, folder, resources)
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise out_of_memory(run.method.describe(), resources.torch_device()) from None
+        raise
 
 
 def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources: Resources) -> Result:

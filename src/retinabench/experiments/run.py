@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,10 +23,12 @@ from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, build_run
 from retinabench.experiments.execution import (
     DEFAULT_RESOURCES,
+    POSTERIOR,
     Resources,
     Training,
     check_inputs,
     execute_run,
+    member_runs,
 )
 from retinabench.experiments.features import feature_source
 from retinabench.experiments.trained_inputs import describe_inputs, write_inputs
@@ -131,7 +134,25 @@ def execute(run: Run, out: Path, resources: Resources = DEFAULT_RESOURCES) -> Pa
     """
     task = load_task(run.data, run.task, run.shifted)
     check_size(run.model, task.data.size)
-    return execute_run(ImageRuns(task), run, out, resources)
+    return execute_run(ImageRuns(task), run, out, resources, _trained_before(run, task, out))
+
+
+def _trained_before(run: Run, task: Task, out: Path) -> Path | None:
+    """Return a finished run below `out` that differs in its shifted images alone: training never sees these."""
+    if run.shifted is None or member_runs(run):
+        return None
+    name = ImageRuns(task).folder_name(run)
+    for done in sorted(out.glob(f"{glob.escape(name.rpartition('-')[0])}-*/done")):
+        about = json.loads((done.parent / "run.json").read_text())
+        other = Run(**about["run"])
+        if other == run or other.model_copy(update={"shifted": run.shifted}) != run:
+            continue
+        theirs = load_task(other.data, other.task, other.shifted)
+        same = all(np.array_equal(theirs.splits[name], task.splits[name]) for name in ("train", "validation"))
+        kept = (done.parent / POSTERIOR).is_file()
+        if same and kept and theirs.data.fingerprint == about["fingerprint"]:
+            return done.parent
+    return None
 
 
 def divided(task: Task, run: Run) -> Task:

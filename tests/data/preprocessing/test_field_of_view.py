@@ -62,6 +62,13 @@ def test_noise_makes_no_rim_where_there_is_none():
     assert field_circle(inside) == pytest.approx((400, 300, 400), abs=1)
 
 
+def test_a_straight_border_is_no_circle():
+    half = np.zeros((60, 60, 3), np.uint8)
+    half[:, 30:] = 200
+    assert field_circle(Image.fromarray(half)) == pytest.approx((45, 30, 30), abs=1)
+    assert field_box(half) == (30, 0, 60, 60)
+
+
 def test_specks_and_a_straight_mask_do_not_move_it():
     picture = np.array(photograph(800, 1000, 500, 400, 370))
     picture[:120], picture[-120:] = 0, 0  # some cameras mask above and below

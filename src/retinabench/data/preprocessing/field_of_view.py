@@ -152,6 +152,8 @@ def _fit(points: NDArray[np.float64]) -> Circle | None:
         for steps in ((0, n // 3, 2 * n // 3), (0, n // 6, n // 3))
     ]
     circles = _through(np.concatenate(triples))
+    if not len(circles):  # all points on a line
+        return None
     distance = np.hypot(chosen[:, 0] - circles[:, :1], chosen[:, 1] - circles[:, 1:2]) - circles[:, 2:]
     agree = np.abs(distance) < 0.015 * circles[:, 2:]
     best = int(agree.sum(axis=1).argmax())

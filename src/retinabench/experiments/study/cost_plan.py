@@ -186,7 +186,9 @@ def _line(study: Study, cell: Cell, cost: Cost, sizes: dict[str, int], task: Tas
         done = sum((folder_of(run, cell, task) / "done").is_file() for run in known)
         names = {folder_of(run, cell, task).name for run in known}
         others = sum(file.parent.name not in names for file in cell.runs.glob("*/done"))
-        done += min(others, most_runs(study))
+        done += min(others, most_runs(study)) if cell.beside is None else 0
+    if cell.beside is not None:  # nothing is trained
+        sizes = {**sizes, "train": 1}
     samples = cell.base.method.samples
     pooled = len(ensembles(study)) * study.ensemble + len(study.run_seeds)
     folds = study.folds or 1

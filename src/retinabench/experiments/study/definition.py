@@ -63,7 +63,9 @@ class StudyTask(Frozen):
     Args:
         task: Name of the task; default: the label of this table.
         data: A prepared folder.
-        shifted: A second prepared folder, whose images are the shifted sets.
+        shifted: A second prepared folder, whose images are the shifted sets. A list of folders makes a task of each: the
+            first one keeps the label, LABEL-FOLDER are the others, which predict with the weights of the first one's runs.
+        trained_in: Label of the task whose trained runs this one predicts with; a list under `shifted` sets it.
         draw: A synthetic data set, instead of `data`.
         dataset: Name of the data set in `data`, for plans before it is prepared; default: the name of the folder.
         shifted_dataset: Likewise, of `shifted`.
@@ -72,6 +74,7 @@ class StudyTask(Frozen):
     task: str = ""
     data: str | None = None
     shifted: str | None = None
+    trained_in: str = ""
     draw: Drawn | None = None
     dataset: str | None = None
     shifted_dataset: str | None = None
@@ -136,6 +139,28 @@ class Study(Frozen):
     bootstrap: int = Field(1000, ge=0, le=1_000_000)
     precision: Literal["float32", "tf32", "bfloat16"] | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_task_per_shifted_set(cls, given: Any) -> Any:
+        """Make tasks of one whose `shifted` is a list."""
+        if not isinstance(given, dict) or not isinstance(given.get("tasks"), dict):
+            return given
+        tasks: dict[str, Any] = {}
+        for label, task in given["tasks"].items():
+            tasks[label] = task
+            if isinstance(task, dict) and isinstance(task.get("shifted"), list) and task["shifted"]:
+                first, *others = (str(folder) for folder in task["shifted"])
+                tasks[label] = {**task, "shifted": first}
+                for folder in others:
+                    name = f"{label}-{Path(folder).name}"
+                    if name in given["tasks"] or name in tasks:
+                        raise ValueError(
+                            f"tasks.{label}: two data sets under 'shifted' would be called {name}"
+                        )
+                    same = {"task": task.get("task") or label, "shifted": folder, "trained_in": label}
+                    tasks[name] = {**task, **same}
+        return {**given, "tasks": tasks}
+
     @field_validator("tasks", "methods")
     @classmethod
     def _labels(cls, given: dict[str, Any]) -> dict[str, Any]:
@@ -161,6 +186,15 @@ class Study(Frozen):
         if len(set(given)) < len(given):
             raise ValueError("a criterion is named twice")
         return given
+
+    @model_validator(mode="after")
+    def _trained(self) -> Self:
+        for label, task in self.tasks.items():
+            if task.trained_in and self.tasks.get(task.trained_in, task).trained_in:
+                raise ValueError(
+                    f"tasks.{label}: trained_in must name a task that trains, such as {min(self.tasks)}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

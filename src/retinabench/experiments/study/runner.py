@@ -100,10 +100,15 @@ def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUI
     fingerprints = {(cell.base.data, cell.base.shifted): tasks[cell.task].data.fingerprint for cell in every}
     recorded = RecordingEngine(engine, out, lambda run: fingerprints[run.data, run.shifted])
     _search(study, recorded, every, tasks)
-    chosen = [choice for cell in every for choice in _choose(study, cell, recorded, progress, out)]
+    chosen: list[Chosen] = []
+    for cell in sorted(every, key=lambda cell: cell.beside is not None):
+        chosen += _choose(study, cell, recorded, progress, out, chosen)
+    chosen.sort(key=lambda choice: every.index(choice.cell))
     wanted = [(choice, run) for choice in chosen if choice.run for run in with_seeds(study, choice.run)]
-    for _ in _missing(recorded, [(choice.cell, run) for choice, run in wanted], tasks):
-        pass
+    for predicts_alone in (False, True):  # with the weights of the others
+        some = [(one.cell, run) for one, run in wanted if (one.cell.beside is not None) == predicts_alone]
+        for _ in _missing(recorded, some, tasks):
+            pass
     for choice, run in wanted:
         choice.folders[run.seed] = folder_of(run, choice.cell, tasks[choice.cell.task])
         choice.outcomes[run.seed] = recorded.seen[recorded.key(Job(run, choice.cell.runs))]
@@ -158,7 +163,7 @@ def _check_criteria(study: Study, tasks: Mapping[str, Task]) -> None:
 
 def _search(study: Study, recorded: RecordingEngine, every: Sequence[Cell], tasks: dict[str, Task]) -> None:
     """Compute the trials of all searches, and put them into the searches' own tables."""
-    of_folder = {cell.runs: cell for cell in every}
+    of_folder = {cell.runs: cell for cell in every if cell.beside is None}
     wanted = [(cell, run) for cell in every for run in trials(study, cell)]
     with ExitStack() as opened:
         writers: dict[Path, Writer] = {}
@@ -186,12 +191,24 @@ def _missing(
 
 
 def _choose(
-    study: Study, cell: Cell, recorded: RecordingEngine, progress: Progress, out: Path
+    study: Study,
+    cell: Cell,
+    recorded: RecordingEngine,
+    progress: Progress,
+    out: Path,
+    earlier: Sequence[Chosen],
 ) -> Iterator[Chosen]:
-    """Yield the choice of every criterion, and save it for `--status`."""
+    """Yield the choice of every criterion, and save it for `--status`; that of the task whose weights are used, if any."""
     saved = {}
+    trains = {
+        one.criterion: one
+        for one in earlier
+        if (one.cell.task, one.cell.method) == (study.tasks[cell.task].trained_in, cell.method)
+    }
     for criterion in study.choices:
-        if cell.space is None:
+        if cell.beside is not None:
+            choice = _of_other_task(trains[criterion], cell)
+        elif cell.space is None:
             choice = Chosen(cell, criterion, base_run(study, cell.task, cell.method, out, criterion))
         else:
             ranking = search(
@@ -212,6 +229,12 @@ def _choose(
         saved[criterion] = SavedChoice(study.trials, choice.run)
         yield choice
     write_choices(cell, saved)
+
+
+def _of_other_task(trained: Chosen, cell: Cell) -> Chosen:
+    """Return the choice of a task that predicts other shifted images with the weights of another task's runs."""
+    run = trained.run and trained.run.model_copy(update={"shifted": cell.base.shifted})
+    return Chosen(cell, trained.criterion, run, trained.why, trained.value)
 
 
 def _write(ranking: Ranking, folder: Path) -> None:

@@ -24,22 +24,27 @@ from retinabench.experiments.study.definition import UNTUNED, Drawn, Study
 from retinabench.methods.settings import Optimizer
 
 CHOICES = "choices.json"
+RUNS = "runs"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one task. folder: its place in the study; the runs of trials and seeds lie in `runs` below it."""
+    """One method on one task. folder: its place in the study; the runs of trials and seeds lie in `runs` below it.
+
+    beside: where the runs of another task lie whose weights this one predicts with; its own runs lie there too.
+    """
 
     task: str
     method: str
     base: Run
     space: Space | None
     folder: Path
+    beside: Path | None = None
 
     @property
     def runs(self) -> Path:
         """Where runs are computed; a trial that is chosen is the run of the first seed."""
-        return self.folder / "runs"
+        return self.beside or self.folder / RUNS
 
 
 def _data_folder(study: Study, label: str, out: Path) -> Path:
@@ -126,9 +131,12 @@ def cells(study: Study, out: Path) -> list[Cell]:
     found = []
     for task in study.tasks:
         for method, given in study.methods.items():
-            space = read_space(given.space) if study.trials and given.space is not None else None
+            other = study.tasks[task].trained_in
+            searched = study.trials and given.space is not None and not other
+            space = read_space(given.space) if searched and given.space is not None else None
             base = base_run(study, task, method, out)
-            found.append(Cell(task, method, base, space, out / task / method))
+            beside = out / other / method / RUNS if other else None
+            found.append(Cell(task, method, base, space, out / task / method, beside))
     for cell in found:
         trials(study, cell)
     return found

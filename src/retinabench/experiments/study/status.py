@@ -136,7 +136,7 @@ def _method_status(
         if one.run is not None:
             count(with_seeds(study, one.run), line.runs)
     if undecided := len(study.choices) - len(current):
-        line.runs["left"] += undecided * (len(study.run_seeds) - (study.trials > 0))
+        line.runs["left"] += undecided * (len(study.run_seeds) - (cell.space is not None))
     line.seconds = sum(seconds) / len(seconds) if seconds else None
     return line
 

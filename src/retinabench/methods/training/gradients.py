@@ -34,6 +34,9 @@ def describe_batch(labels: Tensor, step: int, batches: Batches, reweight: str) -
         step: 0-based number of the training step.
         batches: Their training rows have the share of label 1 where weights are constant.
         reweight: As in `cross_entropy`.
+
+    Returns:
+        The description.
     """
     positive, whole = distributed.total(
         torch.stack([labels.sum(), torch.full((), len(labels), device=labels.device)])

@@ -46,7 +46,13 @@ class VGG(nn.Module):
 
 
 def vgg(*, width: int = 32, outputs: int = 1, activation: str = "relu") -> VGG:
-    """13 convolutions; 2,657,345 parameters at width 32."""
+    """Return a network of 13 convolutions; 2,657,345 parameters at width 32.
+
+    Args:
+        width: Number of channels of the first layer.
+        outputs: Number of outputs.
+        activation: ``relu``, or ``leaky_relu`` with slope 0.2 below 0.
+    """
     return VGG(width, outputs, activation)
 
 

@@ -25,8 +25,8 @@ from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.reports.papers import panels
 from retinabench.reports.papers.collection import Collection, MethodRuns, TaskResults
 from retinabench.reports.papers.curves import RATES
-from retinabench.reports.papers.filos_printed import with_printed
 from retinabench.reports.papers.panels import BANDS, PaperFigure
+from retinabench.reports.papers.printed.filos import with_printed
 from retinabench.reports.papers.retina_tables import PERCENT, method_rows, referral_columns
 from retinabench.reports.toolkit.style import BAD, GOOD, INK, MUTED, PAPER, Mark
 from retinabench.reports.toolkit.tables import Block, Row, Table

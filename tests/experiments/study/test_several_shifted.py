@@ -1,0 +1,55 @@
+"""Several shifted data sets in one study: trained once, predicted and reported on each."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from retinabench.experiments.study.definition import Study
+from retinabench.experiments.study.runner import compute
+from retinabench.methods.training import loop
+from retinabench.predictions.io import read_predictions
+from support.helpers import make_prepared
+from support.studies import TINY, Serial
+
+HOME = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32))
+AWAY = HOME[1:]
+
+
+def definition(root, **changes):
+    task = {"data": str(root / "home"), "shifted": [str(root / "near"), str(root / "far")]}
+    return Study(**{
+        "tasks": {"country_shift": task}, "methods": {"map": {}}, "base": TINY, "trials": 0, "seeds": 1,
+        "ensemble": 0, "bootstrap": 0, **changes,
+    })  # fmt: skip
+
+
+def test_a_list_makes_a_task_of_each_which_is_trained_in_the_first(tmp_path):
+    study = definition(tmp_path)
+    near, far = study.tasks["country_shift"], study.tasks["country_shift-far"]
+    assert (near.shifted, near.trained_in) == (str(tmp_path / "near"), "")
+    assert (far.task, far.shifted, far.trained_in) == (
+        "country_shift",
+        str(tmp_path / "far"),
+        "country_shift",
+    )
+    assert Study(**study.model_dump()) == study
+    twice = [str(tmp_path / name / "near") for name in "abc"]
+    with pytest.raises(ValidationError, match="would be called country_shift-near"):
+        definition(tmp_path, tasks={"country_shift": {"data": "d", "shifted": twice}})
+
+
+def test_each_data_set_is_predicted_with_the_weights_of_one_training(tmp_path, monkeypatch):
+    make_prepared(tmp_path / "home", parts=HOME)
+    make_prepared(tmp_path / "near", parts=AWAY, seed=1)
+    make_prepared(tmp_path / "far", parts=AWAY, seed=2)
+    epochs = []
+    original = loop._epoch
+    monkeypatch.setattr(loop, "_epoch", lambda *given: epochs.append(given[6]) or original(*given))
+    chosen = compute(definition(tmp_path), tmp_path / "out", Serial())
+    assert epochs == [0, 1]  # two epochs of one run
+    near, far = (read_predictions(choice.folders[0] / "predictions.parquet") for choice in chosen)
+    inside = [one.select(domain="in_domain") for one in (near, far)]
+    assert (inside[0].prob == inside[1].prob).all()
+    outside = [one.select(domain="shifted") for one in (near, far)]
+    assert not set(outside[0].prob.tolist()) & set(outside[1].prob.tolist())
