@@ -3,7 +3,7 @@
 A campaign is a module in `torture/campaigns/` with
 
 - a docstring, whose first line is its title in the table;
-- `UNIT`: what its trials are: ``"inputs"``, ``"kills"`` or ``"faults"``;
+- `UNIT`: what its trials are: ``"inputs"``, ``"kills"``, ``"faults"``, ``"attacks"``;
 - `campaign(seed, scratch)`: a generator of `Outcome`, one per trial, for one batch of a few seconds to two minutes.
 
 A batch depends on its seed alone, works in the empty folder `scratch`, and yields nothing when a seed has nothing left to

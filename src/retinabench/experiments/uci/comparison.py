@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from retinabench.core.atomic_files import write_json
+from retinabench.core.atomic_files import settle, write_json
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
@@ -82,6 +82,7 @@ def compare_methods(
             (data, method) for data in loaded for method in SETTINGS if not _is_done(data, method, out)
         ]
         _compute(missing, out, epochs, seed, workers, progress)
+        settle(out / "results")
         return write_report(results(out), epochs, out)
 
 
