@@ -99,11 +99,13 @@ def measure(size: int, images: int, rounds: int, folder: Path) -> dict[str, np.n
     def batches(augment):
         return Batches(ImageSource(data, CPU, few), few, few, BATCH, 0, augment)
 
+    helped = ImageSource(data, CPU, workers=1)  # its process lives on from round to round
     pillow = DataLoader(ImageFiles(files, labels), BATCH, sampler=rows.tolist())
     step = training_step(run)
     batch = next(iter(batches("flip").epoch(0)))
     ways = {
         "stored, as bytes": lambda: speed(ImageSource(data, CPU).stored(chunks(rows, BATCH)), images),
+        "stored, read ahead by a process": lambda: speed(helped.stored(chunks(rows, BATCH)), images),
         "torch.utils.data + Pillow": lambda: speed(pillow, images),
         "on the CPU: floats, standardised": lambda: speed(batches("none").epoch(0), len(few)),
         "on the CPU: and flip": lambda: speed(batches("flip").epoch(0), len(few)),
@@ -122,9 +124,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[64, 512])
     options = parser.parse_args()
     torch.set_num_threads(1)
-    for size in (64, 512):
+    for size in options.sizes:
         with tempfile.TemporaryDirectory() as folder:
             found = measure(size, options.images, options.rounds, Path(folder))
         ours = found["stored, as bytes"]

@@ -80,9 +80,18 @@ def test_standardised_channels_have_mean_0_and_deviation_1_over_the_training_pic
     assert torch.allclose(images.std(dim=(0, 2, 3)), torch.ones(3), atol=1e-3)
 
 
-def test_workers_change_nothing(data):
-    alone, helped = (collect(batches(data, augment="affine", workers=workers), 0)[0] for workers in (0, 1))
-    assert torch.equal(alone, helped)
+def test_workers_change_nothing_and_live_on(data):
+    """The same pictures in the same order, also after a pass that was left, and in one within another."""
+    alone, helped = (batches(data, augment="affine", workers=workers) for workers in (0, 1))
+    assert torch.equal(collect(alone, 0)[0], collect(helped, 0)[0])
+    reading = helped.source._kept.reader._iterator._workers[0].pid
+    next(helped.epoch(2))  # as a probe does
+    outer = helped.epoch(1)
+    first = next(outer)[0]
+    whole, inner = collect(alone, 1)[0], torch.cat([x for x, _ in helped.rows(np.arange(70, 75))])
+    assert torch.equal(inner, torch.cat([x for x, _ in alone.rows(np.arange(70, 75))]))
+    assert torch.equal(torch.cat([first, *(x for x, _ in outer)]), whole)
+    assert helped.source._kept.reader._iterator._workers[0].pid == reading
 
 
 def test_a_prepared_folder_travels_to_a_worker_as_a_path(data):

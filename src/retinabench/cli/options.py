@@ -42,9 +42,13 @@ Threads = Annotated[
     ),
 ]
 Readers = Annotated[
-    int,
+    int | None,
     typer.Option(
-        "--readers", metavar="N", min=0, help="Processes that read images ahead.", rich_help_panel=COMPUTING
+        "--readers",
+        metavar="N",
+        min=0,
+        help="Processes that read images ahead; default: none on a CPU, up to eight for a GPU.",
+        rich_help_panel=COMPUTING,
     ),
 ]
 Device = Annotated[

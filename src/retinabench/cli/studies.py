@@ -114,7 +114,7 @@ def benchmark(
     def begin() -> JobEngine:
         return make_engine(
             engine, parallel=parallel, device=device, address=address, cpus=cpus, gpus=gpus, storage=storage,
-            attempts=attempts, progress=progress,
+            attempts=attempts, progress=progress, readers=definition.readers,
         )  # fmt: skip
 
     if images_per_second is not None and not plan:

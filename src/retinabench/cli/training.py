@@ -54,7 +54,7 @@ def train(
         int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of weights, order and noise.")
     ] = None,
     device: Device = "auto",
-    readers: Readers = 0,
+    readers: Readers = None,
     quiet: Silent = False,
 ) -> None:
     """Train one run and write its predictions; the same command continues a killed one."""
@@ -100,7 +100,7 @@ def predict(
     ] = None,
     model: OwnModel = None,
     device: Device = "auto",
-    readers: Readers = 0,
+    readers: Readers = None,
     quiet: Silent = False,
 ) -> None:
     """Test a trained run on another data set, or predict raw images with an exported model."""

@@ -72,6 +72,12 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
+def cores() -> int:
+    """Return how many cores this process may use, which a batch system may have limited."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
 def threads(count: int) -> dict[str, str]:
     """Return the environment in which linear algebra takes `count` threads, which sleep while they wait."""
     return {

@@ -21,6 +21,7 @@ from retinabench.data.memory import BatchLimits, Work
 from retinabench.data.prepared import Prepared
 
 STATISTICS_IMAGES = 512
+PREFETCH = 4  # batches that each process reads ahead
 
 
 class Source(Protocol):
@@ -84,7 +85,7 @@ class ImageSource:
         device: Where the batches go.
         standardise_over: Rows whose images give mean and std of the channels, or None.
         scale: Fixed mean and std of the channels; without them or rows, values are in [0, 1].
-        workers: Processes that read ahead, for slow disks (0: none).
+        workers: Processes that read ahead, each `PREFETCH` batches; they are started once (0: none).
     """
 
     data: Prepared
@@ -123,7 +124,28 @@ class ImageSource:
 
     def stored(self, chunks: Sequence[Rows]) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield chunks of rows as they are stored, in host memory: uint8 images (B, H, W, 3), labels (B,)."""
-        loader: DataLoader[tuple[Tensor, Tensor]] = DataLoader(
+        if not self.workers:
+            yield from self._reader(chunks)
+            return
+        kept = self._kept
+        if kept.busy:  # by a pass over other rows, which this one interrupts
+            yield from self._reader(chunks)
+            return
+        kept.busy, kept.chunks[:] = True, list(chunks)
+        try:
+            yield from kept.reader
+        finally:
+            kept.busy = False
+
+    @cached_property
+    def _kept(self) -> _Kept:
+        chunks: list[Rows] = []
+        return _Kept(chunks, self._reader(chunks, persistent=True))
+
+    def _reader(
+        self, chunks: Sequence[Rows], *, persistent: bool = False
+    ) -> DataLoader[tuple[Tensor, Tensor]]:
+        return DataLoader(
             _StoredImages(self.data),
             batch_size=None,
             sampler=chunks,
@@ -131,9 +153,10 @@ class ImageSource:
             # The loader would otherwise seed its workers from the global generator.
             generator=torch.Generator(),
             multiprocessing_context="spawn" if self.workers else None,
+            prefetch_factor=PREFETCH if self.workers else None,
+            persistent_workers=persistent,
             pin_memory=self.device.type == "cuda",
         )
-        yield from loader
 
     def load(
         self, chunks: Sequence[Rows], stored_view: Augment = unchanged
@@ -147,6 +170,15 @@ class ImageSource:
                 mean, std = self.statistics
                 images = images.sub_(mean).div_(std)
             yield images, labels.to(self.device, non_blocking=True)
+
+
+@dataclass
+class _Kept:
+    """A reader whose processes live as long as its source, the rows that it reads next, and whether it is reading."""
+
+    chunks: list[Rows]
+    reader: DataLoader[tuple[Tensor, Tensor]]
+    busy: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ from torch import nn
 from retinabench.core.atomic_files import remove, sweep
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.subprocesses import cores
 from retinabench.core.workspace import Workspace
 from retinabench.data.loader import ArraySource, Batches
 from retinabench.data.memory import is_out_of_memory, keep_limits, out_of_memory
@@ -40,6 +41,7 @@ from retinabench.methods.training.posterior import Posterior
 from retinabench.models.acceleration import set_arithmetic, supports_bfloat16
 
 Result = TypeVar("Result")
+READERS = 8  # processes that read for one GPU
 POSTERIOR = "posterior.pt"
 
 
@@ -51,12 +53,12 @@ class Resources:
 
     Args:
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        readers: Processes that read images ahead; 0 reads in this process.
+        readers: Processes that read images ahead; 0 reads in this process. None: 0 on a CPU, up to `READERS` for a GPU.
         progress: Is told how far the work is.
     """
 
     device: str = "auto"
-    readers: int = 0
+    readers: int | None = None
     progress: Progress = QUIET
 
     def torch_device(self) -> torch.device:
@@ -76,6 +78,14 @@ class Resources:
             return torch.device(name)
         except (RuntimeError, AssertionError):
             raise InputError(f"no device '{name}' here", hint=_devices_here()) from None
+
+    def reading(self) -> int:
+        """Return the number of processes that read images ahead."""
+        if self.readers is not None:
+            return self.readers
+        if self.torch_device().type != "cuda":
+            return 0
+        return min(READERS, cores() // max(1, torch.cuda.device_count()))
 
     def precision(self) -> Literal["bfloat16"] | None:
         """Return the precision of runs whose settings name none: bfloat16 on a GPU that has it, else None."""

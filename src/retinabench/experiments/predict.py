@@ -142,7 +142,7 @@ def _predictor(finished: FinishedRun, task: Task, resources: Resources) -> OfTra
     def of_training(folder: Path, run: Run) -> Predictions:
         _, posterior = load_posterior(folder, str(device), finished.network)
         part = divided(task, run)
-        batches = make_batches(run, part, device, resources.readers, resources.progress)
+        batches = make_batches(run, part, device, resources.reading(), resources.progress)
         return _computed(run, part, posterior, batches, resources)
 
     return of_training

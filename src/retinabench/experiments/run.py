@@ -89,7 +89,7 @@ class ImageRuns:
                 f"note: '{run.method.name}' keeps the weights of the trunk, which are random without model.weights"
             )
         device = resources.torch_device()
-        batches = make_batches(run, task, device, resources.readers, resources.progress)
+        batches = make_batches(run, task, device, resources.reading(), resources.progress)
         return Training(
             model=build_model(run.model, run.seed).to(device),
             batches=batches,

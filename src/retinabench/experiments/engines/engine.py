@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Literal
 
 import torch
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
+from retinabench.core.subprocesses import cores
 from retinabench.experiments.engines.jobs import JobEngine
 from retinabench.experiments.engines.local import LocalEngine
 from retinabench.experiments.engines.ray_cluster import ray_engine
@@ -26,6 +28,7 @@ def make_engine(
     storage: str | None,
     attempts: int,
     progress: Progress,
+    readers: int | None = None,
 ) -> JobEngine:
     """Return an engine; nothing is started before it has jobs.
 
@@ -39,6 +42,7 @@ def make_engine(
         storage: URL through which the results of a Ray cluster travel; None where all nodes share the folder.
         attempts: How often a run that fails is started.
         progress: Is told how far the work is.
+        readers: Processes of each run that read images ahead; None: as `Resources` chooses.
 
     Returns:
         The engine.
@@ -67,11 +71,12 @@ def make_engine(
             storage=storage,
             attempts=attempts,
             progress=progress,
+            readers=readers,
         )
     if address is not None or storage is not None:
         option = "--address" if address is not None else "--storage"
         raise InputError(f"{option} is for --engine ray", hint=f"Leave out {option}, or add --engine ray.")
-    return _local(parallel, device, cpus, gpus, attempts, progress)
+    return replace(_local(parallel, device, cpus, gpus, attempts, progress), readers=readers)
 
 
 def precision_of(name: Literal["local", "ray"], device: str, gpus: float) -> Literal["bfloat16"] | None:
@@ -99,7 +104,7 @@ def _local(
             hint=f"Give --gpus {len(present)}, or less.",
         )
     share = (gpus or 1.0) if present else 0.0
-    places = int(len(present) / share) if present else max(1, int(_cores() / cpus))
+    places = int(len(present) / share) if present else max(1, int(cores() / cpus))
     if parallel is not None:
         # More than fit share the GPUs all the same where it was asked for.
         places = parallel if not present or gpus == 0 else min(parallel, places)
@@ -114,9 +119,3 @@ def visible_gpus() -> list[str]:
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return chosen.split(",")[:count] if chosen else [str(number) for number in range(count)]
-
-
-def _cores() -> int:
-    """Return how many cores this process may use, which a batch system may have limited."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1

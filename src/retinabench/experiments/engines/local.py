@@ -43,6 +43,7 @@ class LocalEngine:
     attempts: int = 2
     progress: Progress = QUIET
     processes: int = 1
+    readers: int | None = None
 
     def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Yield the outcome of every job exactly once, as they end."""
@@ -81,7 +82,9 @@ class Pool:
         # One that died while it was idle is found by `ended`.
         with contextlib.suppress(OSError):
             engine = self.engine
-            child.connection.send(request_for(job, number, engine.device, engine.threads, engine.processes))
+            child.connection.send(
+                request_for(job, number, engine.device, engine.threads, engine.processes, engine.readers)
+            )
 
     def ended(self) -> list[tuple[ScheduledJob, JobResult]]:
         """Wait until a job has ended; return all that have."""
@@ -104,7 +107,8 @@ class Pool:
             changes["CUDA_VISIBLE_DEVICES"] = self.engine.gpus[place]
         ours, theirs = SPAWN.Pipe()
         # A daemon may have no processes of its own.
-        process = SPAWN.Process(target=_serve, args=(theirs,), daemon=self.engine.processes == 1)
+        alone = self.engine.processes == 1 and not self.engine.readers and not self.engine.gpus
+        process = SPAWN.Process(target=_serve, args=(theirs,), daemon=alone)
         with environment(changes):
             process.start()
         theirs.close()  # the child's end is closed with the child

@@ -49,6 +49,7 @@ class RayEngine:
     storage: str | None = None
     attempts: int = 2
     progress: Progress = QUIET
+    readers: int | None = None
 
     def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Yield the outcome of every job exactly once, as they end.
@@ -93,7 +94,7 @@ class Cluster:
         engine = self._engine
         device = ("cuda" if self._gpus else "cpu") if engine.device == "auto" else engine.device
         threads, processes = max(1, int(engine.cpus)), max(1, int(self._gpus))
-        arguments: tuple[Any, ...] = (request_for(job, number, device, threads, processes),)
+        arguments: tuple[Any, ...] = (request_for(job, number, device, threads, processes, engine.readers),)
         if engine.storage:
             arguments = (engine.storage, *arguments, [folder.name for folder in job.needs])
         given = self._remote.options(name=job.folder.name).remote(*arguments)

@@ -45,6 +45,7 @@ class JobRequest:
         threads: Threads of linear algebra, on which the bits depend.
         versions: Versions of the sender, which must be the worker's.
         processes: How many train the run together, each on a GPU of its own.
+        readers: Processes that read images ahead (`Resources`).
     """
 
     run: dict[str, Any]
@@ -55,9 +56,17 @@ class JobRequest:
     threads: int
     versions: dict[str, str]
     processes: int = 1
+    readers: int | None = None
 
 
-def request_for(job: ScheduledJob, number: int, device: str, threads: int, processes: int = 1) -> JobRequest:
+def request_for(
+    job: ScheduledJob,
+    number: int,
+    device: str,
+    threads: int,
+    processes: int = 1,
+    readers: int | None = None,
+) -> JobRequest:
     """Return the request for the `number`-th start of a job; paths are absolute: workers start in other folders.
 
     Args:
@@ -66,11 +75,20 @@ def request_for(job: ScheduledJob, number: int, device: str, threads: int, proce
         device: Where it is computed, such as `cuda:0`.
         threads: Threads of linear algebra.
         processes: How many train the run together.
+        readers: Processes that read images ahead.
     """
     run = job.run.model_dump(mode="json")
     paths = {key: str(Path(run[key]).absolute()) for key in ("data", "shifted") if run[key] is not None}
     return JobRequest(
-        run | paths, job.folder.absolute(), job.log.absolute(), number, device, threads, versions(), processes
+        run | paths,
+        job.folder.absolute(),
+        job.log.absolute(),
+        number,
+        device,
+        threads,
+        versions(),
+        processes,
+        readers,
     )
 
 
@@ -106,7 +124,7 @@ def execute_request(request: JobRequest) -> None:
             hint="Prepare it once, and give all nodes the same folder.",
         )
     torch.set_num_threads(request.threads)
-    execute(run, request.folder.parent, Resources(request.device, progress=_Printed()))
+    execute(run, request.folder.parent, Resources(request.device, request.readers, _Printed()))
 
 
 def run_request(request: JobRequest, work: Callable[[JobRequest], None] = execute_request) -> JobResult:

@@ -122,6 +122,7 @@ class Study(Frozen):
         rules: Of choice, ensembles and scores.
         bootstrap: Replicates of every interval.
         precision: `optimizer.precision` of the methods that name none; the command sets bfloat16 where it computes on GPUs.
+        readers: Processes of each run that read images ahead; None: none on a CPU, up to eight for a GPU. It changes no number.
     """
 
     title: str = Field("A study of retinabench", min_length=1)
@@ -138,6 +139,7 @@ class Study(Frozen):
     rules: Literal["corrected", "published"] = "corrected"
     bootstrap: int = Field(1000, ge=0, le=1_000_000)
     precision: Literal["float32", "tf32", "bfloat16"] | None = None
+    readers: int | None = Field(None, ge=0)
 
     @model_validator(mode="before")
     @classmethod
