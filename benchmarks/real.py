@@ -8,10 +8,9 @@
    damage at five strengths (`prepare --corrupt`): the official test images at all strengths, the others at strength 3;
 2. heads of every method on the features by repeated, patient-disjoint 5-fold cross-validation (`cross_validation`): two divisions
    of the patients, each with `--seeds` seeds, so that every image is predicted by runs that did not see its patient;
-3. the network fine-tuned and from scratch, on the official split;
-4. `results.json` and the tables between the markers of docs/results.md.
 
-Intervals are 95 % percentile intervals of a bootstrap over patients: each replicate draws the patients of the mean over runs once.
+`benchmarks/real_findings.py` scores what is there, however far the command came, and makes the tables. Methods that need images
+instead of features (`tta`, `lora_ensemble`) are left out.
 """
 
 from __future__ import annotations
@@ -186,7 +185,10 @@ def entropy(probs: NDArray[np.float64]) -> NDArray[np.float64]:
 def compute_heads(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
     """Train the heads of every method, one seed of each division after the other, and keep their predictions."""
     order = [(number, label, run) for label in METHODS for number, run in head_runs(label, data, seeds)]
-    order.sort(key=lambda one: (one[0] % seeds, one[1] not in POOLED, one[0]))  # what is pooled comes first
+    # One seed of each division of all methods; of the further seeds, first those of methods that are pooled.
+    order.sort(
+        key=lambda one: (one[0] % seeds, one[0] if one[0] % seeds == 0 else one[1] not in POOLED, one[0])
+    )
     for number, label, run in order:
         file = out / "heads" / f"{label.replace(' ', '-')}-{number}.npz"
         if file.is_file():

@@ -180,6 +180,61 @@ def by_kind(study: Study, method: str = "MAP") -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def claims(study: Study) -> str:
+    """The numbers behind the claims, one line each."""
+    lines = []
+
+    def add(what: str, draws: Floats) -> None:
+        lines.append(f"- {what}: {interval(draws)}")
+
+    for name in ("in domain", "damaged"):
+        add(f"MAP, {name}: failure AUROC", study.draws("MAP", name, "failure_auroc"))
+        gain = study.draws("MAP", name, "referral_accuracy_area") - study.draws("MAP", name, "accuracy")
+        add(f"MAP, {name}: referral accuracy above accuracy (random referral: 0)", gain)
+    scores = list(NAMES)
+    clean = study.found["MAP"]["in domain"][:, 0].mean(axis=0)
+    for k, kind in enumerate(KINDS):
+        damaged = study.found["MAP"]["damaged"][:, k].mean(axis=0)
+        for score in ("auroc", "accuracy", "referral_accuracy_area"):
+            at = scores.index(score)
+            add(f"MAP, {kind} at 3 less undamaged: {score}", damaged[at] - clean[at])
+        add(f"MAP, {kind} at 3: failure AUROC", damaged[scores.index("failure_auroc")])
+        worst = study.found["MAP"]["strength 5"][:, k, scores.index("failure_auroc")].mean(axis=0)
+        add(f"MAP, {kind} at 5, 103 images: failure AUROC", worst)
+    single = [method for method in study.found if not method.startswith("ensemble of")]
+    before = np.stack([study.draws(method, "in domain", "auroc") for method in single])
+    after = np.stack([study.draws(method, "damaged", "referral_accuracy_area") for method in single])
+    places = [np.argsort(np.argsort(one, axis=0), axis=0) for one in (before, after)]
+    same = np.array([np.corrcoef(a, b)[0, 1] for a, b in zip(places[0].T, places[1].T, strict=True)])
+    add("rank correlation of methods, AUROC in domain and referral accuracy under damage", same)
+    for method in single:
+        missed = []
+        for one in study.runs[method].values():
+            for at in study.sets["damaged"]:
+                cases = study._cases(one, at)
+                certain = np.arange(len(at)) < len(at) // 2
+                weights = study.weights[:, study.row[at]][:, cases.order] * (cases.label & cases.error)
+                missed.append((weights * certain).sum(axis=1) / weights.sum(axis=1))
+        add(
+            f"{method}, damaged: share of the missed referable images among the more certain half",
+            np.nanmean(missed, axis=0),
+        )
+    sensitivity = SCORES["sensitivity_at_specificity_80"].function
+    for name in ("in domain", "damaged"):
+        values = []
+        for one in study.runs["MAP"].values():
+            for at in study.sets[name]:
+                cases = study._cases(one, at)
+                values.append(
+                    [
+                        sensitivity(Weighted(cases, w))
+                        for w in study.weights[:101, study.row[at]][:, cases.order]
+                    ]
+                )
+        add(f"MAP, {name}: sensitivity at specificity 0.80", np.mean(values, axis=0))
+    return "\n".join(lines)
+
+
 def figure(study: Study, path: Path, chosen: Sequence[str]) -> None:
     """Scores of some methods by strength of the damage."""
     drawing, axes = canvas(720, 250, 1, 3)
@@ -207,7 +262,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "## In domain", table(study, "in domain"), "## Under damage of strength 3", table(study, "damaged"),
         "## Differences from MAP, in domain", against_map(study, "in domain"),
         "## Differences from MAP, under damage of strength 3", against_map(study, "damaged"),
-        "## MAP by kind and strength", by_kind(study),
+        "## MAP by kind and strength", by_kind(study), "## Claims", claims(study),
     ]  # fmt: skip
     write_bytes(options.out / "findings.md", "\n\n".join(parts).encode())
     content = {
