@@ -169,8 +169,7 @@ def execute_run(
 ) -> Path:
     """Compute a run, continue it, or find it done.
 
-    Of several processes that are given the same run one computes it, and the others wait for it. Those that `torchrun`
-    started train together; the first of them locks the folder and writes.
+    Of several processes that are given the same run one computes it, and the others wait. Those of `torchrun` train together.
 
     Args:
         task: What the run is trained on.
@@ -201,8 +200,8 @@ def execute_run(
         return workspace.folder
     wanted = member_runs(run)
     members = [execute_run(task, member, out, resources) for member in wanted]
-    trained = [] if wanted or not task.keeps_posterior else trained_by(run)
-    sources = [weights] if weights else [execute_run(task, other, out, resources) for other in trained]
+    others = [] if wanted or weights or not task.keeps_posterior else trained_by(run)
+    sources = [weights] if weights else [execute_run(task, other, out, resources) for other in others]
     with contextlib.ExitStack() as stack:
         if leads:
             stack.enter_context(workspace.lock(wait=True, say=resources.progress.say))
@@ -224,7 +223,7 @@ def execute_run(
             workspace.finish()
             if not task.keeps_posterior:
                 _delete_training(workspace.folder)
-        distributed.wait()  # until the files are there
+        distributed.wait()
     return workspace.folder
 
 
