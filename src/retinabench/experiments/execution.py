@@ -193,10 +193,8 @@ def execute_run(
     workspace = Workspace(out / task.folder_name(run), "run", "run.json")
     if distributed.leader_says(workspace.done, device):
         resources.progress.say(f"{workspace.folder.name}: done before")
-        if leads:  # after a command that was killed behind its last file
-            sweep(workspace.folder)
-            if not task.keeps_posterior:
-                _delete_training(workspace.folder)
+        if leads:
+            _tidy(workspace.folder, keeps_posterior=task.keeps_posterior)
         return workspace.folder
     wanted = member_runs(run)
     members = [execute_run(task, member, out, resources) for member in wanted]
@@ -334,6 +332,13 @@ def _delete_collected(folder: Path) -> None:
     """Delete the weights that `posterior.pt` holds."""
     remove(folder / "best.pt")
     shutil.rmtree(folder / SAMPLES, ignore_errors=True)
+
+
+def _tidy(folder: Path, *, keeps_posterior: bool) -> None:
+    """Delete what a command left that was killed behind its last file."""
+    sweep(folder)
+    if not keeps_posterior:
+        _delete_training(folder)
 
 
 def _delete_training(folder: Path) -> None:
