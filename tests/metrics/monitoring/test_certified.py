@@ -44,6 +44,7 @@ def test_thresholds_goals_and_estimand_are_read(tmp_path):
         (certificate(goals=()), "not a whole certificate"),
         (certificate(per="eye"), "not a whole certificate"),
         (certificate() | {"uncertainty": {}}, "not a whole certificate"),
+        (certificate() | {"decision_threshold": {"value": 10**400}}, "not a whole certificate"),
         (
             {key: value for key, value in certificate().items() if key != "uncertainty"},
             "not a whole certificate",

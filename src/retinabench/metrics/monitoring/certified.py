@@ -98,7 +98,7 @@ def read_certificate(path: Path) -> Certified:
         raise InputError("holds no certified threshold", file=path, hint=_HINT)
     try:
         return _certified(content, certificate)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"is not a whole certificate ({error})", file=path, hint=_HINT) from None
 
 
