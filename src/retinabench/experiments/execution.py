@@ -198,8 +198,9 @@ def execute_run(
         return workspace.folder
     wanted = member_runs(run)
     members = [execute_run(task, member, out, resources) for member in wanted]
-    others = [] if wanted or weights or not task.keeps_posterior else trained_by(run)
-    sources = [weights] if weights else [execute_run(task, other, out, resources) for other in others]
+    sources = (
+        [weights] if weights else [execute_run(task, one, out, resources) for one in trained_by(task, run)]
+    )
     with contextlib.ExitStack() as stack:
         if leads:
             stack.enter_context(workspace.lock(wait=True, say=resources.progress.say))
@@ -267,10 +268,11 @@ def member_runs(run: Run) -> list[Run]:
     return method.member_runs(run) if is_composed(method) else []
 
 
-def trained_by(run: Run) -> list[Run]:
+def trained_by(task: RunTask[Result], run: Run) -> list[Run]:
     """Return the run whose trained weights a method uses in place of training its own (`methods/base.py`), none of others."""
     method = METHODS[run.method.name]
-    return [method.trained_by(run)] if hasattr(method, "trained_by") else []
+    shares = task.keeps_posterior and hasattr(method, "trained_by") and not member_runs(run)
+    return [method.trained_by(run)] if shares else []
 
 
 def _take_over(sources: Sequence[Path], folder: Path) -> bool:
