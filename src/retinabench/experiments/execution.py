@@ -218,12 +218,17 @@ def execute_run(
             distributed.leader_says(leads and _take_over(sources, workspace.folder), device)
             result = _within_memory(task, run, workspace.folder, resources)
         if leads:
-            task.write(result, run, workspace.folder)
-            workspace.finish()
-            if not task.keeps_posterior:
-                _delete_training(workspace.folder)
+            _finish(task, result, run, workspace)
         distributed.wait()
     return workspace.folder
+
+
+def _finish(task: RunTask[Result], result: Result, run: Run, workspace: Workspace) -> None:
+    """Write the result of a run and mark it as done."""
+    task.write(result, run, workspace.folder)
+    workspace.finish()
+    if not task.keeps_posterior:
+        _delete_training(workspace.folder)
 
 
 def check_likelihood(run: TrainingRun, likelihood: Likelihood) -> None:
