@@ -44,7 +44,7 @@ def command(data, tmp_path, monkeypatch):
             run.options = {"name": name, **options}
             return run.engine
 
-        fake = types.SimpleNamespace(make_engine=make_engine)
+        fake = types.SimpleNamespace(make_engine=make_engine, precision_of=lambda *_: None)
         monkeypatch.setitem(sys.modules, "retinabench.experiments.engines.engine", fake)
         arguments = [
             "tune",

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError, WorkError
 from retinabench.experiments.study import benchmark as module
 from retinabench.experiments.study import console
@@ -119,13 +120,13 @@ def test_what_is_added_is_all_that_is_computed(tmp_path):
 def test_other_code_and_other_data_are_refused_with_both_sides(finished, key, value, words):
     root, definition, *_ = finished
     file = root / "out" / "study.json"
-    before = file.read_text()
-    file.write_text(json.dumps(json.loads(before) | {key: value}))
+    before = json.loads(file.read_text())
+    write_json(file, before | {key: value}, checked=True)
     try:
         with pytest.raises(InputError, match=rf"{words}.*choose another --out"):
             again(root, definition)
     finally:
-        file.write_text(before)
+        write_json(file, before, checked=True)
 
 
 def test_another_configuration_under_the_same_name_is_refused(finished):
