@@ -1,5 +1,7 @@
 """Tasks of prepared folders: their labels, notes and refusals."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -83,7 +85,9 @@ def test_an_incomplete_eyepacs_is_said_to_be_incomplete(tmp_path):
 def test_labels_without_grades_are_refused_where_grades_divide(tmp_path):
     folder = prepared(tmp_path)
     about = folder / "dataset.json"
-    about.write_text(about.read_text().replace("{", '{"settings": {"columns": {"label": "referable"}},', 1))
+    content = json.loads(about.read_text())
+    content["settings"] = {**content.get("settings", {}), "columns": {"label": "referable"}}
+    about.write_text(json.dumps(content))
     with pytest.raises(InputError, match="labels without grades"):
         load_task(folder, "severity_shift")
     part = load_task(folder, "country_shift")["test"]

@@ -48,7 +48,7 @@ def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, mon
         Checkpoint,
         "save",
         lambda self, state: (
-            seen.append(sorted(file.name for file in (self.folder / SAMPLES).glob("*"))),
+            seen.append(sorted(file.name for file in (self.folder / SAMPLES).glob("*.pt"))),
             checkpoint(self, state),
         ),
     )

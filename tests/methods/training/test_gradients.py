@@ -54,7 +54,17 @@ def taken(method, limits, *, net="lenet", most=10**9, failing=(), words=()):
     use_generator(model, noise)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     images, labels = next(batches.epoch(0))
-    gradients(objective, model, optimizer, images, labels, describe_batch(labels, 0), noise, limits, 1)
+    gradients(
+        objective,
+        model,
+        optimizer,
+        images,
+        labels,
+        describe_batch(labels, 0, batches, "none"),
+        noise,
+        limits,
+        1,
+    )
     found = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     return found, [buffer.clone() for buffer in model.buffers()], objective.sizes
 

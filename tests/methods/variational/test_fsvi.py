@@ -212,7 +212,7 @@ def test_a_batch_in_parts_has_the_kl_of_the_whole(batches, weight):
     totals, gradients = [], []
     for parts in (1, 4):
         optimizer = torch.optim.SGD(posterior.model.parameters(), lr=1.0)
-        whole = describe_batch(labels, 0)
+        whole = describe_batch(labels, 0, data, "none")
         seen = gradients_of(
             kl_alone, posterior.model, optimizer, images, labels, whole, generator(), BatchLimits(), parts
         )

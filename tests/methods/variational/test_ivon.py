@@ -30,9 +30,9 @@ def test_25_steps_on_a_quadratic_are_the_recorded_ones(shared, monkeypatch):
     )
     for step, eps in enumerate(torch.from_numpy(golden["eps"])):
         monkeypatch.setattr(torch, "randn", lambda *_, eps=eps, **__: eps)
+        optimizer.zero_grad()
         theta = optimizer.perturbed({"w": w}, torch.Generator())["w"]
         assert np.allclose((theta - w).detach(), golden["noise"][step], rtol=1e-10)
-        optimizer.zero_grad()
         (0.5 * theta @ Q @ theta - b @ theta).backward()
         assert np.allclose(w.grad, golden["grad"][step], rtol=1e-10)
         optimizer.step()
@@ -98,10 +98,10 @@ def test_on_a_gaussian_posterior_it_finds_the_mean_field_optimum(samples):
     means, precisions = [], []
     for step in range(2000):
         losses = []
+        optimizer.zero_grad()
         for _ in range(samples):
             off = optimizer.perturbed({"w": w}, random)["w"] - target
             losses.append(0.5 * torch.einsum("ni,ij,nj->", off, A, off))
-        optimizer.zero_grad()
         torch.stack(losses).mean().backward()
         optimizer.step()
         if step >= 1000:

@@ -159,7 +159,8 @@ def clinic(
             grid = policy_grid(predictions, found.stated)
             advance(1)
         write_clinic(found, out, grid)
-        print_path(out / "index.html", json)
+        if not quiet:
+            print_path(out / "index.html", json)
 
 
 def _json(found: ScreeningReport) -> dict[str, object]:
