@@ -46,6 +46,16 @@ def test_other_versions_and_other_data_are_refused(tmp_path):
     assert log.index("--- start 1,") < log.index("holds other data") < log.index("--- start 2,")
 
 
+def test_a_log_that_cannot_be_written_is_the_result_of_the_job(tmp_path, capfd):
+    (tmp_path / "logs").write_text("a file where a folder should be")
+    job = ScheduledJob(small(make_prepared(tmp_path / "data", size=8)), tmp_path / "out" / "run")
+    given = replace(request_for(job, 1, "cpu", 1), log=tmp_path / "logs" / "x.log")
+    ended = run_request(given, work=lambda _: None)
+    assert ended.state == "failed"
+    assert "x.log: cannot be written" in ended.message
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_paths_are_in_full_since_workers_start_elsewhere(tmp_path, monkeypatch):
     run = small(make_prepared(tmp_path / "data", size=8))
     monkeypatch.chdir(tmp_path)

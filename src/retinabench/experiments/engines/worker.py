@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from retinabench.core.atomic_files import explain
 from retinabench.core.errors import DivergedError, InputError, OutOfMemoryError, WorkError, printable
 from retinabench.core.progress import Quiet
 from retinabench.core.untrusted.paths import open_in_place
@@ -130,15 +131,21 @@ def execute_request(request: JobRequest) -> None:
 def run_request(request: JobRequest, work: Callable[[JobRequest], None] = execute_request) -> JobResult:
     """Do the `work` of a request; an exception becomes a `JobResult`, and its traceback goes to the log."""
     began = time.perf_counter()
-    with output_to(request.log):
-        print(f"--- start {request.number}, {datetime.now(UTC):%F %T} UTC, {host()}, process {os.getpid()}")
-        try:
-            work(request)
-            state: State = "done"
-            message = ""
-        except Exception as error:
-            traceback.print_exc()
-            state, message = classify(error)
+    state: State = "done"
+    message = ""
+    try:
+        with output_to(request.log):
+            print(
+                f"--- start {request.number}, {datetime.now(UTC):%F %T} UTC, {host()}, process {os.getpid()}"
+            )
+            try:
+                work(request)
+            except Exception as error:
+                state, message = classify(error)
+                traceback.print_exc()
+    except OSError as error:  # the log cannot be written
+        if state == "done":
+            state, message = classify(explain(error, request.log))
     return JobResult(state, time.perf_counter() - began, message)
 
 
@@ -172,8 +179,8 @@ class _Printed(Quiet):
 def output_to(path: Path) -> Iterator[None]:
     """Append what this process prints to a file, also what libraries and a crash write past Python."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    saved = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
     descriptor = open_in_place(path, os.O_WRONLY | os.O_APPEND)
+    saved = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
     with os.fdopen(descriptor, "a", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
         try:
             for descriptor, _ in saved:
