@@ -89,7 +89,7 @@ def predict_torch(
 
     Args:
         model: A module, or K modules of an ensemble, from a batch of inputs to (B,), (B, 1) or (B, C) outputs, or to an
-            object with these as `logits`. It is put into evaluation mode, and back.
+            object with these as `logits`. It is moved to `device`, put into evaluation mode, and back into its own.
         batches: A data loader, not shuffled where images have no id. A batch is (inputs, label), (inputs, label, columns),
             or a dictionary with the inputs (`image`, `pixel_values`, `inputs` …) and the `label`. Columns is a dictionary
             with any of `image_id`, `patient_id`, `grade`, `domain` and `split`, (B,) each; in a dictionary they stand

@@ -12,6 +12,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.metrics.policies.grid import policy_grid
+from retinabench.reports.clinic import explore
 from retinabench.reports.clinic.explore import ROWS, explore_json
 from retinabench.reports.clinic.page import render, write_clinic
 from support.screened import screened
@@ -45,8 +46,10 @@ def test_nothing_in_the_file_ends_the_script(screening):
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome")
-def test_a_browser_shows_the_pair_of_the_link(screening, tmp_path):
+def test_a_browser_shows_the_pair_of_the_link(screening, tmp_path, monkeypatch):
+    """Also where more images are missed than are listed: the number is that of all."""
     report, grid = screening
+    monkeypatch.setattr(explore, "MOST_IMAGES", 2)
     page = write_clinic(report, tmp_path, grid)
     group, i, j = 1, 2, 7
     done = subprocess.run(
@@ -70,4 +73,6 @@ def test_a_browser_shows_the_pair_of_the_link(screening, tmp_path):
     one = numbers["sets"]["shifted"][list(grid.outcomes["shifted"])[group]][i][j]
     assert cells[1].startswith(f"{100 * one['sensitivity']['value']:.0f}")
     missed = sum(image.missed(i, j) for image in grid.images["shifted"])
-    assert f"of all shifted images: {missed}</summary>" in shown
+    listed = sum(image.missed(i, j) for image in grid.images["shifted"][:2])
+    assert missed > listed
+    assert f"of all shifted images: {missed} ({listed} are listed)</summary>" in shown

@@ -24,9 +24,7 @@ from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clustered_proportion
 from retinabench.metrics.sorted_images import is_positive
 from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.table import Predictions
-from retinabench.predictions.validation import Check
 
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
@@ -133,15 +131,13 @@ def policy_grid(predictions: Predictions, stated: Screened) -> PolicyGrid:
     Returns:
         The outcomes per set and for its at most `MOST_GROUPS` largest subgroups, with clustered 95 % intervals.
     """
-    gradable = gradable_rows(Check(predictions.source), predictions.subgroups.get(GRADABLE), len(predictions))
-    usable = predictions.take(np.flatnonzero(gradable))
     thresholds, place = _thresholds(stated.threshold)
-    rules = [_rules(usable, stated, cut.value) for cut in thresholds]
+    rules = [_rules(predictions, stated, cut.value) for cut in thresholds]
     frozen = (place, rules[place].index(stated.referral))
     outcomes: dict[str, dict[str, list[list[Outcome]]]] = {}
     images: dict[str, list[RankedImage]] = {}
     for name in ("in_domain", "shifted"):
-        part = usable.select(domain=name, split="test")
+        part = predictions.select(domain=name, split="test")
         if part is None:
             continue
         calls = np.stack([is_positive(part.prob, cut.value) for cut in thresholds])
@@ -161,11 +157,11 @@ def _thresholds(frozen: FrozenThreshold) -> tuple[list[FrozenThreshold], int]:
     return found, found.index(frozen)
 
 
-def _rules(usable: Predictions, stated: Screened, cut: float) -> list[ReferralRule]:
+def _rules(predictions: Predictions, stated: Screened, cut: float) -> list[ReferralRule]:
     """Return the rules from few images to many, with the frozen one in place of its equal."""
     frozen = stated.referral
     others = [
-        referral_rule(usable, frozen.uncertainty, cut, threshold=None, rate=rate)
+        referral_rule(predictions, frozen.uncertainty, cut, threshold=None, rate=rate)
         for rate in RATES
         if rate != (0.0 if frozen.extent == "none" else frozen.rate)
     ]

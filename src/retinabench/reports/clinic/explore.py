@@ -28,8 +28,9 @@ def explore_json(grid: PolicyGrid) -> Markup:
 
     Returns:
         Texts of the thresholds (T), of the referrals (R), of the rows, the frozen places, and for every set its groups with
-        (T, R, rows) texts and its images that some pair misses: id, patient, grade, probability, and the places from which
-        on it is called, and by threshold referred.
+        (T, R, rows) texts, how many referable images each pair misses (T, R), and the `MOST_IMAGES` most severe of them: id,
+        patient, grade, probability, at how many thresholds it is called, and for each threshold the first referral that
+        sends it to the reader.
     """
     content = {
         "thresholds": [one.comparison for one in grid.thresholds],
@@ -44,6 +45,7 @@ def explore_json(grid: PolicyGrid) -> Markup:
                     {"name": group or "all images", "cells": [[_cells(one) for one in row] for row in rows]}
                     for group, rows in groups.items()
                 ],
+                "missed": [[one.missed_images for one in row] for row in groups[""]],
                 "images": [
                     [
                         one.image_id,

@@ -37,9 +37,14 @@
     threshold.setAttribute("aria-valuetext", data.thresholds[i]);
     rows(part("rows"), data.rows.map((name, k) => [name, here[k], frozen[k]]));
     const missed = set.images.filter(([, , , , called, from]) => i >= called && j < from[i]);
-    part("count").textContent = "Referable images missed, of all " + set.label.toLowerCase() + " images: " + missed.length;
-    rows(part("missed"), missed.slice(0, MOST).map(([id, patient, grade, prob]) => [id, patient, grade ?? "–", prob]));
-    history.replaceState(null, "", "#explore=" + [state.set, state.group, i, j].join(","));
+    const listed = missed.slice(0, MOST), all = set.missed[i][j];
+    part("count").textContent = "Referable images missed, of all " + set.label.toLowerCase() + " images: " + all
+      + (listed.length < all ? " (" + listed.length + " are listed)" : "");
+    rows(part("missed"), listed.map(([id, patient, grade, prob]) => [id, patient, grade ?? "–", prob]));
+  }
+  function moved() {
+    show();
+    history.replaceState(null, "", "#explore=" + [state.set, state.group, state.threshold, state.referral].join(","));
   }
   function chooseSet(number) {
     state.set = number;
@@ -59,18 +64,16 @@
     if (i <= threshold.max) state.threshold = i;
     if (j <= referral.max) state.referral = j;
   }
-  sets.addEventListener("change", () => { chooseSet(Number(sets.value)); show(); });
-  groups.addEventListener("change", () => { state.group = Number(groups.value); show(); });
+  sets.addEventListener("change", () => { chooseSet(Number(sets.value)); moved(); });
+  groups.addEventListener("change", () => { state.group = Number(groups.value); moved(); });
   for (const [name, control] of [["referral", referral], ["threshold", threshold]])
-    control.addEventListener("input", () => { state[name] = Number(control.value); show(); });
+    control.addEventListener("input", () => { state[name] = Number(control.value); moved(); });
   document.getElementById("controls").addEventListener("reset", (event) => {
     event.preventDefault();
     [state.threshold, state.referral] = data.frozen;
-    show();
+    moved();
   });
   part("").hidden = false;
-  const hash = location.hash;
   show();
-  if (!link) history.replaceState(null, "", hash || location.pathname);
   if (link) part("").scrollIntoView();
 })();
