@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import typer
 
@@ -38,3 +39,18 @@ def add_verbs(app: typer.Typer, verbs: Verbs, group: str | None = None) -> None:
     """
     for name, (function, example) in verbs.items():
         app.command(name, epilog=f"Example: {example}", rich_help_panel=group)(function)
+
+
+def option(name: str, value: str, text: str = "", **further: Any) -> Any:
+    """Return an option that takes a value.
+
+    Args:
+        name: How it is given, such as ``--seed``.
+        value: What stands for its value in the help, such as ``N``.
+        text: What the help says of it.
+        **further: As `typer.Option` has them.
+
+    Returns:
+        What `Annotated` takes beside the type.
+    """
+    return typer.Option(name, metavar=value, help=text, **further)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from retinabench.cli.application import option
 from retinabench.cli.options import Out, Seed, Silent, Workers
 from retinabench.cli.output import ExitCode, progress_of, say
 from retinabench.data.registry import DATASETS
@@ -15,38 +16,29 @@ DatasetName = Annotated[
     str,
     typer.Argument(help=f"{', '.join(DATASETS)}; folder is for your own images."),
 ]
-Source = Annotated[
-    Path | None, typer.Option("--source", metavar="PATH", help="The data set as downloaded: folder or zip.")
-]
+Source = Annotated[Path | None, option("--source", "PATH", "The data set as downloaded: folder or zip.")]
 Download = Annotated[
     bool, typer.Option("--download", help="Fetch what needs no login into --source, or say what to do.")
 ]
-Size = Annotated[int, typer.Option("--size", metavar="N", help="Side of the square images, in pixels.")]
-Images = Annotated[
-    int | None, typer.Option("--images", metavar="N", help="Synthetic data: number of training images.")
-]
-DrawSeed = Annotated[
-    int | None, typer.Option("--seed", metavar="N", min=0, help="Synthetic data: seed of the drawing.")
-]
+Size = Annotated[int, option("--size", "N", "Side of the square images, in pixels.")]
+Images = Annotated[int | None, option("--images", "N", "Synthetic data: number of training images.")]
+DrawSeed = Annotated[int | None, option("--seed", "N", "Synthetic data: seed of the drawing.", min=0)]
 Preprocess = Annotated[
     Literal["crop", "graham", "none"],
     typer.Option("--preprocess", help="graham: subtract the local average; none: the whole image."),
 ]
 Blur = Annotated[
-    int,
-    typer.Option(
-        "--blur",
-        metavar="N",
-        help="graham: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30.",
-    ),
+    int, option("--blur", "N", "graham: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30.")
 ]
 Published = Annotated[
     bool, typer.Option("--published", help="graham: the pixels of the released code, faults included.")
 ]
 Corrupt = Annotated[
     str | None,
-    typer.Option(
-        "--corrupt", help="Damage each image as KIND:STRENGTH (0-5), such as defocus:3; see docs/data.md."
+    option(
+        "--corrupt",
+        "KIND:STRENGTH",
+        "Damage each image, such as defocus:3; strengths 0 to 5; see docs/data.md.",
     ),
 ]
 OnBad = Annotated[
@@ -54,20 +46,12 @@ OnBad = Annotated[
     typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
 ]
 IntoSplit = Annotated[
-    str | None,
-    typer.Option("--split", metavar="SPLIT", help="Put all images into this split, not the published ones."),
+    str | None, option("--split", "SPLIT", "Put all images into this split, not the published ones.")
 ]
-Labels = Annotated[
-    str | None,
-    typer.Option("--labels", metavar="FILE", help="folder: the CSV with the labels, below --source."),
-]
+Labels = Annotated[str | None, option("--labels", "FILE", "folder: the CSV with the labels, below --source.")]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(
-        "--column",
-        metavar="NAME=COLUMN",
-        help="folder: ROLE=NAME; image, grade, label, patient, eye, split, domain.",
-    ),
+    option("--column", "NAME=COLUMN", "folder: ROLE=NAME; image, grade, label, patient, eye, split, domain."),
 ]
 
 
@@ -128,10 +112,8 @@ def inspect(
     path: Annotated[Path, typer.Argument(help="A predictions file, run folder or prepared folder.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            metavar="FOLDER",
-            help="Prepared folder: read every image, write contact sheets and a data card here.",
+        option(
+            "--out", "FOLDER", "Prepared folder: read every image, write contact sheets and a data card here."
         ),
     ] = None,
     seed: Seed = 0,

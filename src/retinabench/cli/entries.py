@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
+from retinabench.cli.application import option
 from retinabench.cli.options import Json, Model, Overrides, Silent
 from retinabench.cli.output import print_result, say
 from retinabench.core.errors import WorkError
@@ -80,9 +81,7 @@ def check(
     ],
     overrides: Overrides = None,
     model: Model = None,
-    size: Annotated[
-        int, typer.Option("--size", metavar="N", min=16, help="Side of the drawn images in pixels.")
-    ] = 16,
+    size: Annotated[int, option("--size", "N", "Side of the drawn images in pixels.", min=16)] = 16,
     quiet: Silent = False,
 ) -> None:
     """Check in seconds that one method keeps its contract, with your own network too: seeds, saved state, continued trainings."""

@@ -7,60 +7,49 @@ from typing import Annotated, Literal
 
 import typer
 
+from retinabench.cli.application import option
 from retinabench.cli.options import Out, Seed, Silent
 from retinabench.cli.output import print_notes, progress_of, say
 
 Answers = Annotated[
-    Path,
-    typer.Option(
-        "--answers", metavar="FILE", help="P(yes): CSV or Parquet, image_id and a column per concept."
-    ),
+    Path, option("--answers", "FILE", "P(yes): CSV or Parquet, image_id and a column per concept.")
 ]
-Truth = Annotated[
-    Path, typer.Option("--truth", metavar="FILE", help="0, 1 or empty (unknown): the same columns.")
-]
+Truth = Annotated[Path, option("--truth", "FILE", "0, 1 or empty (unknown): the same columns.")]
 Concepts = Annotated[
     str | None,
-    typer.Option(
-        "--concepts", metavar="CONCEPTS", help="Columns of the truth file, separated by commas; default: all."
-    ),
+    option("--concepts", "CONCEPTS", "Columns of the truth file, separated by commas; default: all."),
 ]
 StrategyName = Annotated[
     str,
-    typer.Option(
+    option(
         "--strategy",
-        metavar="NAME",
-        help="precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims.",
+        "NAME",
+        "precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims.",
     ),
 ]
-Questions = Annotated[
-    int | None, typer.Option("--questions", metavar="N", help="Stop after so many; default: all.")
-]
+Questions = Annotated[int | None, option("--questions", "N", "Stop after so many; default: all.")]
 Tolerance = Annotated[
-    float | None,
-    typer.Option("--tolerance", metavar="X", help="Stop at this mean uncertainty; it starts at 2."),
+    float | None, option("--tolerance", "X", "Stop at this mean uncertainty; it starts at 2.")
 ]
-Patience = Annotated[
-    int | None, typer.Option("--patience", metavar="N", help="Stop after so many questions without progress.")
-]
+Patience = Annotated[int | None, option("--patience", "N", "Stop after so many questions without progress.")]
 Claims = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--claim",
-        metavar="CLAIM",
-        help="Stop when decided, such as 'sensitivity of haemorrhage >= 0.85'; may be repeated. State it before the "
+        "CLAIM",
+        "Stop when decided, such as 'sensitivity of haemorrhage >= 0.85'; may be repeated. State it before the "
         "answers are known.",
     ),
 ]
 Goals = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--goal",
-        metavar="GOAL",
-        help="By which the page judges every concept: sensitivity=0.85, specificity=0.8; default: nothing is judged.",
+        "GOAL",
+        "By which the page judges every concept: sensitivity=0.85, specificity=0.8; default: nothing is judged.",
     ),
 ]
-Confidence = Annotated[float, typer.Option("--confidence", metavar="X", help="Of each claim's decision.")]
+Confidence = Annotated[float, option("--confidence", "X", "Of each claim's decision.")]
 UncertaintyReading = Annotated[
     Literal["std", "variance"],
     typer.Option("--reading", help="Uncertainty: area of the drawn band, or as printed."),
@@ -72,9 +61,7 @@ QuestionRules = Annotated[
 KernelChoice = Annotated[
     Literal["published", "fitted"], typer.Option("--kernel", help="Hyper-parameters of the drawn curves.")
 ]
-Repetitions = Annotated[
-    int, typer.Option("--repetitions", metavar="N", min=0, help="To compare all strategies; 0: do not.")
-]
+Repetitions = Annotated[int, option("--repetitions", "N", "To compare all strategies; 0: do not.", min=0)]
 
 
 def examine(
@@ -125,22 +112,16 @@ def lesions(
     dataset: Annotated[str, typer.Argument(help="synthetic or idrid.")],
     out: Out = Path("lesions"),
     source: Annotated[
-        Path | None, typer.Option("--source", metavar="PATH", help="Folder of the data set as downloaded.")
+        Path | None, option("--source", "PATH", "Folder of the data set as downloaded.")
     ] = None,
-    images: Annotated[
-        int | None, typer.Option("--images", metavar="N", help="synthetic only: number of images.")
-    ] = None,
+    images: Annotated[int | None, option("--images", "N", "synthetic only: number of images.")] = None,
     size: Annotated[
-        int | None,
-        typer.Option(
-            "--size", metavar="N", help="Side of the images, in pixels; default: 256, synthetic 64."
-        ),
+        int | None, option("--size", "N", "Side of the images, in pixels; default: 256, synthetic 64.")
     ] = None,
     grid: Annotated[
-        int,
-        typer.Option("--grid", metavar="N", min=1, help="Ask about each of grid x grid regions of an image."),
+        int, option("--grid", "N", "Ask about each of grid x grid regions of an image.", min=1)
     ] = 1,
-    epochs: Annotated[int, typer.Option("--epochs", metavar="N", min=1, help="Epochs of the training.")] = 40,
+    epochs: Annotated[int, option("--epochs", "N", "Epochs of the training.", min=1)] = 40,
     goal: Goals = None,
     seed: Seed = 0,
     quiet: Silent = False,

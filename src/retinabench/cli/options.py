@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from retinabench.cli.application import option
 from retinabench.core.errors import InputError
 from retinabench.data.registry import TASKS
 from retinabench.methods.registry import METHODS
@@ -20,41 +21,30 @@ if TYPE_CHECKING:
 
 READING, COMPUTING = "How files are read", "How it is computed"
 
-Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to write into.")]
-Seed = Annotated[
-    int,
-    typer.Option("--seed", metavar="N", min=0, help="Seed of everything random.", rich_help_panel=COMPUTING),
-]
+Out = Annotated[Path, option("--out", "FOLDER", "Folder to write into.")]
+Seed = Annotated[int, option("--seed", "N", "Seed of everything random.", min=0, rich_help_panel=COMPUTING)]
 Silent = Annotated[
     bool,
     typer.Option("--quiet", "-q", help="No progress, only results and errors.", rich_help_panel=COMPUTING),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        "--workers", metavar="N", min=1, help="Processes; default: one per core.", rich_help_panel=COMPUTING
-    ),
+    option("--workers", "N", "Processes; default: one per core.", min=1, rich_help_panel=COMPUTING),
 ]
 Threads = Annotated[
-    int | None,
-    typer.Option(
-        "--workers", metavar="N", min=1, help="Threads; default: one per core.", rich_help_panel=COMPUTING
-    ),
+    int | None, option("--workers", "N", "Threads; default: one per core.", min=1, rich_help_panel=COMPUTING)
 ]
 Readers = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--readers",
-        metavar="N",
+        "N",
+        "Processes that read images ahead; default: none on a CPU, up to eight for a GPU.",
         min=0,
-        help="Processes that read images ahead; default: none on a CPU, up to eight for a GPU.",
         rich_help_panel=COMPUTING,
     ),
 ]
-Device = Annotated[
-    str,
-    typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:N.", rich_help_panel=COMPUTING),
-]
+Device = Annotated[str, option("--device", "DEVICE", "auto, cpu, cuda or cuda:N.", rich_help_panel=COMPUTING)]
 Rules = Annotated[
     Literal["corrected", "published"],
     typer.Option(
@@ -63,70 +53,55 @@ Rules = Annotated[
 ]
 Uncertainty = Annotated[
     str,
-    typer.Option(
+    option(
         "--uncertainty",
-        metavar="NAME",
-        help="What orders the referral: auto, own, total, epistemic, aleatoric, variance, max_probability, margin.",
+        "NAME",
+        "What orders the referral: auto, own, total, epistemic, aleatoric, variance, max_probability, margin.",
     ),
 ]
 Threshold = Annotated[
     str,
-    typer.Option(
+    option(
         "--threshold",
-        metavar="THRESHOLD",
-        help="From which probability on an image counts as referable: 0.3, youden, sensitivity=.85@validation, "
+        "THRESHOLD",
+        "From which probability on an image counts as referable: 0.3, youden, sensitivity=.85@validation, "
         "specificity=.9@validation; default: above 0.5.",
     ),
 ]
 Json = Annotated[
     Path | None,
-    typer.Option(
-        "--json",
-        metavar="FILE",
-        help="Write everything as JSON; -: to standard output, and nothing else there.",
-    ),
+    option("--json", "FILE", "Write everything as JSON; -: to standard output, and nothing else there."),
 ]
-Bootstrap = Annotated[
-    int, typer.Option("--bootstrap", metavar="N", min=0, help="Replicates for the intervals; 0: none.")
-]
+Bootstrap = Annotated[int, option("--bootstrap", "N", "Replicates for the intervals; 0: none.", min=0)]
 
 # Of the verbs that train.
-Data = Annotated[Path, typer.Option("--data", metavar="FOLDER", help="Prepared folder.")]
+Data = Annotated[Path, option("--data", "FOLDER", "Prepared folder.")]
 Shifted = Annotated[
-    Path | None,
-    typer.Option(
-        "--shifted", metavar="FOLDER", help="A second prepared folder, to test on as the shifted domain."
-    ),
+    Path | None, option("--shifted", "FOLDER", "A second prepared folder, to test on as the shifted domain.")
 ]
 Config = Annotated[
     str | None,
-    typer.Option(
-        "--config",
-        metavar="NAME|FILE",
-        help="TOML file, or a preset such as demo/map; settings left out have defaults.",
+    option(
+        "--config", "NAME|FILE", "TOML file, or a preset such as demo/map; settings left out have defaults."
     ),
 ]
 Overrides = Annotated[
     list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2 or optimizer.epochs=20.")
 ]
-Task = Annotated[str | None, typer.Option("--task", metavar="TASK", help=f"One of: {', '.join(TASKS)}.")]
-Method = Annotated[
-    str | None, typer.Option("--method", metavar="METHOD", help=f"One of: {', '.join(METHODS)}.")
-]
+Task = Annotated[str | None, option("--task", "TASK", f"One of: {', '.join(TASKS)}.")]
+Method = Annotated[str | None, option("--method", "METHOD", f"One of: {', '.join(METHODS)}.")]
 Model = Annotated[
     str | None,
-    typer.Option(
-        "--model",
-        metavar="NETWORK",
-        help="Network: one of ours, timm:NAME, or your own function package.module:function.",
+    option(
+        "--model", "NETWORK", "Network: one of ours, timm:NAME, or your own function package.module:function."
     ),
 ]
 OwnModel = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--model",
-        metavar="FUNCTION",
-        help="Where the network is a user's function: package.module:function, whose code then runs.",
+        "FUNCTION",
+        "Where the network is a user's function: package.module:function, whose code then runs.",
     ),
 ]
 
@@ -137,64 +112,48 @@ RunEngine = Annotated[
 ]
 Address = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--address",
-        metavar="ADDRESS",
-        help="Of a running Ray cluster; default: one of this machine.",
+        "ADDRESS",
+        "Of a running Ray cluster; default: one of this machine.",
         rich_help_panel=COMPUTING,
     ),
 ]
 Parallel = Annotated[
     int | None,
-    typer.Option(
-        "--parallel",
-        metavar="N",
-        min=1,
-        help="Runs at a time; default: as many as fit.",
-        rich_help_panel=COMPUTING,
-    ),
+    option("--parallel", "N", "Runs at a time; default: as many as fit.", min=1, rich_help_panel=COMPUTING),
 ]
-Cpus = Annotated[
-    float,
-    typer.Option("--cpus", metavar="X", min=0, help="Cores of one run, on Ray.", rich_help_panel=COMPUTING),
-]
+Cpus = Annotated[float, option("--cpus", "X", "Cores of one run, on Ray.", min=0, rich_help_panel=COMPUTING)]
 Gpus = Annotated[
     float,
-    typer.Option(
+    option(
         "--gpus",
-        metavar="X",
+        "X",
+        "GPUs of one run; 0.5: two runs share one; 2: two train it together.",
         min=0,
-        help="GPUs of one run; 0.5: two runs share one; 2: two train it together.",
         rich_help_panel=COMPUTING,
     ),
 ]
 Storage = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--storage",
-        metavar="URL",
-        help="Where a cluster's runs meet: a shared folder or an fsspec URL.",
+        "URL",
+        "Where a cluster's runs meet: a shared folder or an fsspec URL.",
         rich_help_panel=COMPUTING,
     ),
 ]
 Attempts = Annotated[
-    int,
-    typer.Option(
-        "--attempts",
-        metavar="N",
-        min=1,
-        help="How often a run that fails is started.",
-        rich_help_panel=COMPUTING,
-    ),
+    int, option("--attempts", "N", "How often a run that fails is started.", min=1, rich_help_panel=COMPUTING)
 ]
 
 # Of the verbs that read predictions files.
 Columns = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--column",
-        metavar="NAME=COLUMN",
-        help="NAME=COLUMN of the file, such as label=y_true; may be repeated.",
+        "NAME=COLUMN",
+        "NAME=COLUMN of the file, such as label=y_true; may be repeated.",
         rich_help_panel=READING,
     ),
 ]
@@ -216,31 +175,25 @@ Grades = Annotated[
 ]
 ReferableFrom = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--referable-from",
-        metavar="GRADE",
-        help="Lowest referable grade, default 2; label: the file's label stands, whatever the grade.",
+        "GRADE",
+        "Lowest referable grade, default 2; label: the file's label stands, whatever the grade.",
         rich_help_panel=READING,
     ),
 ]
 Methods = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--method",
-        metavar="METHOD",
-        help="Name of the method: once, or once for each file. Files of one are seeds.",
+        "METHOD",
+        "Name of the method: once, or once for each file. Files of one are seeds.",
         rich_help_panel=READING,
     ),
 ]
 ModelSeeds = Annotated[
     list[int] | None,
-    typer.Option(
-        "--model-seed",
-        metavar="N",
-        min=0,
-        help="Seed of the model, once for each file.",
-        rich_help_panel=READING,
-    ),
+    option("--model-seed", "N", "Seed of the model, once for each file.", min=0, rich_help_panel=READING),
 ]
 
 

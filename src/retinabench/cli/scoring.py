@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retinabench.cli.application import option
 from retinabench.cli.options import (
     PLAIN,
     Bootstrap,
@@ -29,16 +30,13 @@ if TYPE_CHECKING:
     from retinabench.predictions.table import Predictions
 
 ReferralOut = Annotated[
-    Path | None,
-    typer.Option("--referral-list", metavar="FILE", help="Write the images to refer, in order, as CSV."),
+    Path | None, option("--referral-list", "FILE", "Write the images to refer, in order, as CSV.")
 ]
 Referral = Annotated[
-    float | None,
-    typer.Option("--referral", metavar="X", help="With --referral-list: share that is referred, 0.1."),
+    float | None, option("--referral", "X", "With --referral-list: share that is referred, 0.1.")
 ]
 ReferAbove = Annotated[
-    float | None,
-    typer.Option("--refer-above", metavar="X", help="Instead: the uncertainty above which it is referred."),
+    float | None, option("--refer-above", "X", "Instead: the uncertainty above which it is referred.")
 ]
 
 Tables = Annotated[
@@ -47,19 +45,11 @@ Tables = Annotated[
 ]
 Labels = Annotated[
     Path | None,
-    typer.Option(
-        "--labels",
-        metavar="FILE",
-        help="With --tables: a CSV of file, method, task, dataset, criterion, blur, seed.",
-    ),
+    option("--labels", "FILE", "With --tables: a CSV of file, method, task, dataset, criterion, blur, seed."),
 ]
 Images = Annotated[
     Path | None,
-    typer.Option(
-        "--images",
-        metavar="PATH",
-        help="With --tables: a folder of images, for the examples of preprocessing.",
-    ),
+    option("--images", "PATH", "With --tables: a folder of images, for the examples of preprocessing."),
 ]
 
 
@@ -71,9 +61,7 @@ def score(
     uncertainty: Uncertainty = "auto",
     threshold: Threshold = "0.5",
     json: Json = None,
-    csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write all scores as CSV.")
-    ] = None,
+    csv: Annotated[Path | None, option("--csv", "FILE", "Write all scores as CSV.")] = None,
     referral_list: ReferralOut = None,
     referral: Referral = None,
     refer_above: ReferAbove = None,
@@ -167,21 +155,16 @@ def report(
         list[Path], typer.Argument(help="Predictions files or run folders; seeds of one method join.")
     ],
     out: Out = Path("report"),
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="FOLDER", help="Prepared folder, for example images.")
-    ] = None,
+    data: Annotated[Path | None, option("--data", "FOLDER", "Prepared folder, for example images.")] = None,
     shifted: Annotated[
-        Path | None, typer.Option("--shifted", metavar="FOLDER", help="The other one, as `train` had it.")
+        Path | None, option("--shifted", "FOLDER", "The other one, as `train` had it.")
     ] = None,
-    title: Annotated[
-        str | None, typer.Option("--title", metavar="TITLE", help="Headline of the page.")
-    ] = None,
+    title: Annotated[str | None, option("--title", "TITLE", "Headline of the page.")] = None,
     tables: Tables = False,
     labels: Labels = None,
     images: Images = None,
     referral: Annotated[
-        float,
-        typer.Option("--referral", metavar="X", help="Share referred in the page's statements and figures."),
+        float, option("--referral", "X", "Share referred in the page's statements and figures.")
     ] = 0.5,
     rules: Rules = "corrected",
     bootstrap: Bootstrap = 1000,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retinabench.cli.application import option
 from retinabench.cli.options import (
     Address,
     Attempts,
@@ -42,36 +43,31 @@ StudyName = Annotated[
 StudyOverrides = Annotated[
     list[str] | None, typer.Argument(help="key=value, such as seeds=3 or base.optimizer.epochs=10.")
 ]
-StudyOut = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="FOLDER", help="Folder to write into; default: benchmark-NAME."),
-]
+StudyOut = Annotated[Path | None, option("--out", "FOLDER", "Folder to write into; default: benchmark-NAME.")]
 Plan = Annotated[
     bool, typer.Option("--plan", help="Only say what it will compute, in hours and disk, from a timed probe.")
 ]
 Speed = Annotated[
     float | None,
-    typer.Option(
+    option(
         "--images-per-second",
+        "X",
+        "With --plan: price GPU-hours at so many training images of MAP per second; the data need not be there.",
         min=1e-6,
-        help="With --plan: price GPU-hours at so many training images of MAP per second; the data need not be there.",
     ),
 ]
 Status = Annotated[
     bool, typer.Option("--status", help="Only say where it stands, also while another process works.")
 ]
 FirstSeed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed", metavar="N", min=0, help="First seed of the runs, and of all else that is random."
-    ),
+    int | None, option("--seed", "N", "First seed of the runs, and of all else that is random.", min=0)
 ]
 UciSets = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--sets",
-        metavar="SETS",
-        help="boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht, joined by commas; "
+        "SETS",
+        "boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht, joined by commas; "
         "default: those that are there.",
     ),
 ]
@@ -176,14 +172,11 @@ def _compute(definition: Study, folder: Path, engine: JobEngine, progress: Progr
 
 
 def uci(
-    source: Annotated[
-        Path, typer.Option("--source", metavar="PATH", help="Folder with the UCI sets, such as UCI_Datasets.")
-    ],
+    source: Annotated[Path, option("--source", "PATH", "Folder with the UCI sets, such as UCI_Datasets.")],
     sets: UciSets = None,
     out: Out = Path("uci"),
     epochs: Annotated[
-        int,
-        typer.Option("--epochs", metavar="N", min=1, help="40: the standard protocol; 400: to convergence."),
+        int, option("--epochs", "N", "40: the standard protocol; 400: to convergence.", min=1)
     ] = 40,
     workers: Workers = None,
     seed: Seed = 0,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retinabench.cli.application import option
 from retinabench.cli.options import (
     Config,
     Data,
@@ -50,9 +51,7 @@ def train(
     task: Task = None,
     method: Method = None,
     model: Model = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of weights, order and noise.")
-    ] = None,
+    seed: Annotated[int | None, option("--seed", "N", "Seed of weights, order and noise.", min=0)] = None,
     device: Device = "auto",
     readers: Readers = None,
     quiet: Silent = False,
@@ -71,32 +70,20 @@ def train(
 
 def predict(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished run, or of an exported model.")],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="Predictions file to write: .parquet, .csv or .npz.")
-    ],
+    out: Annotated[Path, option("--out", "FILE", "Predictions file to write: .parquet, .csv or .npz.")],
     data: Annotated[
         Path | None,
-        typer.Option(
-            "--data", metavar="FOLDER", help="With a run: prepared folder, to test on as the shifted domain."
-        ),
+        option("--data", "FOLDER", "With a run: prepared folder, to test on as the shifted domain."),
     ] = None,
     images: Annotated[
-        Path | None,
-        typer.Option("--images", metavar="PATH", help="With an exported model: folder or zip of images."),
+        Path | None, option("--images", "PATH", "With an exported model: folder or zip of images.")
     ] = None,
     labels: Annotated[
-        str | None,
-        typer.Option(
-            "--labels", metavar="FILE", help="With --images: a CSV in that folder (image, grade, patient)."
-        ),
+        str | None, option("--labels", "FILE", "With --images: a CSV in that folder (image, grade, patient).")
     ] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option(
-            "--column",
-            metavar="NAME=COLUMN",
-            help="With --labels: ROLE=NAME of a column, such as grade=icdr.",
-        ),
+        option("--column", "NAME=COLUMN", "With --labels: ROLE=NAME of a column, such as grade=icdr."),
     ] = None,
     model: OwnModel = None,
     device: Device = "auto",
@@ -151,7 +138,7 @@ def _predict_images(
 
 def export(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to write; new or empty.")],
+    out: Annotated[Path, option("--out", "FOLDER", "Folder to write; new or empty.")],
     model: OwnModel = None,
 ) -> None:
     """Write a finished run as a model that predicts images on any machine, without the training data."""
@@ -186,19 +173,11 @@ def configured_run(
 def track(
     folders: Annotated[list[Path], typer.Argument(help="Run folders, finished or still in training.")],
     to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="TRACKER",
-            help="tensorboard, mlflow, or wandb (WANDB_MODE=offline: without network).",
-        ),
+        str, option("--to", "TRACKER", "tensorboard, mlflow, or wandb (WANDB_MODE=offline: without network).")
     ] = "tensorboard",
     out: Out = Path("tracking"),
     project: Annotated[
-        str,
-        typer.Option(
-            "--project", metavar="PROJECT", help="Project of Weights & Biases, experiment of MLflow."
-        ),
+        str, option("--project", "PROJECT", "Project of Weights & Biases, experiment of MLflow.")
     ] = "retinabench",
     rules: Rules = "corrected",
     quiet: Silent = False,

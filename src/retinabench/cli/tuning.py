@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from retinabench.cli.application import option
 from retinabench.cli.options import (
     Address,
     Attempts,
@@ -31,28 +32,16 @@ from retinabench.cli.output import print_table, progress_of, say
 from retinabench.cli.training import configured_run
 
 SpaceFile = Annotated[
-    str,
-    typer.Option(
-        "--space",
-        metavar="NAME|FILE",
-        help="TOML file of ranges, or one that comes along, such as demo/dropout.",
-    ),
+    str, option("--space", "NAME|FILE", "TOML file of ranges, or one that comes along, such as demo/dropout.")
 ]
-Trials = Annotated[
-    int, typer.Option("--trials", metavar="N", min=1, help="Points of the space; more later keep the first.")
-]
+Trials = Annotated[int, option("--trials", "N", "Points of the space; more later keep the first.", min=1)]
 Criterion = Annotated[
     Literal["in_domain_auroc", "balanced_joint_accuracy_area"],
     typer.Option("--criterion", help="What ranks the trials, on the validation split; see docs/tuning.md."),
 ]
 Halving = Annotated[
     int | None,
-    typer.Option(
-        "--halving",
-        metavar="N",
-        min=2,
-        help="Give up hopeless trials: the best 1/N train N times as long, twice.",
-    ),
+    option("--halving", "N", "Give up hopeless trials: the best 1/N train N times as long, twice.", min=2),
 ]
 
 

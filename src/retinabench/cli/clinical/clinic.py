@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retinabench.cli.application import option
 from retinabench.cli.options import (
     PLAIN,
     FileReader,
@@ -26,98 +27,62 @@ if TYPE_CHECKING:
 Pilot = Annotated[
     Path | None, typer.Argument(help="Predictions of a pilot, from which what is not stated is read.")
 ]
-Prevalence = Annotated[
-    float | None, typer.Option("--prevalence", metavar="X", help="Share of referable images: 0.1.")
-]
+Prevalence = Annotated[float | None, option("--prevalence", "X", "Share of referable images: 0.1.")]
 Sensitivity = Annotated[
-    float | None,
-    typer.Option("--sensitivity", metavar="X", help="That is expected; default 0.9, or the pilot's."),
+    float | None, option("--sensitivity", "X", "That is expected; default 0.9, or the pilot's.")
 ]
 Specificity = Annotated[
-    float | None,
-    typer.Option("--specificity", metavar="X", help="That is expected; default 0.9, or the pilot's."),
+    float | None, option("--specificity", "X", "That is expected; default 0.9, or the pilot's.")
 ]
-Auroc = Annotated[
-    float | None, typer.Option("--auroc", metavar="X", help="That is expected; default 0.95, or the pilot's.")
-]
+Auroc = Annotated[float | None, option("--auroc", "X", "That is expected; default 0.95, or the pilot's.")]
 HalfWidth = Annotated[
-    float,
-    typer.Option("--half-width", metavar="X", help="Of the intervals of sensitivity, specificity and AUROC."),
+    float, option("--half-width", "X", "Of the intervals of sensitivity, specificity and AUROC.")
 ]
 AboveSensitivity = Annotated[
-    float | None,
-    typer.Option("--above-sensitivity", metavar="X", help="A goal that must be shown to be exceeded."),
+    float | None, option("--above-sensitivity", "X", "A goal that must be shown to be exceeded.")
 ]
 AboveSpecificity = Annotated[
-    float | None,
-    typer.Option("--above-specificity", metavar="X", help="A goal that must be shown to be exceeded."),
+    float | None, option("--above-specificity", "X", "A goal that must be shown to be exceeded.")
 ]
 OtherAuroc = Annotated[
-    float | None,
-    typer.Option(
-        "--other-auroc", metavar="X", help="Of a second model, from which the first must be told apart."
-    ),
+    float | None, option("--other-auroc", "X", "Of a second model, from which the first must be told apart.")
 ]
-Power = Annotated[
-    float, typer.Option("--power", metavar="X", help="Probability of showing what must be shown.")
-]
+Power = Annotated[float, option("--power", "X", "Probability of showing what must be shown.")]
 ImagesPerPatient = Annotated[
-    float | None,
-    typer.Option("--images-per-patient", metavar="X", help="Mean number; default 2, or the pilot's."),
+    float | None, option("--images-per-patient", "X", "Mean number; default 2, or the pilot's.")
 ]
 Correlation = Annotated[
     float | None,
-    typer.Option(
+    option(
         "--correlation",
-        metavar="X",
-        help="Of the model's being right on two images of a patient; default 0.5, or the pilot's.",
+        "X",
+        "Of the model's being right on two images of a patient; default 0.5, or the pilot's.",
     ),
 ]
 
 ReferralRate = Annotated[
-    float,
-    typer.Option(
-        "--referral", metavar="X", help="Share of images to refer, frozen on the validation split if any."
-    ),
+    float, option("--referral", "X", "Share of images to refer, frozen on the validation split if any.")
 ]
 Prevalences = Annotated[
     list[float] | None,
-    typer.Option(
-        "--prevalence",
-        metavar="X",
-        help="At which PPV and NPV are stated; may be repeated. Default: 0.05 to 0.3.",
-    ),
+    option("--prevalence", "X", "At which PPV and NPV are stated; may be repeated. Default: 0.05 to 0.3."),
 ]
 Cost = Annotated[
     float,
-    typer.Option(
-        "--cost",
-        metavar="X",
-        help="Price of a referral in detected referable images; 0.02: 50 readings are worth one.",
+    option(
+        "--cost", "X", "Price of a referral in detected referable images; 0.02: 50 readings are worth one."
     ),
 ]
 Reader = Annotated[
     str,
-    typer.Option(
-        "--reader",
-        metavar="SENSITIVITY/SPECIFICITY",
-        help="Of the human who reads the referred images: 0.9/0.95.",
-    ),
+    option("--reader", "SENSITIVITY/SPECIFICITY", "Of the human who reads the referred images: 0.9/0.95."),
 ]
-ImagesPerHour = Annotated[
-    float, typer.Option("--images-per-hour", metavar="X", help="What an expert reads in an hour.")
-]
+ImagesPerHour = Annotated[float, option("--images-per-hour", "X", "What an expert reads in an hour.")]
 Subgroups = Annotated[
     list[str] | None,
-    typer.Option(
-        "--subgroup",
-        metavar="COLUMN",
-        help="Column of subgroups; may be repeated. Default: all that make groups.",
-    ),
+    option("--subgroup", "COLUMN", "Column of subgroups; may be repeated. Default: all that make groups."),
 ]
-Page = Annotated[
-    Path | None, typer.Option("--out", metavar="FOLDER", help="Folder for the page and its numbers.")
-]
+Page = Annotated[Path | None, option("--out", "FOLDER", "Folder for the page and its numbers.")]
 
 
 @reads_predictions

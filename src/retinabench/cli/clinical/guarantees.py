@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from retinabench.cli.application import option
 from retinabench.cli.options import (
     PLAIN,
     FileReader,
@@ -28,26 +29,23 @@ if TYPE_CHECKING:
 
 Target = Annotated[
     str,
-    typer.Option(
+    option(
         "--target",
-        metavar="TARGET",
-        help="What a goal without a name is for: selective_risk, accuracy, sensitivity, missed_referable, "
+        "TARGET",
+        "What a goal without a name is for: selective_risk, accuracy, sensitivity, missed_referable, "
         "severe_sensitivity, missed_severe, specificity, npv, ppv or referral_rate.",
     ),
 ]
 Goals = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--goal",
-        metavar="GOAL",
-        help="What the target must reach; or several: --goal sensitivity=.9 --goal npv=.99 --goal workload=.5.",
+        "GOAL",
+        "What the target must reach; or several: --goal sensitivity=.9 --goal npv=.99 --goal workload=.5.",
     ),
 ]
 Confidence = Annotated[
-    float | None,
-    typer.Option(
-        "--confidence", metavar="X", help="Guarantee the goals with this confidence, or refuse: 0.95."
-    ),
+    float | None, option("--confidence", "X", "Guarantee the goals with this confidence, or refuse: 0.95.")
 ]
 PerWhat = Annotated[
     Literal["image", "patient-image"],
@@ -55,9 +53,7 @@ PerWhat = Annotated[
 ]
 MostImages = Annotated[
     int | None,
-    typer.Option(
-        "--most-images", metavar="N", min=1, help="Images a new patient may have; default: as on validation."
-    ),
+    option("--most-images", "N", "Images a new patient may have; default: as on validation.", min=1),
 ]
 Zones = Annotated[
     bool,
@@ -70,15 +66,13 @@ Zones = Annotated[
 ZONES_HINT = "Zones are two thresholds of P(referable), chosen for named goals: --goal npv=.98 --goal ppv=.9."
 Attach = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--attach",
-        metavar="MODEL",
-        help="An exported model, which then applies the threshold or the zones; the file must be predicted by its weights.",
+        "MODEL",
+        "An exported model, which then applies the threshold or the zones; the file must be predicted by its weights.",
     ),
 ]
-Permutations = Annotated[
-    int, typer.Option("--bootstrap", metavar="N", min=1, help="Permutations of the screen for shift.")
-]
+Permutations = Annotated[int, option("--bootstrap", "N", "Permutations of the screen for shift.", min=1)]
 
 
 @reads_predictions

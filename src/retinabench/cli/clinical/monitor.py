@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from retinabench.cli.application import option
 from retinabench.cli.options import PLAIN, FileReader, Json, Seed, Silent, reads_predictions
 from retinabench.cli.output import ExitCode, print_notes, print_path, print_result, progress_of
 from retinabench.core.errors import InputError
@@ -22,22 +23,15 @@ def monitor(
         ),
     ],
     certificate: Annotated[
-        Path,
-        typer.Option("--certificate", metavar="FILE", help="What `transfer --confidence … --json` wrote."),
+        Path, option("--certificate", "FILE", "What `transfer --confidence … --json` wrote.")
     ],
     date_column: Annotated[
-        str,
-        typer.Option(
-            "--date-column", metavar="COLUMN", help="Column with the date of each image, as 2026-03-31."
-        ),
+        str, option("--date-column", "COLUMN", "Column with the date of each image, as 2026-03-31.")
     ] = "date",
     level: Annotated[
-        float,
-        typer.Option("--level", metavar="X", help="Rate of false alarms over all looks, of each alarm."),
+        float, option("--level", "X", "Rate of false alarms over all looks, of each alarm.")
     ] = 0.05,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Write a page into this folder.")
-    ] = None,
+    out: Annotated[Path | None, option("--out", "FOLDER", "Write a page into this folder.")] = None,
     json: Json = None,
     seed: Seed = 0,
     quiet: Silent = False,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from retinabench.cli.application import option
 from retinabench.cli.options import Device, Seed, Silent
 from retinabench.cli.output import progress_of, say
 from retinabench.core.errors import InputError
@@ -16,28 +17,17 @@ from retinabench.core.errors import InputError
 if TYPE_CHECKING:
     from retinabench.fidelity.reference.reference_file import Reference
 
-Chains = Annotated[
-    int, typer.Option("--chains", metavar="N", min=1, help="Number of chains; fewer than 4 cannot pass.")
-]
-BurnIn = Annotated[
-    int,
-    typer.Option("--burn-in", metavar="N", min=1, help="Transitions that adapt the step and are dropped."),
-]
-Keep = Annotated[
-    int, typer.Option("--keep", metavar="N", min=8, help="Transitions of each chain that count.")
-]
-Step = Annotated[
-    float | None,
-    typer.Option("--step", metavar="X", min=1e-9, help="First step size; default: searched for."),
-]
+Chains = Annotated[int, option("--chains", "N", "Number of chains; fewer than 4 cannot pass.", min=1)]
+BurnIn = Annotated[int, option("--burn-in", "N", "Transitions that adapt the step and are dropped.", min=1)]
+Keep = Annotated[int, option("--keep", "N", "Transitions of each chain that count.", min=8)]
+Step = Annotated[float | None, option("--step", "X", "First step size; default: searched for.", min=1e-9)]
 
 
 def reference(
     task: Annotated[str, typer.Argument(help="A target: fundus, energy-gap, …")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write, such as fundus.npz.")],
+    out: Annotated[Path, option("--out", "FILE", "File to write, such as fundus.npz.")],
     data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="FOLDER", help="Folder or file of the data, where none are shipped."),
+        Path | None, option("--data", "FOLDER", "Folder or file of the data, where none are shipped.")
     ] = None,
     chains: Chains = 4,
     burn_in: BurnIn = 50,
@@ -47,8 +37,7 @@ def reference(
     dtype: Annotated[Literal["float32", "float64"], typer.Option("--dtype")] = "float32",
     device: Device = "auto",
     threads: Annotated[
-        int,
-        typer.Option("--threads", metavar="N", min=1, help="On processors; the chains do not depend on it."),
+        int, option("--threads", "N", "On processors; the chains do not depend on it.", min=1)
     ] = 1,
     quiet: Silent = False,
 ) -> None:

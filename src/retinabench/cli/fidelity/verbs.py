@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import Verbs, add_verbs, application
+from retinabench.cli.application import Verbs, add_verbs, application, option
 from retinabench.cli.fidelity.reference import reference as make_reference
 from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent
 from retinabench.cli.output import print_result, print_table, progress_of, say
@@ -15,14 +15,9 @@ from retinabench.cli.output import print_result, print_table, progress_of, say
 if TYPE_CHECKING:
     from retinabench.fidelity.submissions.tuning import Trial
 
-Task = Annotated[
-    str, typer.Option("--task", metavar="TASK", help="A target: a name of `retinabench fidelity tasks`.")
-]
+Task = Annotated[str, option("--task", "TASK", "A target: a name of `retinabench fidelity tasks`.")]
 Source = Annotated[
-    Path | None,
-    typer.Option(
-        "--data", metavar="FOLDER", help="The target's data, where they do not come with the package."
-    ),
+    Path | None, option("--data", "FOLDER", "The target's data, where they do not come with the package.")
 ]
 
 
@@ -58,7 +53,7 @@ def run(
     task: Task,
     data: Source = None,
     budget: Annotated[
-        float, typer.Option("--budget", metavar="X", min=1, help="Gradient evaluations per training example.")
+        float, option("--budget", "X", "Gradient evaluations per training example.", min=1)
     ] = 1000,
     over_budget: Annotated[
         Literal["refuse", "mark"],
@@ -67,9 +62,7 @@ def run(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="key=value, such as optimizer.lr=0.01 or method.members=5.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to write into.")] = Path(
-        "fidelity-runs"
-    ),
+    out: Annotated[Path, option("--out", "FOLDER", "Folder to write into.")] = Path("fidelity-runs"),
     seed: Seed = 0,
     device: Device = "cpu",
     quiet: Silent = False,
@@ -90,26 +83,17 @@ def run(
 def tune(
     method: Annotated[str, typer.Argument(help="An entry for which settings are searched.")],
     task: Annotated[
-        str,
-        typer.Option("--task", metavar="TASK", help="A development target: fundus-small or energy-gap-wall."),
+        str, option("--task", "TASK", "A development target: fundus-small or energy-gap-wall.")
     ] = "fundus-small",
     data: Source = None,
     reference: Annotated[
-        Path | None,
-        typer.Option("--reference", metavar="FILE", help="Its reference; default: the shipped one."),
+        Path | None, option("--reference", "FILE", "Its reference; default: the shipped one.")
     ] = None,
-    trials: Annotated[
-        int, typer.Option("--trials", metavar="N", min=1, help="Points of the search space.")
-    ] = 8,
+    trials: Annotated[int, option("--trials", "N", "Points of the search space.", min=1)] = 8,
     budget: Annotated[
-        float,
-        typer.Option(
-            "--budget", metavar="X", min=1, help="Gradient evaluations per training example, each trial."
-        ),
+        float, option("--budget", "X", "Gradient evaluations per training example, each trial.", min=1)
     ] = 1000,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for runs and records.")] = Path(
-        "fidelity-tuning"
-    ),
+    out: Annotated[Path, option("--out", "FOLDER", "Folder for runs and records.")] = Path("fidelity-tuning"),
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
@@ -140,21 +124,15 @@ def score(
     task: Task,
     data: Source = None,
     reference: Annotated[
-        Path | None,
-        typer.Option(
-            "--reference", metavar="FILE", help="A reference of your own; default: the shipped one."
-        ),
+        Path | None, option("--reference", "FILE", "A reference of your own; default: the shipped one.")
     ] = None,
     bootstrap: Bootstrap = 1000,
     seed: Seed = 0,
     json: Json = None,
     keep: Annotated[
-        Path | None,
-        typer.Option("--keep", metavar="FOLDER", help="Copy the submission into this folder, for `board`."),
+        Path | None, option("--keep", "FOLDER", "Copy the submission into this folder, for `board`.")
     ] = None,
-    title: Annotated[
-        str | None, typer.Option("--title", metavar="TITLE", help="What to call the method.")
-    ] = None,
+    title: Annotated[str | None, option("--title", "TITLE", "What to call the method.")] = None,
 ) -> None:
     """Score anyone's submission against the reference, without training and without PyTorch."""
     from rich.console import Group
@@ -175,16 +153,14 @@ def board(
     folders: Annotated[
         list[Path], typer.Argument(help="Folders with submissions for any tasks, or such files.")
     ],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FOLDER", help="Folder for index.html, board.md and board.json.")
-    ] = Path("fidelity-board"),
+    out: Annotated[Path, option("--out", "FOLDER", "Folder for index.html, board.md and board.json.")] = Path(
+        "fidelity-board"
+    ),
     data: Annotated[
-        list[str] | None,
-        typer.Option("--data", metavar="TASK=FOLDER", help="Where data do not come with the package."),
+        list[str] | None, option("--data", "TASK=FOLDER", "Where data do not come with the package.")
     ] = None,
     reference: Annotated[
-        list[str] | None,
-        typer.Option("--reference", metavar="TASK=FILE", help="Instead of the shipped reference."),
+        list[str] | None, option("--reference", "TASK=FILE", "Instead of the shipped reference.")
     ] = None,
     bootstrap: Bootstrap = 1000,
     seed: Seed = 0,
