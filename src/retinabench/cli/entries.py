@@ -46,7 +46,10 @@ def _described(kind: Kind) -> Mapping[str, str]:
 
     registries: Mapping[str, Registry[Any]] = {"methods": METHODS, "datasets": DATASETS, "models": MODELS}
     if kind in registries:
-        return {name: registries[kind].summary(name) for name in registries[kind]}
+        found = {name: registries[kind].summary(name) for name in registries[kind]}
+        return {
+            name: text.removeprefix("Return a ") for name, text in found.items()
+        }  # of builders of networks
     if kind == "tasks":
         return {name: (one.divide.__doc__ or "").partition("\n")[0] for name, one in TASKS.items()}
     if kind == "scores":

@@ -52,7 +52,7 @@ class ReferralScores(Metric):
         self.label.append(label.detach())
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the scores by name, NaN where one is undefined; a patient's images count as independent, which no value depends on."""
+        """Return the scores by name, NaN where one is undefined."""
         logits, label = dim_zero_cat(self.logits).cpu().numpy(), dim_zero_cat(self.label).cpu().numpy()
         found = scores_of(
             predictions_of(logits, {"label": label}, referable_from=self.referable_from), self.scores
