@@ -13,7 +13,7 @@ and one line in `METHODS` or an entry point `retinabench.methods`. A finished po
     member_runs(run) -> list[TrainingRun]                            the runs to compute, or to find done
     combine(predictions) -> Predictions                              one file of theirs, which come in the same order
 
-A method that predicts with the weights of another run (`dropout_off`) has beside `build` and `fit`
+A method that predicts with the weights of another run (`dropout_off`, `tta`) has beside `build` and `fit`
 
     trained_by(run) -> TrainingRun                                   the run to compute, or to find done; `restore` takes its state
 

@@ -159,6 +159,20 @@ def method_config(value: Any) -> Any:
 AnyMethod = Annotated[SerializeAsAny[MethodConfig], BeforeValidator(method_config)]
 
 
+class WithMember(MethodConfig):
+    """A method on top of another. member: that method, whose likelihoods and gradients are those of the whole."""
+
+    member: AnyMethod = Field(default_factory=lambda: method_config("map"))
+
+    def supported(self) -> tuple[str, ...]:
+        """Return the likelihoods that its member supports."""
+        return self.member.supported()
+
+    def gradients_per_example(self, optimizer: Optimizer) -> float:
+        """Return those of its member."""
+        return self.member.gradients_per_example(optimizer)
+
+
 class TrainingRun(Frozen):
     """What a method knows of a run: its own settings, those of the training loop, and the seed of all its randomness."""
 
@@ -173,3 +187,10 @@ class TrainingRun(Frozen):
         if self.optimizer.augment != "none":
             return no_target("a likelihood of augmented images (optimizer.augment)")
         return self.method.target_posterior(self.optimizer, points)
+
+
+def member_run(run: TrainingRun) -> TrainingRun:
+    """Return the run of the member of a method on top of another (`WithMember`): the same, with the member as its method."""
+    method = run.method
+    assert isinstance(method, WithMember)
+    return run.model_copy(update={"method": method.member})

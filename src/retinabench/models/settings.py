@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -15,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from retinabench.core.checksums import sha256
 from retinabench.core.errors import nearest
 from retinabench.core.settings import Frozen
 from retinabench.models.registry import MODELS, has_choice, published_width, special_inputs
@@ -123,12 +123,11 @@ class ModelConfig(Frozen):
         fixed = foreign or published_width(self.name) is None
         if fixed and self.width != ModelConfig.model_fields["width"].default:
             raise ValueError(f"'{self.name}' has one width. Leave out model.width")
-        if self.stem != "standard" and (foreign or not has_choice(self.name, "stem")):
-            raise ValueError(f"'{self.name}' has one stem. Leave out model.stem")
-        if self.activation != "relu" and (foreign or not has_choice(self.name, "activation")):
-            raise ValueError(f"'{self.name}' has one activation. Leave out model.activation")
-        if self.pool != "mean" and (foreign or not has_choice(self.name, "pool")):
-            raise ValueError(f"'{self.name}' has one way of pooling. Leave out model.pool")
+        for choice in ("stem", "activation", "pool"):
+            other = getattr(self, choice) != ModelConfig.model_fields[choice].default
+            if other and (foreign or not has_choice(self.name, choice)):
+                what = {"pool": "way of pooling"}.get(choice, choice)
+                raise ValueError(f"'{self.name}' has one {what}. Leave out model.{choice}")
         if timm and self.weights is None and re.search(r"\.[\w-]+$", self.name):
             raise ValueError(
                 f"'{self.name}' names pretrained weights, which are not asked for. Set model.weights=timm or a path, "
@@ -187,8 +186,7 @@ def is_path(weights: str) -> bool:
 
 def _sha256(file: Path) -> str:
     try:
-        with open(file, "rb") as handle:
-            return hashlib.file_digest(handle, "sha256").hexdigest()
+        return sha256(file)
     except OSError as error:
         raise ValueError(
             f"{file}: {error.strerror or error}. Name a checkpoint, 'imagenet', 'timm' or '{HUB}NAME'"

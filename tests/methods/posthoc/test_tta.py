@@ -15,6 +15,8 @@ from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, load_posterior, make_batches
 from retinabench.methods.posthoc import tta
 from retinabench.methods.registry import METHODS
+from retinabench.methods.training import loop
+from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig
@@ -58,10 +60,23 @@ def test_the_affine_views_are_those_of_the_augmentation_and_the_first_is_the_ima
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run of MAP and one of its views, on the same images with the same seed."""
+    """A run of MAP and one of its views, on the same images with the same seed; the weights are trained once."""
     root = tmp_path_factory.mktemp("tta")
     data = str(make_prepared(root / "data"))
-    return [execute(run(word, data=data), root, Resources("cpu")) for word in ("method=map", "method=tta")]
+    plain, views = (run(word, data=data) for word in ("method=map", "method=tta"))
+    member = execute(plain, root, Resources("cpu"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "_epoch", lambda *given: pytest.fail("trained again"))
+        return [member, execute(views, root, Resources("cpu"))]
+
+
+def test_without_a_run_to_share_the_member_is_trained_as_if_alone(finished):
+    settings, member = load_posterior(finished[0])
+    task = load_task(settings.data, settings.task)
+    batches = make_batches(settings, task, torch.device("cpu"))
+    views = run("method=tta", data=settings.data)
+    found = tta.fit(build_model(settings.model, 0), batches, views, Checkpoint(), Bernoulli()).state()
+    assert all(torch.equal(found[name], tensor) for name, tensor in member.state().items())
 
 
 def test_the_samples_are_the_member_s_predictions_of_images_turned_by_hand(finished):

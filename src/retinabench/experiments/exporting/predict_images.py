@@ -146,7 +146,7 @@ def _predicted(
                 kept.append(number)
             except InputError as error:
                 refused.append(str(error))
-            if images and (len(images) == PREDICT_BATCH or number + 1 == len(names)):
+            if len(images) == PREDICT_BATCH:
                 predict()
             advance(1)
     if images:

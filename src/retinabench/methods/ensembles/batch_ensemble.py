@@ -6,7 +6,7 @@ multiplied.
     W_k = W ∘ (s_k r_kᵀ):   y = s_k ∘ (W (r_k ∘ x)) + b_k,      p(y | x) = 1/K Σ_k p(y | x, W_k)
 
 W, r_k, s_k and b_k are trained by gradient descent; norms are shared. While training, each member has its share of
-every batch, by turns; a prediction is one pass per member. Wherever the network has a linear layer or a 2-d
+every batch, which changes from step to step; a prediction is one pass per member. Wherever the network has a linear layer or a 2-d
 convolution whose weight is trained, it becomes such a layer, whatever network it is.
 
 **Settings.** `members` 4. `std` 0.5: the factors start at N(1, std²). Noise of this size in every layer destroys the
@@ -35,21 +35,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
-from retinabench.methods.ensembles.members import MembersConfig, MembersPosterior
+from retinabench.methods.ensembles.members import MembersConfig, MembersPosterior, use_members
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import likelihood_only, train
 from retinabench.methods.training.losses import BatchInfo, Objective
 from retinabench.models.stochastic.batch_ensemble import BatchEnsemble
-from retinabench.models.stochastic.drawing import Draw, use_draws
 from retinabench.models.stochastic.surgery import swap
 
 
@@ -75,11 +73,11 @@ def fit(
 ) -> MembersPosterior:
     """Put the members' factors into every layer, train all of them together and return the posterior."""
     posterior = build(model, run, likelihood)
-    objective = taking_turns(posterior, batches, run)
+    objective = members_objective(posterior, batches, run)
     return train(posterior, batches, run, checkpoint, objective=objective)
 
 
-def taking_turns(posterior: MembersPosterior, batches: Batches, run: TrainingRun) -> Objective:
+def members_objective(posterior: MembersPosterior, batches: Batches, run: TrainingRun) -> Objective:
     """Return the objective of MAP, before which the member that gets the first share of the batch changes with every step.
 
     Where a batch is cut into parts of fewer images than members, the others would get none.
@@ -89,11 +87,10 @@ def taking_turns(posterior: MembersPosterior, batches: Batches, run: TrainingRun
         batches: Their device is used.
         run: Settings: precision and reweighting.
     """
-    unused = torch.Generator(batches.device)  # members draw nothing
     data = likelihood_only(posterior.model, batches, run, posterior.likelihood)
 
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
-        use_draws(posterior.model, [Draw(unused, batch.step)])
+        use_members(posterior.model, [batch.step], batches.device)
         return data(images, labels, batch)
 
     return objective

@@ -33,34 +33,22 @@ import numpy as np
 from pydantic import Field
 
 from retinabench.core.errors import InputError
-from retinabench.methods.base import FidelitySettings, log_range
-from retinabench.methods.settings import (
-    AnyMethod,
-    MethodConfig,
-    Optimizer,
-    TargetPosterior,
-    TrainingRun,
-    method_config,
-)
+from retinabench.methods.base import FidelitySettings, as_config, log_range
+from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun, WithMember, member_run
 from retinabench.predictions.table import Predictions
 
 
-class Config(MethodConfig):
+class Config(WithMember):
     """members: K. member: the method of every member. Its samples are the members' own, pooled."""
 
     pools_seeds = True
 
     name: Literal["ensemble"] = "ensemble"
     members: int = Field(3, ge=2)
-    member: AnyMethod = Field(default_factory=lambda: method_config("map"))
 
     def describe(self, *, titles: bool = True) -> str:
         """Return the method in a few words, its members included."""
         return f"ensemble of {self.members} {self.member.describe(titles=titles)}"
-
-    def supported(self) -> tuple[str, ...]:
-        """Return the likelihoods that its members support."""
-        return self.member.supported()
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior of the members, of which this is a mixture."""
@@ -70,14 +58,11 @@ class Config(MethodConfig):
 
 def member_runs(run: TrainingRun) -> list[TrainingRun]:
     """Return the K runs of an ensemble: seeds K*seed … K*seed + K - 1, so that ensembles share no member."""
-    method = run.method
-    assert isinstance(method, Config)
-    if isinstance(method.member, Config):
+    options: Config = as_config(run, Config)
+    if isinstance(options.member, Config):
         raise InputError("an ensemble of ensembles is one larger ensemble", hint="Raise method.members.")
-    first = method.members * run.seed
-    return [
-        run.model_copy(update={"method": method.member, "seed": first + k}) for k in range(method.members)
-    ]
+    member, first = member_run(run), options.members * run.seed
+    return [member.model_copy(update={"seed": first + k}) for k in range(options.members)]
 
 
 def combine(members: Sequence[Predictions]) -> Predictions:

@@ -38,7 +38,13 @@ from torch import Tensor, nn
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
-from retinabench.methods.ensembles.members import MembersConfig, MembersPosterior, own_layers, sum_of_losses
+from retinabench.methods.ensembles.members import (
+    MembersConfig,
+    MembersPosterior,
+    own_layers,
+    sum_of_losses,
+    use_members,
+)
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
@@ -47,7 +53,6 @@ from retinabench.methods.training.losses import BatchInfo, Objective
 from retinabench.methods.training.posterior import precision
 from retinabench.models.last_layer import split_last_layer
 from retinabench.models.pretrained.stages import freeze
-from retinabench.models.stochastic.drawing import Draw, use_draws
 from retinabench.models.stochastic.low_rank import LowRank
 from retinabench.models.stochastic.members import Members
 from retinabench.models.stochastic.surgery import swap
@@ -106,8 +111,7 @@ def members_objective(posterior: MembersPosterior, batches: Batches, run: Traini
     model, members = posterior.model, posterior.members
 
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
-        unused = torch.Generator(batches.device)  # members draw nothing
-        use_draws(model, [Draw(unused, k) for k in range(members)])
+        use_members(model, range(members), batches.device)
         with precision(run, batches.device):
             outputs = model(torch.cat([images] * members))
         parts = outputs.view(members, len(images), -1)

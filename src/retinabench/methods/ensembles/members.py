@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterio
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.models.build import initialise
+from retinabench.models.stochastic.drawing import Draw, use_draws
 
 
 class MembersConfig(MethodConfig):
@@ -54,6 +55,18 @@ class MembersPosterior(SampledPosterior):
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """Return probabilities (S, B, C) of the first S members, of all K at most."""
         return super().predict(images, min(samples, self.members), generator)
+
+
+def use_members(network: nn.Module, numbers: Sequence[int], device: torch.device) -> None:
+    """Let the next pass compute these members, each for its share of the rows; members draw nothing.
+
+    Args:
+        network: With layers of several members.
+        numbers: Of the members; of those of a layer with K members, modulo K.
+        device: Of the network.
+    """
+    unused = torch.Generator(device)
+    use_draws(network, [Draw(unused, number) for number in numbers])
 
 
 def own_layers(layer: nn.Module, generators: Iterable[torch.Generator]) -> list[nn.Module]:

@@ -24,7 +24,6 @@ from torch import nn
 
 from retinabench.data.loader import Batches
 from retinabench.methods import dropout
-from retinabench.methods.base import as_config
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.settings import (
     AnyMethod,
@@ -32,6 +31,8 @@ from retinabench.methods.settings import (
     Optimizer,
     TargetPosterior,
     TrainingRun,
+    WithMember,
+    member_run,
     method_config,
     no_target,
 )
@@ -40,7 +41,7 @@ from retinabench.methods.training.likelihood import Likelihood
 from retinabench.models.stochastic.dropout import Dropout, add_dropout
 
 
-class Config(MethodConfig):
+class Config(WithMember):
     """member: MC dropout, whose weights are used."""
 
     title = "Deterministic"
@@ -56,10 +57,6 @@ class Config(MethodConfig):
             raise ValueError(f"'{member.name}' has no dropout to switch off. Set member.name=dropout")
         return member
 
-    def gradients_per_example(self, optimizer: Optimizer) -> float:
-        """Return those of its member."""
-        return self.member.gradients_per_example(optimizer)
-
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior (see `MethodConfig`)."""
         return no_target("one network, trained with noise on activations")
@@ -67,7 +64,7 @@ class Config(MethodConfig):
 
 def trained_by(run: TrainingRun) -> TrainingRun:
     """Return the run of MC dropout, whose weights are used."""
-    return run.model_copy(update={"method": as_config(run, Config).member})
+    return member_run(run)
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> PointPosterior:

@@ -32,18 +32,17 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
+from retinabench.methods.base import as_config
 from retinabench.methods.settings import (
-    AnyMethod,
-    MethodConfig,
     Optimizer,
     TargetPosterior,
     TrainingRun,
-    method_config,
+    WithMember,
+    member_run,
     no_target,
 )
 from retinabench.metrics.classification import nll
@@ -53,18 +52,21 @@ RANGE = (0.05, 20.0)
 SMALLEST = 2.0**-53  # a probability of 1 stands for one that float64 cannot tell from it
 
 
-class Config(MethodConfig):
+class Config(WithMember):
     """member: the method whose logits are scaled; its samples are kept."""
 
     likelihoods = ("bernoulli",)
     needs_validation_labels = True
 
     name: Literal["temperature"] = "temperature"
-    member: AnyMethod = Field(default_factory=lambda: method_config("map"))
 
     def describe(self, *, titles: bool = True) -> str:
         """Return the method in a few words, its member included."""
         return f"tempered {self.member.describe(titles=titles)}"
+
+    def supported(self) -> tuple[str, ...]:
+        """Return the likelihoods whose probabilities have one logit."""
+        return self.likelihoods
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior (see `MethodConfig`)."""
@@ -80,11 +82,9 @@ def member_runs(run: TrainingRun) -> list[TrainingRun]:
     Raises:
         InputError: That run is itself scaled; two temperatures are one.
     """
-    method = run.method
-    assert isinstance(method, Config)
-    if isinstance(method.member, Config):
+    if isinstance(as_config(run, Config).member, Config):
         raise InputError("a temperature of a temperature is one temperature", hint="Name another member.")
-    return [run.model_copy(update={"method": method.member})]
+    return [member_run(run)]
 
 
 def combine(members: Sequence[Predictions]) -> Predictions:

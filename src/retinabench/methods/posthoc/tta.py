@@ -14,7 +14,7 @@ samples predicts every view with all of them. An ensemble of it is `ensemble` wi
 pixel; or `affine`, random rotations, shifts, zooms and mirrorings as in `optimizer.augment=affine`, interpolated.
 `samples` 8: S.
 
-**Cost.** The member's training. A prediction is S times the member's.
+**Cost.** The member's training, whose run is computed, or found done. A prediction is S times the member's.
 
 **When it fails.** The spread says how much the network depends on where things are, not what the training images
 leave undetermined: a network that is wrong about all views alike is certain. Views that were never trained on
@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, field_validator, model_validator
@@ -45,12 +45,12 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import (
-    AnyMethod,
     MethodConfig,
     Optimizer,
     TargetPosterior,
     TrainingRun,
-    method_config,
+    WithMember,
+    member_run,
     no_target,
 )
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -61,14 +61,13 @@ DIHEDRAL = 8  # views of a square that keep its pixels
 View = Callable[[Tensor], Tensor]
 
 
-class Config(MethodConfig):
+class Config(WithMember):
     """member: the method that predicts. views: `dihedral`, at most 8 of them, or `affine`. samples: S, the number of views."""
 
     needs_images = True
 
     name: Literal["tta"] = "tta"
     samples: int = Field(8, ge=1)
-    member: AnyMethod = Field(default_factory=lambda: method_config("map"))
     views: Literal["dihedral", "affine"] = "dihedral"
 
     @field_validator("member")
@@ -90,14 +89,6 @@ class Config(MethodConfig):
     def describe(self, *, titles: bool = True) -> str:
         """Return the method in a few words, its member included."""
         return f"{self.member.describe(titles=titles)} {'with augmented views' if titles else 'tta'}"
-
-    def supported(self) -> tuple[str, ...]:
-        """Return the likelihoods that its member supports."""
-        return self.member.supported()
-
-    def gradients_per_example(self, optimizer: Optimizer) -> float:
-        """Return those of its member."""
-        return self.member.gradients_per_example(optimizer)
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior (see `MethodConfig`)."""
@@ -177,26 +168,26 @@ def _affine(matrix: Tensor) -> View:
     return lambda images: affine(images, matrix.to(images.device).expand(len(images), 2, 3))
 
 
+def trained_by(run: TrainingRun) -> TrainingRun:
+    """Return the run of the member, whose weights are used."""
+    return member_run(run)
+
+
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> ViewsPosterior:
     """Return the views of an untrained member's posterior."""
-    options, member, alone = _member(run)
-    return _of(member.build(model, alone, likelihood), options)
+    alone = member_run(run)
+    return _of(METHODS[alone.method.name].build(model, alone, likelihood), run)
 
 
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> ViewsPosterior:
-    """Train the member as if alone and return the views of its posterior."""
-    options, member, alone = _member(run)
-    return _of(member.fit(model, batches, alone, checkpoint, likelihood), options)
+    """Train the member as if alone and return the views of its posterior; where the runs are kept, `trained_by` saves this."""
+    alone = member_run(run)
+    return _of(METHODS[alone.method.name].fit(model, batches, alone, checkpoint, likelihood), run)
 
 
-def _member(run: TrainingRun) -> tuple[Config, Any, TrainingRun]:
-    """Return the settings, the member's module, and the member's run."""
+def _of(posterior: Posterior, run: TrainingRun) -> ViewsPosterior:
     options: Config = as_config(run, Config)
-    return options, METHODS[options.member.name], run.model_copy(update={"method": options.member})
-
-
-def _of(posterior: Posterior, options: Config) -> ViewsPosterior:
     kind = UncertainViewsPosterior if isinstance(posterior, UncertaintyPosterior) else ViewsPosterior
     return kind(posterior, options.member.samples, options.views)

@@ -7,6 +7,7 @@ published network).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 from torch import Tensor, nn
@@ -69,6 +70,13 @@ class ResNet(nn.Module):
 
     `dropout_sites` names the modules after which MC dropout drops (Filos et al., as released for the Retina
     Benchmark): every activation that no residual sum precedes, and the norm of each projection shortcut.
+
+    Args:
+        block: Kind of the blocks.
+        depths: Number of blocks of each stage.
+        width: Number of channels of the first layer; 64 as published.
+        outputs: Number of outputs.
+        stem: `standard`, or `small` for images of 32 to 128 pixels.
     """
 
     def __init__(
@@ -76,9 +84,9 @@ class ResNet(nn.Module):
         block: type[BasicBlock | Bottleneck],
         depths: tuple[int, ...],
         *,
-        width: int,
-        outputs: int,
-        stem: Stem,
+        width: int = 64,
+        outputs: int = 1,
+        stem: Stem = "standard",
     ) -> None:
         super().__init__()
         self.conv1 = _conv(3, width, 7, 2) if stem == "standard" else _conv(3, width, 3, 2)
@@ -115,37 +123,11 @@ class ResNet(nn.Module):
         return logits
 
 
-def resnet18(*, width: int = 64, outputs: int = 1, stem: Stem = "standard") -> ResNet:
-    """Return a ResNet of 18 layers; 11.2 million parameters at width 64.
-
-    Args:
-        width: Number of channels of the first layer.
-        outputs: Number of outputs.
-        stem: `standard`, or `small` for images of 32 to 128 pixels.
-    """
-    return ResNet(BasicBlock, (2, 2, 2, 2), width=width, outputs=outputs, stem=stem)
-
-
-def resnet34(*, width: int = 64, outputs: int = 1, stem: Stem = "standard") -> ResNet:
-    """Return a ResNet of 34 layers; 21.3 million parameters at width 64.
-
-    Args:
-        width: Number of channels of the first layer.
-        outputs: Number of outputs.
-        stem: `standard`, or `small` for images of 32 to 128 pixels.
-    """
-    return ResNet(BasicBlock, (3, 4, 6, 3), width=width, outputs=outputs, stem=stem)
-
-
-def resnet50(*, width: int = 64, outputs: int = 1, stem: Stem = "standard") -> ResNet:
-    """Return a ResNet of 50 layers, the network of the Retina Benchmark; 23,510,081 parameters at width 64 with one output.
-
-    Args:
-        width: Number of channels of the first layer.
-        outputs: Number of outputs.
-        stem: `standard`, or `small` for images of 32 to 128 pixels.
-    """
-    return ResNet(Bottleneck, (3, 4, 6, 3), width=width, outputs=outputs, stem=stem)
+resnet18 = partial(ResNet, BasicBlock, (2, 2, 2, 2))  # 11.2 million parameters
+resnet34 = partial(ResNet, BasicBlock, (3, 4, 6, 3))  # 21.3 million parameters
+resnet50 = partial(
+    ResNet, Bottleneck, (3, 4, 6, 3)
+)  # of the Retina Benchmark; 23,510,081 parameters with one output
 
 
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:

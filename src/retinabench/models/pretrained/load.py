@@ -6,7 +6,6 @@ trunk that is only partly covered is refused, since the rest of it would stay ra
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from retinabench.core.checksums import sha256
 from retinabench.core.errors import InputError
 from retinabench.models.last_layer import last_linear
 from retinabench.models.networks.timm_adapter import TimmNetwork
@@ -97,8 +97,7 @@ def _weights(config: ModelConfig, trunk: nn.Module) -> tuple[str, State]:
 def _verified(path: Path, config: ModelConfig) -> Path:
     """Return the path, or refuse a file that is not the one of the settings."""
     if config.weights_sha256 is not None and path.is_file():
-        with open(path, "rb") as handle:
-            found = hashlib.file_digest(handle, "sha256").hexdigest()
+        found = sha256(path)
         if found != config.weights_sha256:
             raise InputError(
                 f"has the SHA-256 {found[:12]}…, the settings name {config.weights_sha256[:12]}…",

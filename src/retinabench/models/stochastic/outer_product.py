@@ -6,6 +6,8 @@ sample has one weight, multiplied out, for all of its rows.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +15,7 @@ from retinabench.models.stochastic.affine import Affine, operation, per_channel
 from retinabench.models.stochastic.drawing import Draw, Drawing
 
 
-class OuterProduct(Drawing):
+class OuterProduct(Drawing, ABC):
     """A layer in place of `layer`, whose weight is shared by K pairs of factors; posterior sample n has the pair n mod K.
 
     Args:
@@ -32,7 +34,7 @@ class OuterProduct(Drawing):
         return self.each_draw(x, self._own_factors if self.training else self._one_weight)
 
     def pair_of(self, rows: int, draw: Draw) -> Tensor:
-        """Return which pair each row of a training batch has, (rows,): they take turns.
+        """Return which pair each row of a training batch has, (rows,): pair n mod K for row n.
 
         Args:
             rows: Number of rows.
@@ -40,6 +42,7 @@ class OuterProduct(Drawing):
         """
         return torch.arange(rows, device=self.weight.device) % self.pairs
 
+    @abstractmethod
     def factors(self, chosen: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         """Return r (B, inputs) and s (B, outputs).
 
@@ -47,15 +50,14 @@ class OuterProduct(Drawing):
             chosen: Number of each row's pair, (B,).
             draw: Where noise comes from.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def biases(self, chosen: Tensor) -> Tensor | None:
         """Return the biases (B, outputs), or (1, outputs) where all rows have the same; None without any.
 
         Args:
             chosen: Number of each row's pair, (B,).
         """
-        raise NotImplementedError
 
     def _own_factors(self, x: Tensor, draw: Draw) -> Tensor:
         """Training: factors for each row, which cannot be folded into one weight."""
