@@ -92,7 +92,7 @@ CHANGES: dict[str, Change] = {
 
 
 def plant(data: Path, folder: Path, photographs: int, copies: int, *, all_stretched: bool) -> None:
-    """Write photographs and planted copies, with their grades at random, as a folder of one's own images."""
+    """Write photographs and planted copies, all of grade 0, as a folder of one's own images."""
     (folder / "images").mkdir(parents=True)
     random = np.random.default_rng(0)
     names = sorted(path.stem for path in (data / "images").iterdir())[:photographs]

@@ -7,7 +7,7 @@
 1. the 516 images at 320 px, and the features of EfficientNet-Lite0 (the preset `real/frozen`), undamaged and under nine kinds of
    damage at five strengths (`prepare --corrupt`): the official test images at all strengths, the others at strength 3;
 2. heads of every method on the features by repeated, patient-disjoint 5-fold cross-validation (`cross_validation`): two divisions
-   of the patients, each with `--seeds` seeds, so that every image is predicted by runs that did not see its patient;
+   of the patients, each with `--seeds` seeds, so that every image is predicted by runs that did not see its patient.
 
 `benchmarks/real_findings.py` scores what is there, however far the command came, and makes the tables. Methods that need images
 instead of features (`tta`, `lora_ensemble`) are left out.
@@ -98,19 +98,31 @@ class Damaged:
     features: NDArray[np.float32]
 
 
+def cell_of(kind: str, strength: int) -> str:
+    """Return the name of a kind of damage at a strength."""
+    return f"{kind}-{strength}"
+
+
+def damaged_parts(split: NDArray[np.str_]) -> Iterator[tuple[Corruption, str, NDArray[np.intp]]]:
+    """Yield what is damaged how: the damage, "train" or "test", and the rows; `split` is that of each image (N,)."""
+    test, others = np.flatnonzero(split == "test"), np.flatnonzero(split != "test")
+    for kind in KINDS:
+        yield Corruption(kind, EVERYWHERE), "train", others
+    for strength in STRENGTHS:
+        for kind in KINDS:
+            yield Corruption(kind, strength), "test", test
+
+
 def damaged_features(data: Prepared, out: Path) -> Damaged:
     """Return the features of the undamaged and damaged images; each cell is computed once and kept below `out`."""
-    test, rest = (np.flatnonzero((data.records.split == "test") == want) for want in (True, False))
     clean = trunk_features(TRUNK, data, CPU)
     cells, rows, found = [np.full(len(clean), "")], [np.arange(len(clean))], [clean]
     extract = Extractor(TRUNK, CPU)
-    parts = [(rest, "train", EVERYWHERE, kind) for kind in KINDS]
-    parts += [(test, "test", strength, kind) for strength in STRENGTHS for kind in KINDS]
-    for some, name, strength, kind in parts:
-        file = out / f"{kind}-{strength}-{name}.npy"
+    for damage, split, some in damaged_parts(data.records.split):
+        cell = cell_of(damage.kind, damage.strength)
+        file = out / f"{cell}-{split}.npy"
         if not file.is_file():
-            damage, began = Corruption(kind, strength), time.perf_counter()
-            made = []
+            made, began = [], time.perf_counter()
             for start in range(0, len(some), 32):
                 chunk = some[start : start + 32]
                 ids = data.records.image_id[chunk].tolist()
@@ -119,19 +131,23 @@ def damaged_features(data: Prepared, out: Path) -> Damaged:
             with atomic_write(file) as sink:
                 np.save(sink, np.concatenate(made), allow_pickle=False)
             print(f"{file.name}: {time.perf_counter() - began:.0f} s", flush=True)
-        cells.append(np.full(len(some), f"{kind}-{strength}"))
+        cells.append(np.full(len(some), cell))
         rows.append(some)
         found.append(np.load(file, allow_pickle=False))
     return Damaged(np.concatenate(cells), np.concatenate(rows), np.concatenate(found))
 
 
+def division_of(number: int) -> int:
+    """Return the division of the patients of a cross-validation; it does not depend on how many seeds are asked for."""
+    return number % REPEATS
+
+
 def head_runs(label: str, data: Path, seeds: int) -> Iterator[tuple[int, Run]]:
-    """Yield the cross-validations of one method, by the number of their seed: the divisions take turns."""
-    for seed in range(seeds):
-        for repeat in range(REPEATS):
-            number = repeat * seeds + seed
-            words = [*METHODS[label], f"cross_validation.folds={FOLDS}", f"cross_validation.repeat={repeat}"]
-            yield number, load_run("real/frozen", words, data=str(data), task="in_domain", seed=number)
+    """Yield the cross-validations of one method: their number, of which `division_of` gives the division, and the run."""
+    for number in range(seeds * REPEATS):
+        division = f"cross_validation.repeat={division_of(number)}"
+        words = [*METHODS[label], f"cross_validation.folds={FOLDS}", division]
+        yield number, load_run("real/frozen", words, data=str(data), task="in_domain", seed=number)
 
 
 def predict_damaged(run: Run, runs: Path, damaged: Damaged) -> dict[str, NDArray[np.float64]]:
@@ -185,10 +201,8 @@ def entropy(probs: NDArray[np.float64]) -> NDArray[np.float64]:
 def compute_heads(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
     """Train the heads of every method, one seed of each division after the other, and keep their predictions."""
     order = [(number, label, run) for label in METHODS for number, run in head_runs(label, data, seeds)]
-    # One seed of each division of all methods; of the further seeds, first those of methods that are pooled.
-    order.sort(
-        key=lambda one: (one[0] % seeds, one[0] if one[0] % seeds == 0 else one[1] not in POOLED, one[0])
-    )
+    # Of the first seed all methods, one division after the other; of each further seed first the methods that are pooled.
+    order.sort(key=lambda one: (one[0] // REPEATS, one[0] >= REPEATS and one[1] not in POOLED, one[0]))
     for number, label, run in order:
         file = out / "heads" / f"{label.replace(' ', '-')}-{number}.npz"
         if file.is_file():

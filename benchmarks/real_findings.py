@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from real import FOLDS, METHODS, POOLED, entropy
+from real import EVERYWHERE, FOLDS, METHODS, POOLED, cell_of, damaged_parts, division_of, entropy
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.data.prepared import open_prepared
@@ -25,6 +25,7 @@ from retinabench.metrics.batched.batch import Batch
 from retinabench.metrics.calibration_error import calibration_error_interval, calibration_error_of
 from retinabench.metrics.inference.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.sets import score_rows
 from retinabench.metrics.sorted_images import Cases, Weighted
 from retinabench.reports.toolkit.figures import canvas, light_grid, save
 
@@ -48,30 +49,30 @@ class Study:
         self.weights = np.stack([np.ones(len(self.label)), *weights])
         test, every = self.records.split == "test", np.arange(len(self.label))
         cells, rows = [np.full(len(every), "")], [every]
-        parts = [(every[~test], 3, kind) for kind in KINDS]
-        parts += [(every[test], strength, kind) for strength in STRENGTHS for kind in KINDS]
-        for some, strength, kind in parts:
-            cells.append(np.full(len(some), f"{kind}-{strength}"))
+        for damage, _, some in damaged_parts(self.records.split):
+            cells.append(np.full(len(some), cell_of(damage.kind, damage.strength)))
             rows.append(some)
         self.cell, self.row = np.concatenate(cells), np.concatenate(rows)
         of_test = test[self.row]
         self.sets: dict[str, list[NDArray[np.intp]]] = {
             "in domain": [np.flatnonzero(self.cell == "")],
-            "damaged": [np.flatnonzero(self.cell == f"{kind}-3") for kind in KINDS],
+            "damaged": [np.flatnonzero(self.cell == cell_of(kind, EVERYWHERE)) for kind in KINDS],
             "strength 0": [np.flatnonzero((self.cell == "") & of_test)],
         }
         for strength in STRENGTHS:
             self.sets[f"strength {strength}"] = [
-                np.flatnonzero((self.cell == f"{kind}-{strength}") & of_test) for kind in KINDS
+                np.flatnonzero((self.cell == cell_of(kind, strength)) & of_test) for kind in KINDS
             ]
-        self.found: dict[
-            str, dict[str, Floats]
-        ] = {}  # method -> set -> (runs, parts, scores, 1 + replicates)
+        # Method -> set -> (runs, parts, scores, 1 + replicates).
+        self.found: dict[str, dict[str, Floats]] = {}
         self.runs: dict[str, dict[int, Mapping[str, Floats]]] = {}
         self.calibration: dict[str, dict[str, tuple[float, float, float]]] = {}
         for label in METHODS:
-            files = {k: out / "heads" / f"{label.replace(' ', '-')}-{k}.npz" for k in range(30)}
-            self.runs[label] = {k: dict(np.load(file)) for k, file in files.items() if file.is_file()}
+            stem = f"{label.replace(' ', '-')}-"
+            files = {
+                int(file.stem.removeprefix(stem)): file for file in (out / "heads").glob(f"{stem}[0-9]*.npz")
+            }
+            self.runs[label] = {number: dict(np.load(files[number])) for number in sorted(files)}
         self.runs = {label: found for label, found in self.runs.items() if found}
         self._pool()
         for label, found in self.runs.items():
@@ -85,7 +86,7 @@ class Study:
         for label in POOLED:
             groups: dict[int, list[Mapping[str, Floats]]] = {}
             for number, one in self.runs.get(label, {}).items():
-                groups.setdefault(number // 3, []).append(one)
+                groups.setdefault(division_of(number), []).append(one)
             members = min((len(group) for group in groups.values()), default=0)
             if members > 1:
                 self.runs[f"ensemble of {members} {label}"] = {
@@ -106,9 +107,7 @@ class Study:
                 cases = self._cases(one, at)
                 batch = Batch(cases, self.weights[:, self.row[at]][:, cases.order])
                 for s, name in enumerate(NAMES):
-                    function = SCORES[name].batched
-                    assert function is not None
-                    table[r, p, s] = function(batch)
+                    table[r, p, s] = score_rows(SCORES[name], batch)
         return table
 
     def _calibrated(

@@ -25,10 +25,8 @@ from retinabench.inspection.pixels import Floats, Pixels
 
 Pairs = NDArray[np.intp]
 COMPARED = 300  # images of which every pair is looked at; of more, the likely pairs
-LIKELY, NEAREST = (
-    0.15,
-    3,
-)  # least cosine of magnitudes, and pairs of each image that are looked at in any case
+LIKELY = 0.15  # least cosine of magnitudes of a likely pair
+NEAREST = 3  # neighbours of each image that are looked at whatever their cosine
 ROTATED = 0.38  # least correlation of spectra at the best rotation
 CORRELATED, EVENLY = 0.6, 0.48
 """Least correlation of aligned detail, and least lower quartile of it over blocks, that make a copy. Copies of IDRiD at 64
@@ -80,6 +78,11 @@ class Group:
     def correlation(self) -> float:
         """Correlation of their fine detail, the smallest of the pairs."""
         return min(pair.correlation for pair in self.pairs)
+
+    def facts(self, row: int) -> tuple[str, int]:
+        """Return split and class of one of the rows."""
+        at = self.rows.index(row)
+        return self.splits[at], self.classes[at]
 
     @property
     def crosses(self) -> bool:

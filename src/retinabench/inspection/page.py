@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from retinabench.data.registry import DATASETS
-from retinabench.inspection.duplicates import Pair
+from retinabench.inspection.duplicates import CORRELATED, EVENLY, Pair
 from retinabench.inspection.inspection import Inspection, findings
 from retinabench.inspection.sheets import Tile, data_uri
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.number_format import COUNT, THREE_DIGITS, NumberFormat, plain
+from retinabench.reports.toolkit.number_format import COUNT, THREE_DIGITS, NumberFormat, join_names, plain
 from retinabench.reports.toolkit.pages import Fact
 from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
 
@@ -25,8 +25,8 @@ CAMERAS_NOTE = (
 COPIES_NOTE = (
     "Copies across splits first, then conflicting ones. Equal bytes: the original files are equal. Equal pixels: the prepared "
     "images are equal. Same retina: turned, mirrored, scaled and shifted as stated, the second image has the fine detail of "
-    "the first; a file saved again, or one eye imaged twice. Correlation: over their overlap, 0.6 at least; in blocks: its "
-    "lower quartile over 36 blocks, 0.48 at least."
+    f"the first; a file saved again, or one eye imaged twice. Correlation: over their overlap, {CORRELATED} at least; in "
+    f"blocks: its lower quartile over those of 36 blocks that mostly overlap, {EVENLY} at least."
 )
 OUTLIERS_NOTE = "Robust z-scores within the domain (modified z-score of Iglewicz and Hoaglin); images beyond 3.5 are listed."
 
@@ -130,14 +130,13 @@ def _copies(found: Inspection) -> Table:
     image_id = found.data.records.image_id
     rows = []
     for group in found.groups:
-        facts = dict(zip(group.rows, zip(group.splits, group.classes, strict=True), strict=True))
         for pair in group.pairs:
-            (one, first), (other, second) = (facts[row] for row in pair.rows)
+            (one, first), (other, second) = (group.facts(row) for row in pair.rows)
             texts = (" / ".join(dict.fromkeys((one, other))), f"{first} / {second}", evidence(pair))
             how = pair.alignment
             numbers = (pair.correlation, 1.0 if how is None else how.quarter)
             cells = [*map(Cell, texts), *(Cell.number(number, form=THREE_DIGITS) for number in numbers)]
-            rows.append(Row(", ".join(str(image_id[row]) for row in pair.rows), cells))
+            rows.append(Row(join_names([str(image_id[row]) for row in pair.rows]), cells))
     texts = ("Splits", f"{found.classes.noun.capitalize()}s", "Evidence")
     return _table("Images", "Copies", texts, ("Correlation", "In blocks"), rows, COPIES_NOTE)
 

@@ -108,12 +108,12 @@ def _pair_to_dict(image_id: NDArray[np.str_], pair: Pair) -> dict[str, Any]:
 def _shown(found: Inspection, seed: int) -> Iterator[ImageGroup]:
     """Yield the groups of images: copies side by side, outliers, and images of every grade or label."""
     if found.groups:
-        every = [(group, pair) for group in found.groups for pair in _worst_first(group)]
-        first = [(group, pair) for group, pair in every if pair is _worst_first(group)[0]]
-        others = [one for one in every if one not in first]
-        chosen = [*first, *others][: MOST_SHOWN // 2]
-        tiles = [tile for group, pair in chosen for tile in _tiles_of_pair(found, group, pair)]
-        title = _title("Copies, in pairs", len(chosen), len(every), "pair")
+        by_group = [[(group, pair) for pair in _worst_first(group)] for group in found.groups]
+        # The worst pair of every group comes before the further pairs of any.
+        every = [pairs[0] for pairs in by_group] + [one for pairs in by_group for one in pairs[1:]]
+        shown = every[: MOST_SHOWN // 2]
+        tiles = [tile for group, pair in shown for tile in _tiles_of_pair(found, group, pair)]
+        title = _title("Copies, in pairs", len(shown), len(every), "pair")
         yield ImageGroup("sheet-copies.png", title, tiles, by_class=False, paired=True)
     worst: dict[int, Outlier] = {}
     for outlier in found.outliers:  # the furthest come first
@@ -140,17 +140,22 @@ def _tiles(found: Inspection, rows: list[int], said: list[str]) -> list[Tile]:
 
 
 def _worst_first(group: Group) -> list[Pair]:
-    """Return the pairs of a group, those first that differ in class or split."""
-    facts = dict(zip(group.rows, zip(group.splits, group.classes, strict=True), strict=True))
-    return sorted(group.pairs, key=lambda pair: facts[pair.rows[0]] == facts[pair.rows[1]])
+    """Return the pairs of a group, those first that differ in split or class."""
+    return sorted(group.pairs, key=lambda pair: not _differs(group, pair))
+
+
+def _differs(group: Group, pair: Pair) -> bool:
+    """Whether the images of a pair are of different splits or classes."""
+    one, other = (group.facts(row) for row in pair.rows)
+    return one != other
 
 
 def _tiles_of_pair(found: Inspection, group: Group, pair: Pair) -> Iterator[Tile]:
     """Yield both images of a pair; the second one's text has the evidence."""
-    bad = group.crosses or group.conflicts
+    bad = _differs(group, pair)
     for row, said in zip(pair.rows, (pair.kind, evidence(pair)), strict=True):
-        at = group.rows.index(row)
-        text = f"{found.classes.noun} {group.classes[at]}, {group.splits[at]}, {said}"
+        split, number = group.facts(row)
+        text = f"{found.classes.noun} {number}, {split}, {said}"
         yield Tile(found.data.images([row])[0], str(found.data.records.image_id[row]), text, bad)
 
 

@@ -174,6 +174,11 @@ def write_own(root, lines, names=("a/1.jpg", "a/2.jpg", "b/1.jpg", "b/3.png")):
     return root
 
 
+def prepare_own(source, out):
+    options = ["--source", str(source), "--out", str(out), "--size", "16", "--workers", "1", "-q"]
+    return ["prepare", "folder", *options]
+
+
 def test_own_images_with_mapped_columns(tmp_path):
     lines = [
         "file;icdr;mrn;side;set",
@@ -217,18 +222,7 @@ def test_labelled_files_of_another_kind_are_counted(tmp_path):
     source = write_own(tmp_path / "in", ["image,grade", "a/1.jpg,0", "x.dcm,1", "y,2"])
     for name in ("x.dcm", "y.heic"):
         (source / name).write_bytes(b"?")
-    command = [
-        "prepare",
-        "folder",
-        "--source",
-        str(source),
-        "--out",
-        str(tmp_path / "out"),
-        "--size",
-        "16",
-        "-q",
-    ]
-    assert run(command) == 2
+    assert run(prepare_own(source, tmp_path / "out")) == 2
     survey = Survey(skips=True)
     assert len(folder.records(source, survey=survey)) == 1
     assert (
@@ -242,8 +236,7 @@ def test_half_of_the_files_are_no_images(tmp_path, capsys):
     source = write_own(tmp_path / "in", lines, names=names)
     for name in names[::2]:
         (source / name).write_text("no image")
-    command = ["prepare", "folder", "--source", str(source), "--out", str(tmp_path / "out"), "--size", "16"]
-    command += ["--workers", "1", "-q"]
+    command = prepare_own(source, tmp_path / "out")
     assert run(command) == 2
     assert "4 of 8 files are bad" in capsys.readouterr().err
     assert run([*command, "--on-bad", "skip"]) == 0
@@ -256,18 +249,7 @@ def test_half_of_the_files_are_no_images(tmp_path, capsys):
 def test_own_images_with_labels_know_no_grade(tmp_path):
     lines = ["image,referable", "a/1.jpg,0", "a/2.jpg,1", "b/1.jpg,1", "b/3.png,0"]
     source = write_own(tmp_path / "in", lines)
-    command = [
-        "prepare",
-        "folder",
-        "--source",
-        str(source),
-        "--out",
-        str(tmp_path / "out"),
-        "--size",
-        "16",
-        "-q",
-    ]
-    assert run([*command, "--column", "label=referable", "--workers", "1"]) == 0
+    assert run([*prepare_own(source, tmp_path / "out"), "--column", "label=referable"]) == 0
     data = open_prepared(tmp_path / "out")
     assert data.label.tolist() == [0, 1, 1, 0]
     assert not data.graded

@@ -28,14 +28,14 @@ AGENT = f"retinabench/{__version__} (Python urllib)"
 
 
 def _check_address(url: str) -> None:
-    """Refuse an address whose answer anybody on the way could replace; the own machine needs no encryption."""
+    """Raise `WorkError` unless an address is of https, or of http on this machine: other answers can be replaced on the way."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in OWN_MACHINE):
         raise WorkError(f"{url}: is no https address, and is not fetched.")
 
 
 class _Encrypted(urllib.request.HTTPRedirectHandler):
-    """Follows redirections to https alone."""
+    """Follows redirections to addresses that `_check_address` accepts."""
 
     def redirect_request(self, *arguments: Any) -> urllib.request.Request | None:
         """Return the request of the new address, the last argument; `WorkError` where that is not encrypted."""
@@ -54,7 +54,7 @@ class Remote:
         url: Its address.
         name: Its name on the disk.
         md5: Its MD5, where its publisher states one.
-        most: Bytes after which a download is given up: no server can fill the disk.
+        most: Bytes after which a download is given up, so that a server cannot fill the disk.
     """
 
     url: str

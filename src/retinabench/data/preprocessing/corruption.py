@@ -173,13 +173,8 @@ def _motion(image: Pixels, field: Field, level: int, generator: np.random.Genera
     along = np.linspace(-length / 2, length / 2, 8 * side)
     places = np.stack([along * np.sin(angle), along * np.cos(angle)]) + side // 2
     line = np.zeros((side, side))
-    for rows, columns in (
-        (0, 0),
-        (0, 1),
-        (1, 0),
-        (1, 1),
-    ):  # each point is shared by the four pixels around it
-        row, column = np.floor(places[0]).astype(int), np.floor(places[1]).astype(int)
+    row, column = np.floor(places).astype(int)
+    for rows, columns in np.ndindex(2, 2):  # each point is shared by the four pixels around it
         share = np.abs((1 - rows - (places[0] - row)) * (1 - columns - (places[1] - column)))
         np.add.at(line, (row + rows, column + columns), share)
     return _convolved(image, field, line)

@@ -1,8 +1,9 @@
 """The difference of a score between two models on the same images, its interval and its p-value.
 
-Every p-value can be as small as the data allow. That of a proportion is exact: if the models do not differ, they can be
-exchanged within a patient. That of an AUROC uses its closed-form standard error, any other the standard deviation of the
-differences in the replicates, which hold the same patients for both models.
+No p-value is bounded below by the number of replicates. The p-value of a proportion is exact: if the models do not differ,
+swapping their predictions within a patient does not change the distribution. For an AUROC it comes from the closed-form
+standard error, and for every other score from the standard deviation of the differences over the bootstrap replicates, which
+resample the same patients for both models.
 """
 
 from __future__ import annotations

@@ -86,16 +86,16 @@ def goals_line(goals: Sequence[Goal], per: Per, delta: float | None, *, claimed:
         per: The estimand.
         delta: Probability of a wrong certificate; None: plain choice.
         claimed: Whether something is certified.
-        each: How delta is divided.
+        each: How delta is divided; not said where there is none.
 
     Returns:
         The line.
     """
-    sure = (
-        "" if delta is None else f"; with confidence {1 - delta:.6g} over the draw of the validation patients"
-    )
+    sure = ""
+    if delta is not None:
+        sure = f"; with confidence {1 - delta:.6g} over the draw of the validation patients{each}"
     head = "Claim" if claimed else "Goal"
-    return f"{head}, {PER[per]}: {'; '.join(goal.words for goal in goals)}{sure}{each}."
+    return f"{head}, {PER[per]}: {'; '.join(goal.words for goal in goals)}{sure}."
 
 
 def with_interval(one: Interval) -> Cell:

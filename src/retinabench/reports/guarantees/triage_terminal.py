@@ -43,14 +43,12 @@ def _verdict(found: Triage) -> list[str]:
     if ends:
         head = "Frozen on validation, not certified" if found.delta is None else "Certified on validation"
         lines.append(f"{head}: {ends}; the expert reads the others.")
-    kept = [zone for zone in found.zones.values() if zone.threshold is not None]
-    goals = [goal for zone in kept or found.zones.values() for goal in zone.goals]
-    if found.delta is None:
-        goals = [goal for zone in found.zones.values() for goal in zone.goals]
-        return [*lines, goals_line(goals, found.per, None, claimed=False)]
+    claimed = found.delta is not None and bool(ends)
+    zones = [zone for zone in found.zones.values() if not claimed or zone.threshold is not None]
+    goals = [goal for zone in zones for goal in zone.goals]
     each = ", half of the error for each zone" if len(found.zones) == 2 else ""
-    claim = goals_line(goals, found.per, found.delta, claimed=bool(ends), each=each)
-    return [*lines, claim, _plain(found)]
+    lines.append(goals_line(goals, found.per, found.delta, claimed=claimed, each=each))
+    return lines if found.delta is None else [*lines, _plain(found)]
 
 
 def _plain(found: Triage) -> str:
