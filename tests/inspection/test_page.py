@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from retinabench.data.prepared import open_prepared
+from retinabench.inspection.alignment import Alignment
+from retinabench.inspection.duplicates import LEAST, Pair
 from retinabench.inspection.inspection import inspect_data
 from retinabench.inspection.outliers import Outlier
-from retinabench.inspection.page import MOST_ROWS, markdown, page, tables
+from retinabench.inspection.page import MOST_ROWS, evidence, markdown, page, tables
 from support.helpers import make_prepared
 
 
@@ -18,6 +22,19 @@ def test_long_tables_are_cut_and_say_so(tmp_path):
     [block] = table.blocks
     assert len(block.rows) == MOST_ROWS
     assert table.note.startswith("The first 20 of 23; all are in inspection.json.")
+
+
+@pytest.mark.parametrize(
+    ("alignment", "said"),
+    [
+        (None, ""),
+        (Alignment(0.9, 0.8, False, 0.4, 1.0), ""),
+        (Alignment(0.9, 0.8, False, -179.7, 1.0), ", turned by 180°"),
+        (Alignment(0.9, 0.8, True, -90.2, 0.94), ", mirrored, turned by −90°, scaled by 0.94"),
+    ],
+)
+def test_the_evidence_says_how_the_second_image_lies_on_the_first(alignment, said):
+    assert evidence(Pair((0, 1), LEAST, alignment)) == LEAST + said
 
 
 def test_page_and_markdown_have_the_same_findings_and_tables(tmp_path):

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ from retinabench.cli.main import run
 from retinabench.data.prepared import open_prepared
 from retinabench.data.records import Records
 from retinabench.data.synthetic.fundus import draw
+from retinabench.inspection.duplicates import Group, Pair
+from retinabench.inspection.inspection import inspect_data
+from retinabench.inspection.write import write_inspection
 from support.helpers import make_retinas, write_files
 
 N, SIDE = 48, 64
@@ -98,6 +102,22 @@ def test_the_page_stands_alone_and_escapes_what_it_shows(written):
     assert "<script" not in card
     line = next(line for line in card.splitlines() if "equal bytes" in line and line.startswith("|"))
     assert len(re.findall(r"(?<!\\)\|", line)) == 7  # six columns, whatever the names hold
+
+
+def test_pairs_that_differ_come_first_and_they_alone_are_marked(folder, tmp_path):
+    found = inspect_data(open_prepared(folder), read_images=False)
+    pairs = tuple(Pair(rows, "equal pixels") for rows in ((10, 11), (10, 12), (11, 12)))
+    mixed = Group((10, 11, 12), "equal pixels", pairs, ("train", "train", "test"), (1, 1, 1))
+    plain = Group((20, 21), "equal pixels", (Pair((20, 21), "equal pixels"),), ("train", "train"), (0, 0))
+    write_inspection(replace(found, groups=[mixed, plain]), tmp_path)
+    problems = (
+        (tmp_path / "index.html").read_text().partition("Copies, in pairs")[2].partition("</section>")[0]
+    )
+    shown = re.findall(r'class="card">(i\d\d)<br><span class="(\w+)"', problems)[:8]
+    names, marks = zip(*shown, strict=True)
+    # The worst pair of each group, then the others.
+    assert names == ("i10", "i12", "i20", "i21", "i11", "i12", "i10", "i11")
+    assert marks == ("bad", "bad", "id", "id", "bad", "bad", "id", "id")
 
 
 def test_a_sheet_per_grade_and_for_copies_and_outliers(written):

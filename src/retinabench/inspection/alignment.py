@@ -46,7 +46,7 @@ class Alignment:
         correlation: Of the fine detail over the overlap.
         quarter: The same in blocks of the overlap, their lower quartile.
         mirrored: Whether the second image is mirrored first.
-        degrees: Its rotation, above -180 and up to 180, clockwise.
+        degrees: Its rotation, -180 to 180, clockwise.
         scale: Its scale.
     """
 
@@ -163,7 +163,7 @@ def align(first: Floats, second: Floats, mirrored: bool, degrees: float) -> Alig
     both = (first != 0) & (placed != 0)
     quarter = _quarter(first, placed, both)
     return Alignment(
-        _correlation(first[both], placed[both]), quarter, mirrored, 180 - (180 - turn) % 360, scale
+        _correlation(first[both], placed[both]), quarter, mirrored, (turn + 180) % 360 - 180, scale
     )
 
 

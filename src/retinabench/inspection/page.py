@@ -146,8 +146,9 @@ def evidence(pair: Pair) -> str:
     how = pair.alignment
     if how is None:
         return pair.kind
+    degrees = 180 - (180 - round(how.degrees)) % 360  # a half turn either way is one by 180°
     moved = ["mirrored"] * how.mirrored
-    moved += [f"turned by {plain(round(how.degrees), 0)}°"] * (round(how.degrees) != 0)
+    moved += [f"turned by {plain(degrees, 0)}°"] * (degrees != 0)
     moved += [f"scaled by {how.scale:.2f}"] * (how.scale != 1)
     return ", ".join([pair.kind, *moved])
 
