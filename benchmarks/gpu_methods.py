@@ -1,9 +1,9 @@
 """Training and predicting on GPUs: ResNet-50 at 512 px, bfloat16, channels-last, compiled; every method.
 
     python benchmarks/gpu_methods.py                                  one GPU
-    torchrun --nproc-per-node 4 benchmarks/gpu_methods.py             several, `--batch` pictures on each
+    torchrun --nproc-per-node 4 benchmarks/gpu_methods.py             several, `--batch` images on each
 
-It uses what `retinabench train` uses on a card: `models/acceleration.py`, the training loop, fused optimisers. Pictures lie
+It uses what `retinabench train` uses on a card: `models/acceleration.py`, the training loop, fused optimisers. Images lie
 on the card, so that this measures the method and not the disk. Printed per method: images per second of
 training over all cards, peak memory, the share of the card's measured rate of large bfloat16 matrix products that MAP's
 own arithmetic (3 x its forward pass per image) would need at that speed, and images per second of prediction with S = 5
@@ -141,7 +141,7 @@ def matmul_rate(device: torch.device) -> float:
 
 
 def forward_work(run: Run, size: int) -> int:
-    """Floating-point operations of one forward pass of one picture."""
+    """Floating-point operations of one forward pass of one image."""
     model = build_model(run.model, 0).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.zeros(1, 3, size, size))
@@ -213,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=64, help="pictures on each card")
+    parser.add_argument("--batch", type=int, default=64, help="images on each card")
     parser.add_argument("--warm", type=int, default=5, help="steps before the clock starts")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=150, help="for one method, once compiled, once not")

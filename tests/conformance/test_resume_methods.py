@@ -87,7 +87,7 @@ def test_a_sample_is_one_function_however_the_images_are_cut(undisturbed, name):
     """The draws are the same; float32 sums may differ in their last digits with the size of a batch."""
     run, posterior = load_posterior(undisturbed(name))
     data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
-    images, _ = next(data.held_out())
+    images, _ = next(data.rows(data.validation))
     generator = torch.Generator().manual_seed(3)
     whole = posterior.predict(images, 4, generator)
     pieces = torch.cat([posterior.predict(part, 4, generator) for part in images.split(5)], dim=1)

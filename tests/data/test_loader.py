@@ -136,7 +136,7 @@ def test_arrays_are_served_by_the_same_class_on_the_same_order(data):
     classes = np.arange(65) % 3
     arrays = array_batches(inputs, classes, 16, 3, torch.device("cpu"))
     assert arrays.steps == 4
-    assert list(arrays.held_out()) == []
+    assert list(arrays.rows(arrays.validation)) == []
     seen = list(arrays.epoch(1))
     assert [len(labels) for _, labels in seen] == [16, 16, 16, 17]
     order = torch.cat([batch[:, 0] for batch, _ in seen]).numpy().astype(int) // 2

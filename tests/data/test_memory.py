@@ -75,9 +75,8 @@ def test_work_is_halved_until_it_fits_and_the_limit_stays(tmp_path):
     assert with_less(attempt, lambda: begun.append(1), limits, "validation", 64, CPU) == 8
     assert card.tried == [64, 32, 16, 8]
     assert len(begun) == 3
-    assert said.lines[-1] == (
-        "note: out of memory with 16 images on cpu: validation goes on with 8 images at a time; "
-        "the batch of a step stays what it is"
+    assert (
+        said.lines[-1] == "note: out of memory with 16 images on cpu: validation now takes 8 images at a time"
     )
     assert json.loads((tmp_path / FILE).read_text())["validation"] == 8
     again = BatchLimits()

@@ -48,7 +48,7 @@ def test_training_and_validation_see_the_labels_of_the_task(tmp_path, task):
     assert (
         positive == loaded["train"].label.sum() == (loaded["train"].grade >= TASKS[task].referable_from).sum()
     )
-    held = torch.cat([labels for _, labels in batches.held_out()])
+    held = torch.cat([labels for _, labels in batches.rows(batches.validation)])
     assert np.array_equal(held.numpy(), loaded["validation"].label)
     assert np.array_equal(batches.targets(batches.train).numpy(), loaded["train"].label)
 

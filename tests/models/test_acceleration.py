@@ -46,9 +46,9 @@ def test_a_network_is_compiled_unless_its_layers_draw(monkeypatch):
     monkeypatch.setattr(nn.Module, "compile", lambda model: compiled.append(model))
     run = load_run(None, ["model.name=lenet", "method=dropout"], data="none")
     plain = build_model(run.model, 0)
-    assert compile_network(plain, fall_back=False)
+    compile_network(plain, fall_back=False)
     assert compiled == [plain]
-    assert not compile_network(dropout.build(plain, run, Bernoulli()).model, fall_back=True)
+    compile_network(dropout.build(plain, run, Bernoulli()).model, fall_back=True)
     assert compiled == [plain]
 
 

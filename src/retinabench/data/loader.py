@@ -247,10 +247,6 @@ class Batches:
         for inputs, targets in self.source.load(shares, stored_view):
             yield view(inputs), targets
 
-    def held_out(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the validation batches in order."""
-        return self.source.load(self.cut(self.validation, work="validation"))
-
     def cut(self, rows: Rows, batch_size: int = 256, work: Work = "prediction") -> list[Rows]:
         """Cut any rows into batches that fit the memory, in order.
 

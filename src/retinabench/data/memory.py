@@ -36,7 +36,7 @@ class BatchLimits:
         training: Images of a part of a training batch.
         validation: Images of a batch of the validation after an epoch.
         prediction: Images of a batch of the final prediction, and of every other pass over many images.
-        probed: Whether the memory of the device was measured, or found sufficient by its owner.
+        probed: Whether the memory of the device was measured, or needs no measurement.
         history: A sentence for every time that a limit was set.
         changed: Called with that sentence.
     """
@@ -62,7 +62,8 @@ class BatchLimits:
             why: The beginning of a sentence.
         """
         setattr(self, work, limit)
-        line = f"{why}: {work} goes on with {count_of(limit)} at a time"
+        unchanged = "; the batch size of a step is unchanged" if work == "training" else ""
+        line = f"{why}: {work} now takes {_count(limit)} at a time{unchanged}"
         self.history.append(line)
         self.changed(line)
 
@@ -73,8 +74,8 @@ def keep_limits(limits: BatchLimits, folder: Path, progress: Progress, *, writes
     Args:
         limits: The limits, changed in place.
         folder: Of the run.
-        progress: Is told of every change.
-        writes: Whether this process writes the file and says it.
+        progress: Shows every change.
+        writes: Whether this process writes the file and shows the changes.
 
     Raises:
         InputError: The file is damaged.
@@ -88,7 +89,7 @@ def keep_limits(limits: BatchLimits, folder: Path, progress: Progress, *, writes
     def changed(line: str) -> None:
         write()
         if writes:
-            progress.say(f"note: {line}; the batch of a step stays what it is")
+            progress.say(f"note: {line}")
 
     if path.is_file():
         for name, value in _read(path).items():
@@ -109,13 +110,12 @@ def _read(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def count_of(images: int) -> str:
-    """Return a number of images in words: `1 image`, `2 images`."""
+def _count(images: int) -> str:
     return f"{images} {'image' if images == 1 else 'images'}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an exception says that memory ran out; on a CPU only the message of PyTorch's tells."""
+    """Tell whether an exception says that memory ran out; on a CPU PyTorch says so in the message alone."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
@@ -158,7 +158,7 @@ def with_less(
                 raise
         # The exception, whose frames hold the tensors of the pass, is gone by now.
         if most <= least:
-            raise out_of_memory(f"{work} with {count_of(most)} at a time", device)
+            raise out_of_memory(f"{work} with {_count(most)} at a time", device)
         release(device)
         limits.set(work, max(least, most // 2), f"out of memory with {most} images on {device}")
         begin()
@@ -175,7 +175,7 @@ def out_of_memory(what: str, device: torch.device) -> OutOfMemoryError:
     if device.type == "cuda":
         hint += ", or set optimizer.precision=bfloat16"
     return OutOfMemoryError(
-        f"{device} ran out of memory: {what} does not fit. End what else uses it, {hint}; what is done is kept."
+        f"{device} ran out of memory: {what} does not fit. End other programs that use its memory, {hint}. Finished epochs and runs are kept."
     )
 
 
@@ -218,8 +218,8 @@ def meter_of(device: torch.device) -> Meter | None:
 def probe(work: Callable[[int], None], size: int, meter: Meter, least: int = 1, reserved: int = 0) -> int:
     """Return how many images at a time fit the memory, at most `size`.
 
-    Twice as many images are computed again and again while so many are expected to fit, by a line through the last two
-    measurements; at the end that line gives the number that fills the free memory.
+    The number of images is doubled while the next pass is expected to fit, by a line through the last two measurements; that
+    line then gives the number that fills the free memory.
 
     Args:
         work: Computes so many images once.

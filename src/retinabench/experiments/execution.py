@@ -283,7 +283,7 @@ def trained_by(task: RunTask[Result], run: Run) -> list[Run]:
 def _take_over(sources: Sequence[Path], folder: Path) -> bool:
     """Copy the trained weights of a finished run, if there is one, into the folder of another one; return whether there is one.
 
-    The first process calls this and tells the others, which begin when the weights are there.
+    The first process calls this, and the others wait for its result.
     """
     if sources and not (folder / POSTERIOR).is_file():
         save_tensors(folder / POSTERIOR, load_tensors(sources[0] / POSTERIOR, mapped=True))
@@ -296,7 +296,7 @@ def is_composed(method: ModuleType) -> bool:
 
 
 def _within_memory(task: RunTask[Result], run: Run, folder: Path, resources: Resources) -> Result:
-    """Train and predict; say in one line where memory ends outside of the parts that are cut (`data/memory.py`)."""
+    """Train and predict; running out of memory where nothing can be cut (`data/memory.py`) is one line, too."""
     try:
         return _train_and_predict(task, run, folder, resources)
     except Exception as error:

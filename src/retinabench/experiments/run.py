@@ -143,15 +143,20 @@ def _trained_before(run: Run, task: Task, out: Path) -> Path | None:
         return None
     name = ImageRuns(task).folder_name(run)
     for done in sorted(out.glob(f"{glob.escape(name.rpartition('-')[0])}-*/done")):
-        about = json.loads((done.parent / "run.json").read_text())
-        other = Run(**about["run"])
-        if other == run or other.model_copy(update={"shifted": run.shifted}) != run:
+        folder = done.parent
+        try:
+            other = read_run(folder, run.model.name if run.model.own else None)
+            if other == run or other.model_copy(update={"shifted": run.shifted}) != run:
+                continue
+            theirs = ImageRuns(load_task(other.data, other.task, other.shifted))
+        except InputError:  # it is damaged, or its shifted images are gone
             continue
-        theirs = load_task(other.data, other.task, other.shifted)
-        same = all(np.array_equal(theirs.splits[name], task.splits[name]) for name in ("train", "validation"))
-        kept = (done.parent / POSTERIOR).is_file()
-        if same and kept and theirs.data.fingerprint == about["fingerprint"]:
-            return done.parent
+        begun, now = json.loads((folder / "run.json").read_text(encoding="utf-8")), theirs.manifest(other)
+        current = all(begun.get(key) == now.get(key) for key in theirs.decisive)
+        splits = theirs.task.splits
+        same = all(np.array_equal(splits[part], task.splits[part]) for part in ("train", "validation"))
+        if current and same and (folder / POSTERIOR).is_file():
+            return folder
     return None
 
 
@@ -260,9 +265,9 @@ def load_posterior(folder: Path, device: str = "cpu", network: str | None = None
     """
     run = read_run(folder, network)
     try:
-        state = load_tensors(folder / "posterior.pt", mapped=True)
+        state = load_tensors(folder / POSTERIOR, mapped=True)
     except FileNotFoundError:
-        raise InputError("holds no finished training (posterior.pt is missing)", file=folder) from None
+        raise InputError(f"holds no finished training ({POSTERIOR} is missing)", file=folder) from None
     model = build_model(run.model, run.seed, pretrained=False).to(device)
     posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
     posterior.restore(state)
@@ -324,7 +329,7 @@ def predict(
 
     Raises:
         DivergedError: A prediction is not finite.
-        WorkError: Not even one image fits the memory.
+        OutOfMemoryError: Not even one image fits the memory.
     """
     part = task[tuple(split for split in PREDICTED if split in task.splits)]
     generator, samples = torch_generator(batches.device, run.seed, "predict"), run.method.samples

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.runner import compute
 from retinabench.methods.training import loop
@@ -53,3 +55,10 @@ def test_each_data_set_is_predicted_with_the_weights_of_one_training(tmp_path, m
     assert (inside[0].prob == inside[1].prob).all()
     outside = [one.select(domain="shifted") for one in (near, far)]
     assert not set(outside[0].prob.tolist()) & set(outside[1].prob.tolist())
+    # A run that is damaged gives no weights, and does not stop another one: that is trained.
+    (chosen[0].folders[0] / "run.json").write_text("{")
+    (chosen[1].folders[0] / "run.json").write_text("{")
+    make_prepared(tmp_path / "third", parts=AWAY, seed=3)
+    run = chosen[0].run.model_copy(update={"shifted": str(tmp_path / "third")})
+    execute(run, chosen[0].cell.runs, Resources("cpu"))
+    assert epochs == [0, 1, 0, 1]

@@ -82,7 +82,7 @@ def test_without_a_run_to_share_the_member_is_trained_as_if_alone(finished):
 def test_the_samples_are_the_member_s_predictions_of_images_turned_by_hand(finished):
     settings, member = load_posterior(finished[0])
     batches = make_batches(settings, load_task(settings.data, settings.task), torch.device("cpu"))
-    stored, _ = next(batches.held_out())
+    stored, _ = next(batches.rows(batches.validation))
     generator = torch.Generator()
     by_hand = [
         member.predict(torch.from_numpy(np.rot90(one, turns, (2, 3)).copy()), 1, generator)

@@ -39,14 +39,14 @@ class Scarce:
         return terms
 
 
-def taken(method, limits, *, net="lenet", most=10**9, failing=(), words=()):
+def taken(method, limits, *, net="lenet", images=16, most=10**9, failing=(), words=()):
     """Gradients, buffers and sizes of the parts of one step."""
     run = load_run(
         None,
         [f"model.name={net}", "model.width=8", f"method.name={method}", "optimizer.l2=1e-3", *words],
         data="none",
     )
-    batches = a_batch()
+    batches = a_batch(images)
     posterior = METHODS[method].build(build_model(run.model, 0), run, Bernoulli())
     model = posterior.model.train()
     objective = Scarce(likelihood_only(model, batches, run, Bernoulli()), most, failing)
@@ -78,6 +78,11 @@ def test_a_step_that_runs_out_of_memory_has_the_gradient_of_the_whole_batch(most
     assert torch.allclose(whole, cut, atol=1e-6)
     assert sum(sizes) == 16
     assert max(sizes) == limits.training <= most
+
+
+def test_no_part_of_a_network_with_batch_norm_is_a_single_image():
+    assert taken("map", BatchLimits(training=2), net="resnet18", images=5)[2] == [3, 2]
+    assert taken("map", BatchLimits(training=2), images=5)[2] == [2, 2, 1]
 
 
 def test_a_step_begins_again_with_the_noise_and_statistics_that_it_began_with():

@@ -95,18 +95,16 @@ def test_a_run_goes_on_where_memory_runs_out(prepared, tmp_path, monkeypatch, ca
     assert command(["train", "--data", str(prepared), "--out", str(tmp_path), *TRAIN]) == 0
     (folder,) = tmp_path.iterdir()
     record = json.loads((folder / FILE).read_text())
-    assert (record["training"], record["validation"], record["prediction"]) == (4, 6, 6) or record[
-        "training"
-    ] == 4
+    assert (record["training"], record["validation"], record["prediction"]) == (4, 6, 3)
     said = capsys.readouterr()
     assert said.err.count("out of memory with") == len(record["history"])  # each is said once
     assert len(read_predictions(folder / "predictions.parquet").label) == 24 + 32
-    # A run that continues has the limits from the start, and the same numbers.
+    # A run that continues has the limits from the start, and predicts the same numbers.
     probs = read_predictions(folder / "predictions.parquet").probs
     (folder / "done").unlink()
     assert command(["train", "--data", str(prepared), "--out", str(tmp_path), *TRAIN]) == 0
     assert "out of memory" not in capsys.readouterr().err
-    assert np.isfinite(probs).all()
+    assert np.array_equal(read_predictions(folder / "predictions.parquet").probs, probs)
 
 
 def test_too_little_memory_for_one_image_is_one_line(prepared, tmp_path, monkeypatch, capsys):

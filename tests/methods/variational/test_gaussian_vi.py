@@ -108,6 +108,6 @@ def test_a_strong_prior_is_all_that_is_left_where_it_outweighs_the_data(opened):
     for name, std in posterior.stds.items():
         assert float(std.mean()) == pytest.approx(0.02, rel=0.05), name
     assert math.isfinite(sum(p.abs().max().item() for p in posterior.model.parameters()))
-    images = next(data.held_out())[0][:2]
+    images = next(data.rows(data.validation))[0][:2]
     probs = posterior.predict(images, 3, generator())
     assert (probs[0] != probs[1]).any()

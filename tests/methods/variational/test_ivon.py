@@ -130,7 +130,7 @@ def test_the_posterior_has_the_optimiser_s_width_and_a_colder_one_is_narrower(tm
         data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
         posterior = ivon.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
         widths[temperature] = posterior.stds["conv1.weight"]
-        images = next(data.held_out())[0][:2]
+        images = next(data.rows(data.validation))[0][:2]
         probs = posterior.predict(images, 3, torch.Generator().manual_seed(0))
         assert (probs[0] != probs[1]).any()
     # The start is the same; h, which the data move, counts four times as much in the colder posterior.

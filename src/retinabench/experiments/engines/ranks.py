@@ -1,6 +1,6 @@
 """One run by several processes of this machine, one for each of its GPUs, started as `torchrun` starts them.
 
-`torchrun` itself is not used: its agent and the processes below it would go on where the worker is killed. These end with it.
+`torchrun` itself is not used: its agent and the processes below it would keep running where the worker is killed. These end with the worker.
 """
 
 from __future__ import annotations

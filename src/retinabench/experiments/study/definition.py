@@ -193,9 +193,7 @@ class Study(Frozen):
     def _trained(self) -> Self:
         for label, task in self.tasks.items():
             if task.trained_in and self.tasks.get(task.trained_in, task).trained_in:
-                raise ValueError(
-                    f"tasks.{label}: trained_in must name a task that trains, such as {min(self.tasks)}"
-                )
+                raise ValueError(f"tasks.{label}: trained_in must name a task that has no trained_in")
         return self
 
     @model_validator(mode="after")

@@ -11,13 +11,15 @@ running statistics that it began with.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.data.memory import BatchLimits, CudaMeter, Meter, probe, release, with_less
+from retinabench.data.memory import BatchLimits, Meter, meter_of, probe, release, with_less
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.losses import BatchInfo, Objective
@@ -72,19 +74,18 @@ def gradients(
         accumulate: The fewest parts.
 
     Raises:
-        WorkError: Not even the smallest part fits the memory.
+        OutOfMemoryError: Not even the smallest part fits the memory.
     """
-    state, buffers = noise.get_state(), [(buffer, buffer.clone()) for buffer in model.buffers()]
+    state, restore_buffers = noise.get_state(), _kept_buffers(model)
 
-    @torch.no_grad()
     def begin_again() -> None:
         noise.set_state(state)
-        for buffer, value in buffers:
-            buffer.copy_(value)
+        restore_buffers()
 
     def attempt(most: int) -> Terms:
         optimizer.zero_grad(set_to_none=True)
         parts = max(min(accumulate, max(1, len(labels) // 2)), -(-len(labels) // most))
+        parts = min(parts, max(1, len(labels) // least))
         found: Terms = []
         for some, theirs in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
             if len(theirs):  # of a last batch smaller than the number of processes, some get nothing
@@ -94,11 +95,23 @@ def gradients(
                 found.append(({name: term.detach() for name, term in terms.items()}, len(theirs)))
         return found
 
-    size, device = max(1, len(labels)), labels.device
-    return with_less(attempt, begin_again, limits, "training", size, device, least_part(model))
+    size, device, least = max(1, len(labels)), labels.device, _least_part(model)
+    return with_less(attempt, begin_again, limits, "training", size, device, least)
 
 
-def least_part(model: nn.Module) -> int:
+def _kept_buffers(model: nn.Module) -> Callable[[], None]:
+    """Return a function that gives the buffers of a network, such as running statistics, their present values again."""
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+
+    @torch.no_grad()
+    def restore() -> None:
+        for buffer, value in buffers:
+            buffer.copy_(value)
+
+    return restore
+
+
+def _least_part(model: nn.Module) -> int:
     """Return the fewest images of a part of a training batch: batch norm needs two."""
     return 2 if any(isinstance(module, _BatchNorm) for module in model.modules()) else 1
 
@@ -127,8 +140,7 @@ def probe_limit(
         meter: Measures the memory; default: that of the device.
     """
     limits, device = batches.limits, batches.device
-    if meter is None and device.type == "cuda":
-        meter = CudaMeter(device)
+    meter = meter or meter_of(device)
     if limits.probed or meter is None:
         return
     ranks = distributed.current()
@@ -137,7 +149,7 @@ def probe_limit(
     noise = torch_generator(device, run.seed, "probe")
     use_generator(model, noise)
     model.train()
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    restore_buffers = _kept_buffers(model)
 
     def compute(count: int) -> None:
         gradients(objective, model, optimizer, images[:count], labels[:count], batch, noise, BatchLimits(), 1)
@@ -145,11 +157,9 @@ def probe_limit(
     # Momentum, and Adam's second moment: twice the parameters that are trained.
     reserved = sum(2 * p.nbytes for group in optimizer.param_groups for p in group["params"])
     size = max(1, len(labels))
-    found = probe(compute, size, meter, least_part(model), reserved)
+    found = probe(compute, size, meter, _least_part(model), reserved)
     optimizer.zero_grad(set_to_none=True)
-    with torch.no_grad():
-        for buffer, value in buffers:
-            buffer.copy_(value)
+    restore_buffers()
     release(device)
     limits.probed = True
     if found < size:

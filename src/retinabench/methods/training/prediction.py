@@ -48,13 +48,13 @@ def predict_rows(
         samples: Number of posterior samples.
         batch_size: Images of a batch where the memory allows.
         work: What it is for, which names its limit.
-        advance: Is told how many images are computed.
+        advance: Called with the number of images of each batch.
 
     Returns:
         (N, K) float64 in host memory, the same in every process.
 
     Raises:
-        WorkError: Not even one image fits the memory.
+        OutOfMemoryError: Not even one image fits the memory.
     """
     ranks, parts, start = distributed.current(), {}, 0
     cut = batches.cut(rows, batch_size, work)
