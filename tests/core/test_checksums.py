@@ -104,8 +104,10 @@ def test_removing_a_file_of_a_folder_that_is_gone_does_nothing(tmp_path, monkeyp
     path = tmp_path / "folder" / "a"
     remove(path)
     write_bytes(path, b"a", checked=True)
-    real = atomic_files._announce
-    monkeypatch.setattr(atomic_files, "_announce", lambda *words: (real(*words), shutil.rmtree(path.parent)))
+    real = atomic_files._list_checksum
+    monkeypatch.setattr(
+        atomic_files, "_list_checksum", lambda *words: (real(*words), shutil.rmtree(path.parent))
+    )
     remove(path)
     assert not path.parent.exists()
 

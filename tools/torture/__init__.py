@@ -6,7 +6,7 @@ A campaign is a module in `torture/campaigns/` with
 - `UNIT`: what its trials are: ``"inputs"``, ``"kills"``, ``"faults"``, ``"attacks"``;
 - `campaign(seed, scratch)`: a generator of `Outcome`, one per trial, for one batch of a few seconds to two minutes.
 
-A batch depends on its seed alone, works in the empty folder `scratch`, and yields nothing when a seed has nothing left to
+A batch depends on nothing but its seed, works in the empty folder `scratch`, and yields nothing when a seed has nothing left to
 try. Nothing else lists campaigns: a new file is found. A trial runs in a process of its own, with limits of time and
 memory, by `trial.isolated` (a Python function in a forked child, about 10 ms) or `trial.command` (a `retinabench` command).
 """

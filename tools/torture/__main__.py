@@ -59,23 +59,9 @@ def run_batch(
 def start_batch(name: str, seed: int, log: Path) -> Batch:
     """Start a batch in a process group of its own."""
     scratch = Path(tempfile.mkdtemp(prefix=f"torture-{name}-"))
-    order = [
-        sys.executable,
-        "-m",
-        "torture",
-        "--log",
-        log,
-        "--only",
-        name,
-        "--seed",
-        seed,
-        "--scratch",
-        scratch,
-    ]
+    arguments = ["--log", str(log), "--only", name, "--seed", str(seed), "--scratch", str(scratch), "--quiet"]
     process = subprocess.Popen(
-        [*map(str, order), "--quiet"],
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
+        [sys.executable, "-m", "torture", *arguments], stdin=subprocess.DEVNULL, start_new_session=True
     )
     return Batch(name, seed, process, scratch, time.monotonic())
 
@@ -93,9 +79,8 @@ def next_batch(names: list[str], log: OutcomeLog, running: list[Batch]) -> tuple
     spent = {name: sum(line["seconds"] for line in done.get(name, [])) for name in names}
     for batch in running:
         spent[batch.name] += time.monotonic() - batch.start
-    left = [
-        name for name in names if not any(not line["trials"] for line in done.get(name, []))
-    ]  # a batch without trials ends its campaign
+    # A batch without trials ends its campaign.
+    left = [name for name in names if all(line["trials"] for line in done.get(name, []))]
     if not left:
         return None
     name = min(left, key=lambda name: spent[name])
@@ -111,8 +96,8 @@ def run_all(names: list[str], log: OutcomeLog, minutes: float, jobs: int) -> Non
     last = time.monotonic()
     try:
         while before < minutes * 60:
-            while len(running) < jobs and (order := next_batch(names, log, running)):
-                running.append(start_batch(*order, log.path))
+            while len(running) < jobs and (following := next_batch(names, log, running)):
+                running.append(start_batch(*following, log.path))
             if not running:
                 break
             time.sleep(0.2)
@@ -165,7 +150,7 @@ def main() -> int:
     )
     parser.add_argument("--trials", type=int, help="with --seed: stop each batch after so many trials")
     parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--quiet", action="store_true", help="print the table alone")
+    parser.add_argument("--quiet", action="store_true", help="print only the table")
     given = parser.parse_args()
     names = given.only or campaign_names()
     if given.scratch:

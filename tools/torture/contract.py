@@ -28,7 +28,7 @@ class Outcome:
     """The result of one trial.
 
     Args:
-        campaign: The row of the table that counts it: the campaign's name, or ``name/part``.
+        campaign: The row of the table that counts it: the campaign's name, with its part where it has several: ``kills at random times``.
         case: What was tried, enough to repeat it with the batch's seed: ``"byte 812 of predictions.parquet"``.
         verdict: How it ended.
         detail: The error line, or how it failed.

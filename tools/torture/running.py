@@ -59,12 +59,12 @@ class Running:
         return Ended(code, error=text, seconds=time.monotonic() - self.began, broken=broken)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process alone; Ctrl-C, as a terminal does, to its children as well."""
+        """Send a signal to the process, and SIGINT, as a terminal does for Ctrl-C, to its children as well."""
         with contextlib.suppress(ProcessLookupError):
             (os.killpg if number == signal.SIGINT else os.kill)(self.process, number)
 
     def orphans(self, seconds: float = 5.0) -> list[int]:
-        """Return the processes of its session that still live some seconds after its end, and kill them."""
+        """Return the processes of its session that still run some seconds after its end, and kill them."""
         deadline = time.monotonic() + seconds
         while (left := session(self.process)) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -115,7 +115,7 @@ def start(
 
 
 def session(number: int) -> list[int]:
-    """Return the living processes of a session."""
+    """Return the running processes of a session."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, IndexError, ValueError):

@@ -27,7 +27,7 @@ LOCKS = (".lock", ".lock.json")
 LOGS = (
     "logs",
     "results",
-)  # say when something was started, and how often; a cache of run folders under random names
+)  # they state when and how often something was started; names of run folders are random
 MODULES = """
 import sys, traceback
 from retinabench.cli.main import run
@@ -189,16 +189,11 @@ def wrong_after(verb: Verb, base: Undisturbed, folder: Path) -> str:
         if path.name.endswith((".part", ".claim")):
             os.utime(path, (0, 0))  # as if the kill were long ago
     ended = base.start(folder).wait()
-    if left := [] if ended.broken else base_orphans(ended.error):
-        return f"left: {left}"
+    if leaked := [line for line in ended.error.splitlines() if "leaked" in line and not ended.broken]:
+        return f"left: {leaked}"  # Python reports processes and locks that were not released
     if ended.code or ended.broken:
         return f"repeated: {ended.broken or ended.code}: {ended.error[-300:]}"
     return difference(base.files, contents(out))
-
-
-def base_orphans(error: str) -> list[str]:
-    """Return complaints of Python about processes and locks in what a command printed."""
-    return [line for line in error.splitlines() if "leaked" in line]
 
 
 def difference(expected: Mapping[str, bytes | None], found: Mapping[str, bytes]) -> str:

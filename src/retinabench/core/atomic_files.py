@@ -22,8 +22,8 @@ from retinabench.core.checksums import (
     ABSENT,
     CHECKSUMS,
     Sums,
-    alone_in,
     checksum_lines,
+    list_locked,
     read_checksums,
     settled,
     sha256,
@@ -56,8 +56,8 @@ def atomic_write(path: str | Path, *, checked: bool = False) -> Iterator[IO[byte
             handle.flush()
             os.fsync(handle.fileno())
         if checked:
-            with alone_in(path.parent):
-                _announce(path, sha256(temporary))
+            with list_locked(path.parent):
+                _list_checksum(path, sha256(temporary))
                 os.replace(temporary, path)
         else:
             os.replace(temporary, path)
@@ -104,8 +104,8 @@ def json_text(content: Any) -> str:
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
-def _announce(path: Path, digest: str) -> None:
-    """List the checksum of what is about to become of `path`, beside that of the file which is there."""
+def _list_checksum(path: Path, digest: str) -> None:
+    """List the checksum that `path` is about to have beside that of the file which is there; `ABSENT` for a deletion."""
     sums = read_checksums(path.parent)
     before = settled(path.parent, {path.name: sums[path.name]}) if path.name in sums else {}
     there = (sha256(path),) if path.name not in sums and path.exists() else (ABSENT,)
@@ -122,7 +122,7 @@ def _write_checksums(folder: Path, sums: Sums) -> None:
 
 def settle(folder: Path) -> None:
     """Leave one checksum for each file of a folder whose work is complete, and none for files that are gone."""
-    with alone_in(folder):
+    with list_locked(folder):
         sums = read_checksums(folder)
         if (left := settled(folder, sums)) != sums:
             _write_checksums(folder, left)
@@ -130,11 +130,11 @@ def settle(folder: Path) -> None:
 
 def remove(path: Path) -> None:
     """Delete a file that was written with ``checked=True``, and its line in the list; it may be missing."""
-    with alone_in(path.parent):
+    with list_locked(path.parent):
         if path.name not in read_checksums(path.parent):
             path.unlink(missing_ok=True)
             return
-        _announce(path, ABSENT)
+        _list_checksum(path, ABSENT)
         path.unlink(missing_ok=True)
         sums = read_checksums(path.parent)
         if sums.pop(path.name, None):  # otherwise the folder is gone as well
@@ -152,9 +152,9 @@ def claim(path: str | Path, content: Any) -> None:
     own = _temporary(path, "claim")
     write_json(own, content)
     try:
-        with alone_in(path.parent):
+        with list_locked(path.parent):
             if not path.exists():
-                _announce(path, sha256(own))
+                _list_checksum(path, sha256(own))
                 os.link(own, path)
     except FileExistsError:
         pass

@@ -1,7 +1,7 @@
 """Checksums of the files that commands keep in their folders, so that damage on the disk is named and never used.
 
 Each folder has one file `SHA256SUMS`, which `sha256sum --check` reads too: a line for every file that was written with
-`atomic_files.atomic_write(path, checked=True)`. A file is announced there before it takes its name, so a kill between the
+`atomic_files.atomic_write(path, checked=True)`. The checksum is listed before the file is renamed, so a kill between the
 two leaves a file whose checksum is listed: that of the old file or that of the new one. Files without a line, such as those
 of older versions and of users' own tools, are read unchecked.
 """
@@ -82,9 +82,8 @@ def state(path: Path) -> State:
         if known is None:
             return "without checksum"
         try:
-            found = (
-                sha256(path) if path.is_file() else ABSENT
-            )  # a pipe in a stranger's folder would never end
+            # Reading a pipe, which a folder from elsewhere may hold, would never end.
+            found = sha256(path) if path.is_file() else ABSENT
         except FileNotFoundError:
             found = ABSENT
         if found in known:
@@ -178,8 +177,8 @@ def _seal(line: str) -> str:
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Keep other processes from changing the list of a folder meanwhile, where the file system has locks."""
+def list_locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder's list of checksums, where the file system has locks."""
     descriptor = None
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Random streams: each has a name and depends on the seed of the run and that name alone."""
+"""Random streams: each has a name and depends on nothing but the seed of the run and that name."""
 
 from __future__ import annotations
 

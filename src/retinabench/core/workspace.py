@@ -153,11 +153,8 @@ class Workspace:
         Raises:
             InputError: There are other files.
         """
-        temporary = (
-            f"{HOLDER.lstrip('.')}.",
-            f"{self.file}.",
-            CHECKSUMS,
-        )  # of a write that goes on now or was killed
+        # Files of a write that another process does now, or that was killed.
+        temporary = (f"{HOLDER.lstrip('.')}.", f"{self.file}.", CHECKSUMS)
         found = [
             path.name for path in self.folder.glob("*")
         ]  # first: another process may begin the folder meanwhile

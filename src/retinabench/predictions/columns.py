@@ -20,9 +20,7 @@ MAX_VALUES = 400_000_000  # 3.2 GB of float64 probabilities
 MAX_FILE_COLUMNS = 20_000
 MAX_TEXT = 1000  # characters of one id
 MAX_BYTES = 8 * MAX_VALUES  # of all arrays or columns of one file
-MAX_TEXT_BYTES = (
-    1 << 32
-)  # of one array of text, which is as wide as its longest cell: 5,000,000 ids of 214 characters
+MAX_TEXT_BYTES = 1 << 32  # of one array of text, as wide as its longest cell: 5,000,000 ids of 214 characters
 TEXT = ("image_id", "patient_id", "domain", "split")
 KNOWN = ("image_id", "label", "prob", "probs", *OPTIONAL)
 

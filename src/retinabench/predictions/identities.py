@@ -1,4 +1,4 @@
-"""Ids of images and patients: none missing, and none that differs from another by invisible characters alone."""
+"""Ids of images and patients: none is missing, and none differs from another only by invisible characters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 NOT_KNOWN = ("", "nan", "na", "n/a", "<na>", "nat", "none", "null")
 """What stands for a patient who is not known, in any case: empty cells, and what tools write for them."""
-_UNMISTAKABLE = re.compile(r"[!-~]+").fullmatch  # visible ASCII characters alone
+_UNMISTAKABLE = re.compile(r"[!-~]+").fullmatch  # only visible ASCII characters
 
 
 def is_missing(value: Any) -> bool:

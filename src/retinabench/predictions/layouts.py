@@ -53,7 +53,7 @@ _STEMS = (
     "score",
     "pred",
 )
-# One wrong, lost, doubled or exchanged letter away from these, a column is refused: without it, numbers differ unseen.
+# One wrong, lost, doubled or exchanged letter away from these, a column is refused: scores without it would differ.
 _TYPOS_OF = {
     "patient_id": ("patientid", "patient", "subjectid", "subject", "participantid"),
     "domain": ("domain",),

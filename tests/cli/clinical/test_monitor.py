@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,7 +63,12 @@ def test_files_without_new_images_are_refused(folder, capsys):
     assert watch(folder, folder / "validation.csv") == 2
     assert "no file holds images of the test split" in capsys.readouterr().err
     assert watch(folder, folder / "holds.csv", folder / "holds.csv") == 2
-    assert "is in two files" in capsys.readouterr().err
+    assert "holds.csv and 1 more, column 'image_id': image " in (said := capsys.readouterr().err)
+    assert "is in two files" in said
+    holds = rb.read_predictions(folder / "holds.csv")
+    rb.write_predictions(replace(holds, split=["validation"] * len(holds)), folder / "known.csv")
+    assert watch(folder, folder / "known.csv", folder / "holds.csv") == 2
+    assert "known.csv and 1 more: every patient is in the validation split" in capsys.readouterr().err
 
 
 def test_labels_of_new_images_may_be_empty(folder, capsys):

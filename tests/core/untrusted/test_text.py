@@ -10,7 +10,7 @@ from retinabench.core.untrusted.text import csv_text, plain_cell, unquoted, visi
 TEXT = st.text(st.sampled_from("'=+-@\t\r10.e a＝,\"\n"), max_size=6)
 
 
-def test_what_a_terminal_would_obey_is_spelled_out():
+def test_what_a_terminal_would_execute_is_spelled_out():
     assert visible("\x1b[2J\x07a\u202eb\x9b") == "\\x1b[2J\\x07a\\u202eb\\x9b"
     assert visible("é\N{NO-BREAK SPACE}日\n\t👁") == "é\N{NO-BREAK SPACE}日\n\t👁"
 

@@ -294,6 +294,13 @@ def test_mistakes_in_own_tables_are_named(tmp_path, lines, options, says):
         folder.records(write_own(tmp_path, lines), **options)
 
 
+def test_a_column_spelt_like_split_is_refused_unless_split_is_given(tmp_path):
+    write_own(tmp_path, ["image,grade,Split", "a/1.jpg,0,theirs"])
+    with pytest.raises(InputError, match="column 'Split': is spelt almost like 'split'"):
+        folder.records(tmp_path)
+    assert folder.records(tmp_path, split="test").split.tolist() == ["test"]
+
+
 def test_two_tables_ask_which(tmp_path):
     write_own(tmp_path, ["image,grade", "a/1.jpg,0"])
     (tmp_path / "more.csv").write_text("x\n")

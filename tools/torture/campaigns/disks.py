@@ -1,4 +1,4 @@
-"""Every verb that writes, on disks that are full, failing or slow, and on clocks and paths that nobody expects.
+"""Every verb that writes, on disks that are full, failing or slow, with clocks that jump, and in folders with odd names.
 
 A fault at an operation on files ends the command with one clear line, or has no effect; the same command, repeated without the
 fault, gives the files of an undisturbed run.

@@ -1,4 +1,4 @@
-"""A search on a Ray cluster of this machine, whose worker, node or head is killed, or whose object store is full.
+"""A search on a Ray cluster of this machine, whose worker, node or head is killed.
 
 The command ends, with one clear line or with its results; none of the cluster's processes is left; the same command, repeated
 without Ray, finds the runs and gives the files of an undisturbed search.
@@ -58,10 +58,8 @@ def _fresh(folder: Path) -> Path:
 def _trial(
     search: list[str], scratch: Path, kind: str, rng: random.Random, expected: Mapping[str, bytes]
 ) -> Outcome:
-    folder, rays = (
-        _fresh(scratch / "trial"),
-        tempfile.mkdtemp(prefix="r", dir="/tmp"),
-    )  # paths of sockets must be short
+    folder = _fresh(scratch / "trial")
+    rays = tempfile.mkdtemp(prefix="r", dir="/tmp")  # paths of sockets must be short
     env = environment(
         RAY_TMPDIR=rays, RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", RAY_worker_niceness="0"
     )
@@ -124,11 +122,11 @@ def _steady(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _processes(rays: str) -> dict[int, str]:
-    """The living processes of the cluster with this folder for temporary files: number -> command line."""
+    """The processes of the cluster with this folder for temporary files: number -> command line."""
     found = {}
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            line = (path / "cmdline").read_bytes().replace(b"\\0", b" ").decode("utf-8", "replace")
+            line = (path / "cmdline").read_bytes().decode("utf-8", "replace")
             if line and f"RAY_TMPDIR={rays}" in (path / "environ").read_bytes().decode("utf-8", "replace"):
                 found[int(path.name)] = line.replace("\0", " ").strip()[:200]
     return found

@@ -187,15 +187,11 @@ def score_differs(truth: Truth) -> Callable[[Path, str], str]:
             if name not in found:
                 return f"there is no set '{name}'"
             for key, value in numbers_.items():
-                said = (
-                    found[name][key]
-                    if key in found[name]
-                    else found[name]["scores"].get(key, {}).get("value")
-                )
-                nobody = (
-                    key == "patients" and value is None
-                )  # an empty column is none, or makes each image its own
-                if not same(said, value) and not (nobody and said == numbers_["images"]):
+                scores = found[name]["scores"]
+                said = found[name][key] if key in found[name] else scores.get(key, {}).get("value")
+                # An empty column of patients is read as absent, or makes each image its own patient.
+                no_patients = key == "patients" and value is None
+                if not same(said, value) and not (no_patients and said == numbers_["images"]):
                     return f"{name} {key} is {said}, not {value}"
         if extra := set(found) - set(wanted) - {"joint", "balanced"}:
             return f"there is a set {extra}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -49,8 +50,11 @@ def monitor(
     certified = read_certificate(certificate)
     predictions = replace(reader, unlabelled=True).read(files)
     with progress_of(quiet).track("Watching", 1, unit="follow-up") as advance:
-        images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column)
-        found = watch(images, certified, reference=reference, level=level, seed=seed)
+        try:
+            images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column)
+            found = watch(images, certified, reference=reference, level=level, seed=seed)
+        except InputError as error:
+            raise error if error.file is not None else _of_files(error, files) from None
         advance(1)
     print_result(monitor_tables(found), json, found.to_dict)
     print_notes(
@@ -61,3 +65,9 @@ def monitor(
 
         print_path(write_page(found, out), json)
     return ExitCode.REFUTED if found.alarm else ExitCode.DONE
+
+
+def _of_files(error: InputError, files: Sequence[Path]) -> InputError:
+    """Return an error about all files together with their names."""
+    names = f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else files[0]
+    return InputError(error.problem, file=names, row=error.row, column=error.column, hint=error.hint)

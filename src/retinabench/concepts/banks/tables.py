@@ -109,14 +109,8 @@ def _csv_columns(path: Path) -> tuple[str, str, list[str]]:
     """Encoding, delimiter and column names."""
     encoding, header = csv_header(path)
     delimiter = max(",;\t", key=header.count)
-    return (
-        encoding,
-        delimiter,
-        [
-            unquoted(name.strip())
-            for name in next(csv.reader([header], delimiter=delimiter, skipinitialspace=True))
-        ],
-    )
+    names = next(csv.reader([header], delimiter=delimiter, skipinitialspace=True))
+    return encoding, delimiter, [unquoted(name.strip()) for name in names]
 
 
 def _csv(path: Path, wanted: list[str]) -> pa.Table:

@@ -102,7 +102,7 @@ class Transcript:
         return answer
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Write one question with its answer, out of this process's hands at once."""
+        """Write one question with its answer, unbuffered."""
         if self._handle is not None:
             left = sealed(row)
             try:

@@ -25,7 +25,7 @@ QUOTED_ARROW = f"^'({_FORMULA.pattern})"
 def visible(text: str) -> str:
     r"""Return text with its control characters spelled out, such as `\x1b`; line ends and tabs stay.
 
-    A terminal would obey them, and characters that reverse the order of letters would show another name.
+    A terminal would execute them, and characters that reverse the order of letters would show another name.
     """
     return _HIDDEN.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
 

@@ -97,11 +97,9 @@ def records(
             error.problem, file=where, column=error.column,
             hint=f"{error.hint} Map it with --column ROLE=NAME; labels 0/1 with --column label=NAME.",
         ) from None  # fmt: skip
-    if split is not None:
-        rows = [
-            (number, {k: v for k, v in cells.items() if k != columns.get("split", "split")})
-            for number, cells in rows
-        ]
+    if split is not None:  # the column is not read, so one that is spelt almost like it is not refused either
+        columns = {"split": "split", **columns}
+        rows = [(row, {k: v for k, v in cells.items() if k != columns["split"]}) for row, cells in rows]
     found = _records(rows, columns, truth, where, survey)
     return placed(pair(found, files, survey), split)
 

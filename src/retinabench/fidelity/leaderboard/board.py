@@ -127,9 +127,7 @@ def _by_title(submissions: Sequence[Submission]) -> dict[str, list[Submission]]:
     for one in submissions:
         settings.setdefault((one.title, _setting(one)), []).append(one)
     titles = [title for title, _ in settings]
-    ends = told_apart(
-        [setting for _, setting in settings]
-    )  # a file without a run is named by the end of its path
+    ends = told_apart([setting for _, setting in settings])  # of a file without a run, the end of its path
     return {
         f"{title} ({end})" if titles.count(title) > 1 else title: seeds
         for ((title, _), seeds), end in zip(settings.items(), ends, strict=True)

@@ -252,15 +252,8 @@ class _Run:
         numbers = np.array([self.size.error, self.size.log_smoothed, self.size.count, self.seconds])
         history = np.array(self.history).reshape(-1, 3, self.plan.chains)
         with atomic_write(folder / "checkpoint.npz", checked=True) as sink:
-            arrays: dict[str, Any] = {
-                "w": w,
-                "l": value,
-                "g": gradient,
-                "numbers": numbers,
-                "history": history,
-            }
             sums: dict[str, Any] = {} if self.checksum is None else {"checksum": np.array(self.checksum)}
-            np.savez(sink, **arrays, **sums)
+            np.savez(sink, w=w, l=value, g=gradient, numbers=numbers, history=history, **sums)
 
     def result(self, folder: Path) -> Chains:
         """Return the transitions of the plan."""

@@ -25,10 +25,10 @@ from retinabench.core.errors import InputError, printable
 from retinabench.core.settings import Frozen
 from retinabench.fidelity.submissions.submission_files import read_arrays
 from retinabench.fidelity.targets.target import Target
+from retinabench.predictions.io import MAX_TITLE
 
 SCHEMA = "retinabench.fidelity-submission/1"
 FILE, EARLIER_FILE = "submission.npz", "answers.npz"  # the latter: of version 0.1
-MAX_TITLE = 200  # characters
 DRAWS = 1000  # per test point of a regression
 TOLERANCE = 1e-3  # of the sum of a row: text with four decimals passes
 

@@ -193,7 +193,7 @@ def _check_declared(
 
 
 def _is_unicode(values: NDArray[Any]) -> bool:
-    """Whether text holds characters alone: no halves of surrogate pairs, no numbers above U+10FFFF, which crash Python."""
+    """Whether every code point of text is a character: none is a surrogate, and none is above U+10FFFF, where Python crashes."""
     if values.dtype.kind != "U" or not values.dtype.itemsize:
         return True
     codes = (
