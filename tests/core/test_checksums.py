@@ -87,6 +87,16 @@ def test_a_kill_before_or_after_any_step_leaves_no_false_damage(tmp_path, monkey
     assert ended
 
 
+def test_settling_does_not_accept_damage_of_an_interrupted_write(tmp_path):
+    path = tmp_path / "a"
+    write_bytes(path, b"old", checked=True)
+    with open(tmp_path / CHECKSUMS, "a") as sums:
+        sums.write(f"{'1' * 64}  a\n")  # of a new file that a kill kept from its name
+    path.write_bytes(b"odd")
+    settle(tmp_path)
+    assert state(path) == "damaged"
+
+
 def test_a_deleted_file_is_missing_and_a_damaged_list_is_named(tmp_path):
     workspace = Workspace(tmp_path, "run")
     write_bytes(tmp_path / "a", b"a", checked=True)

@@ -1,4 +1,4 @@
-from retinabench.core.errors import InputError, nearest, printable
+from retinabench.core.errors import InputError, nearest, one_edit, printable
 
 
 def test_the_message_names_file_row_column_and_hint():
@@ -19,3 +19,9 @@ def test_messages_are_one_printable_line_of_limited_length():
 def test_the_nearest_name_comes_before_all_valid_ones():
     assert nearest("dropuot", ["map", "dropout"]) == "Did you mean 'dropout'? Valid: dropout, map."
     assert nearest("zzz", ["map", "dropout"]) == "Valid: dropout, map."
+
+
+def test_one_edit_is_one_letter_or_two_neighbours():
+    near = ("splitt", "spli", "split5", "spilt", "aplit", "slit", "psplit")
+    assert all(one_edit(word, "split") for word in near)
+    assert not any(one_edit(word, "split") for word in ("split", "tilps", "sp", "splitts", "platt"))
