@@ -112,7 +112,7 @@ def simulate(data, root, sweep):
 
 
 def crowd(given):
-    """What the driver asks of Ray with thousands of tasks in flight: they wait for a resource that nobody has."""
+    """What the driver asks of Ray with thousands of tasks in flight: they wait for a resource that no node has."""
     import ray
 
     from retinabench.experiments.engines.ray_cluster import connect

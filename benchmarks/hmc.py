@@ -51,7 +51,7 @@ def measures():
 
 
 def rounds(samplers, chains, steps, count):
-    """Let the samplers take turns; print steps per second and return the medians."""
+    """Run the samplers one after the other, in several rounds; print steps per second and return the medians."""
     seconds = {name: [] for name in samplers}
     for _ in range(count):
         for name, function in samplers.items():

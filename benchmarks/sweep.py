@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/sweep.py [--runs 100000] [--trials 10000] [--nodes 1000]
 
 Nothing is trained. The first part appends a row per run and lists, reads and ranks them; its opponent does without a table
-and opens a file of JSON in every run folder, as a folder of results is read that nobody keeps a table of. The second part
+and opens a file of JSON in every run folder, as a folder of results without a table has to be read. The second part
 takes the whole way of `search`: the points of the space, the runs, their hashes; an engine that ends every trial at once;
 measuring the predictions; the table; the ranking. It is done once from nothing and once where all is known. Each node also
 writes a segment of its own, as members of a cluster could. Calls of the file system are counted by strace, where it is

@@ -110,10 +110,13 @@ def test_sets_that_do_not_fit_are_refused(folders, tmp_path):
     other = make_prepared(tmp_path / "other", size=24, parts=THEIRS)
     with pytest.raises(InputError, match=r"24 px, .* of 16 px.*--size 16"):
         open_data(ours, other)
-    about = json.loads((theirs / "dataset.json").read_text()) | {"settings": {"preprocess": "graham"}}
-    (theirs / "dataset.json").write_text(json.dumps(about))
-    with pytest.raises(InputError, match="prepared with another preprocess"):
-        open_data(ours, theirs)
+    about = json.loads((theirs / "dataset.json").read_text())
+    for setting, value in (("preprocess", "graham"), ("blur", 10), ("published", True)):
+        (theirs / "dataset.json").write_text(
+            json.dumps(about | {"settings": about.get("settings", {}) | {setting: value}})
+        )
+        with pytest.raises(InputError, match=f"prepared with another {setting} than"):
+            open_data(ours, theirs)
     with pytest.raises(InputError, match="not a folder"):
         open_data(ours, tmp_path / "nowhere")
 

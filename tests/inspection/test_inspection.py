@@ -46,7 +46,7 @@ def test_copies_across_splits_and_conflicts_are_counted(plain: Inspection):
     found = sentences(replace(plain, groups=groups))
     assert found["Copies."] == ("3 groups of images that show the same (2 equal bytes, 1 same retina).", "")
     assert found["Copies across splits."][0].startswith("1 group with copies in different splits")
-    # Of one retina in other pixels the grades may differ, as between visits: nobody is accused of an error.
+    # Of one retina in other pixels the grades may differ, as between visits: no grade is called wrong.
     assert found["Conflicting grades."][0].startswith("1 group whose copies carry different grades")
     text, mood = found["Different grades of one retina."]
     assert (text[:35], mood) == ("1 group of images of one retina, a ", "")

@@ -159,7 +159,7 @@ def test_a_dead_server_is_given_up_and_what_came_is_kept(serve, tmp_path, waits)
     assert waits == [1, 2, 4, 8, 16]
 
 
-def test_nobody_answers(tmp_path, waits):
+def test_a_refused_connection_is_tried_six_times(tmp_path, waits):
     with pytest.raises(WorkError, match="refused, 6 times"):
         fetch(Remote("http://127.0.0.1:1/file", "file.npz"), tmp_path, wait=waits.append)
 

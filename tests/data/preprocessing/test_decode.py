@@ -1,4 +1,4 @@
-"""Files that nobody has checked: what can be read is read rightly, the rest is refused in one line."""
+"""Files of unknown quality: what can be read is read correctly, the rest is refused in one line."""
 
 import io
 import struct

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.data.preprocessing.field_of_view import field_box, field_circle
+from retinabench.data.preprocessing.field_of_view import Circle, _contrast, field_box, field_circle
 
 
 def photograph(height, width, x, y, radius, surround=3, noise=3, seed=0):
@@ -84,3 +84,13 @@ def test_without_a_border_the_disc_is_the_lit_box():
         (300, 200, 300), abs=1
     )
     assert field_circle(Image.new("RGB", (1, 1), (9, 9, 9))).radius > 0
+
+
+def test_brightness_must_fall_along_most_of_a_rim():
+    brightness = np.asarray(photograph(200, 200, 100, 100, 60, noise=1).convert("L"), np.float32)
+    circle = Circle(100.0, 100.0, 60.0)
+    whole = _contrast(brightness, circle)
+    assert whole > 20
+    bright = brightness.copy()
+    bright[:, 100:] = brightness.max()  # half of the rim is not there
+    assert _contrast(bright, circle) < 1

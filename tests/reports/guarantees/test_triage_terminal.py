@@ -56,3 +56,13 @@ def test_the_plain_choice_claims_nothing():
     assert text.startswith("Frozen on validation, not certified: negative where")
     assert "\nGoal, per image: NPV of the retained at least 0.9.\n" in text
     assert "Claim" not in text
+
+
+def test_where_every_zone_is_refused_the_goals_are_not_called_a_claim():
+    found, text = triaged(["npv=.9999", "ppv=.9999"])
+    words = " ".join(text.split())
+    assert set(found.refused) == {"negative", "positive"}
+    assert "Claim" not in words
+    assert (
+        "Goal, per image: NPV of the retained at least 0.9999; PPV of the retained at least 0.9999;" in words
+    )
