@@ -10,6 +10,10 @@ def test_a_run_is_frozen_and_its_hash_ignores_where_the_data_lie():
     assert run.hash("f") == load_run(data="/b").hash("f")
     assert run.hash("f") != run.hash("g")
     assert run.hash("f") != load_run(data="/a", seed=1).hash("f")
+    # The default share of validation is new, and may choose another epoch; nothing changes where the last one is taken.
+    for select in ("auroc", "last"):
+        chosen = load_run(None, [f"optimizer.select={select}"], data="/a")
+        assert ("validation_share" in chosen.identity("f")) is (select != "last")
     with pytest.raises(ValueError, match="frozen"):
         run.seed = 3
 

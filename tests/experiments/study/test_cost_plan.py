@@ -61,6 +61,19 @@ def test_a_plan_before_the_data_are_there_is_priced_from_a_stated_speed(tmp_path
         InputError, match=r"tasks\.country_shift: the data are not prepared.*--images-per-second"
     ):
         make_plan(definition, tmp_path / "out", Resources("cpu"), None, 1)
+    folds = make_plan(
+        read_study("country", [*words, "folds=5"]),
+        tmp_path,
+        Resources("cpu"),
+        None,
+        1,
+        images_per_second=1000,
+    )
+    assert folds.lines[0].seconds == pytest.approx(5 * plan.lines[0].seconds)
+    second = read_study("country", [*words, 'tasks.country_shift.shifted=["no/aptos", "no/more/aptos"]'])
+    several = make_plan(second, tmp_path, Resources("cpu"), None, 1, images_per_second=1000).lines
+    alone = [one.seconds for one in several if (one.task, one.method) == ("country_shift-aptos", "map")]
+    assert alone == [pytest.approx(predicted / 3000, rel=0.01)]  # predicted, not trained
     unknown = read_study("country", [*words, "tasks.country_shift.data=no/mine"])
     with pytest.raises(InputError, match="data set 'mine'"):
         make_plan(unknown, tmp_path / "out", Resources("cpu"), None, 1, images_per_second=1000)

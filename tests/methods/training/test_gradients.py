@@ -146,3 +146,6 @@ def test_a_probe_sets_the_limit_and_leaves_no_trace():
     assert all(p.grad is None for p in model.parameters())
     probe_limit(objective, model, optimizer, batches, run, 0, Formula(10, 100, objective))
     assert batches.limits.training == 6  # known already
+    batches = a_batch()
+    probe_limit(objective, model, optimizer, batches, run, 0, Formula(10**9, 100, objective))
+    assert (batches.limits.probed, batches.limits.training) == (True, None)  # the whole batch fits
