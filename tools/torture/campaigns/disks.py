@@ -20,7 +20,7 @@ from torture.contract import Outcome, Verdict
 from torture.interpose import Plan, What, interposed
 from torture.running import PATIENCE, Running
 from torture.trees import Undisturbed, contents, difference, fresh, undisturbed, wrong_after
-from torture.trial import command, environment
+from torture.trial import Ended, command, environment
 from torture.verbs import VERBS, Verb
 
 UNIT = "faults"
@@ -80,17 +80,7 @@ def _at_operation(verb: Verb, base: Undisturbed, plan: Plan, fault: str, at: int
     ended = running.wait()
     plan.set(None)
     case = f"{verb.name}: {fault} operation {at} of {base.operations}"
-    return _judged(
-        "disks: faults at operations",
-        case,
-        verb,
-        base,
-        folder,
-        running,
-        ended.code != 0,
-        ended.broken,
-        ended.error,
-    )
+    return _judged("disks: faults at operations", case, verb, base, folder, running, ended)
 
 
 def _judged(
@@ -100,24 +90,22 @@ def _judged(
     base: Undisturbed,
     folder: Path,
     running: Running,
-    failed: bool,
-    broken: str,
-    error: str,
+    ended: Ended,
 ) -> Outcome:
     """Judge a command that was disturbed: its end, what it left, and the same command once more."""
-    lines = [line for line in error.splitlines() if line.startswith("retinabench: error: ")]
+    lines = [line for line in ended.error.splitlines() if line.startswith("retinabench: error: ")]
     if left := running.orphans():
         wrong = f"{len(left)} processes were left"
-    elif broken:
-        wrong = f"{broken}: {error[-600:]}"
-    elif failed and len(lines) != 1:
-        wrong = f"{len(lines)} lines of errors: {error[-300:]}"
+    elif ended.broken:
+        wrong = f"{ended.broken}: {ended.error[-600:]}"
+    elif ended.code and len(lines) != 1:
+        wrong = f"{len(lines)} lines of errors: {ended.error[-300:]}"
     else:
         (folder / "out").mkdir(parents=True, exist_ok=True)
         wrong = wrong_after(verb, base, folder)
     if wrong:
         return Outcome(row, case, Verdict.FAILED, wrong)
-    return Outcome(row, case, Verdict.SURVIVED if failed else Verdict.EQUAL, lines[0] if lines else "")
+    return Outcome(row, case, Verdict.SURVIVED if ended.code else Verdict.EQUAL, lines[0] if lines else "")
 
 
 def _vanished(verb: Verb, base: Undisturbed, after: float) -> Outcome:
@@ -131,17 +119,7 @@ def _vanished(verb: Verb, base: Undisturbed, after: float) -> Outcome:
     ended = running.wait()
     shutil.rmtree(folder / "out", ignore_errors=True)
     case = f"{verb.name}: folder deleted after {after:.3f} s"
-    return _judged(
-        "disks: vanished folders",
-        case,
-        verb,
-        base,
-        folder,
-        running,
-        ended.code != 0,
-        ended.broken,
-        ended.error,
-    )
+    return _judged("disks: vanished folders", case, verb, base, folder, running, ended)
 
 
 def _clock(verb: Verb, base: Undisturbed, jump: float) -> Outcome:
@@ -150,9 +128,7 @@ def _clock(verb: Verb, base: Undisturbed, jump: float) -> Outcome:
     running = base.start(folder, first=lambda: _jumping(jump))
     ended = running.wait()
     case = f"{verb.name}: clock jumps by {jump:g} s"
-    return _judged(
-        "disks: clocks", case, verb, base, folder, running, ended.code != 0, ended.broken, ended.error
-    )
+    return _judged("disks: clocks", case, verb, base, folder, running, ended)
 
 
 def _jumping(jump: float) -> None:
@@ -206,7 +182,7 @@ def _mounted(verb: Verb, base: Undisturbed, readonly: bool) -> Outcome:
         running = base.start(folder)
         ended = running.wait()
         _mount("-o", "remount,rw,size=64m", folder / "out")
-        return _judged(row, case, verb, base, folder, running, ended.code != 0, ended.broken, ended.error)
+        return _judged(row, case, verb, base, folder, running, ended)
     finally:
         subprocess.run(["umount", "--lazy", folder / "out"], check=False)
 
