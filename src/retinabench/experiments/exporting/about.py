@@ -20,6 +20,7 @@ from retinabench.models.settings import is_own, is_path
 
 FORMAT = "retinabench.model/1"
 ABOUT = "model.json"
+CARD = "README.md"
 EXPORT_AGAIN = "Export the model again."
 MOST_BYTES = 2**20  # of model.json
 MOST_SAMPLES = 10_000  # per prediction

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jinja2
-
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.workspace import Workspace
-from retinabench.experiments.exporting.about import ABOUT, About, read_about
+from retinabench.experiments.exporting.about import ABOUT, CARD, About, read_about
 from retinabench.experiments.exporting.exported import weights_of
 from retinabench.experiments.exporting.frozen_rule import THRESHOLD, rule_content
 from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.guarantees.triage import Triage
 from retinabench.predictions.table import Predictions
+from retinabench.reports.toolkit import pages
 
-CARD = "README.md"
 SECTION = "## Referral"  # of the card; it is the last one
-TEMPLATE = Path(__file__).parent / "templates" / "referral.md.j2"
+PACKAGE = "retinabench.experiments.exporting"
 
 
 def attach(found: Transfer | Triage, predictions: Predictions, folder: Path) -> Path:
@@ -82,7 +80,6 @@ def _check_same_model(predictions: Predictions, about: About, weights: str, fold
 
 
 def _section(found: Transfer | Triage, predictions: Predictions) -> str:
-    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)  # noqa: S701 - Markdown of our own numbers
     validation = predictions.select(domain="in_domain", split="validation")
     assert validation is not None
     patients = len(set(validation.patient_id)) if validation.patient_id is not None else None
@@ -96,7 +93,8 @@ def _section(found: Transfer | Triage, predictions: Predictions) -> str:
         goals = [
             str(goal) for zone in found.zones.values() if zone.threshold is not None for goal in zone.goals
         ]
-    return environment.from_string(TEMPLATE.read_text()).render(
-        found=found, zones=isinstance(found, Triage), goals=goals, delta=delta, images=len(validation), patients=patients,
-        most_images=max((one.most_images for one in certificates), default=None),
-    )  # fmt: skip
+    context = {
+        "found": found, "zones": isinstance(found, Triage), "goals": goals, "delta": delta, "images": len(validation),
+        "patients": patients, "most_images": max((one.most_images for one in certificates), default=None),
+    }  # fmt: skip
+    return pages.render("referral.md.j2", context, package=PACKAGE)

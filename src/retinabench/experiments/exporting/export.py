@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import torch
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from retinabench.core.workspace import Workspace
 from retinabench.data.prepared import PIXEL_SETTINGS
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run
-from retinabench.experiments.exporting.about import ABOUT, FORMAT
+from retinabench.experiments.exporting.about import ABOUT, CARD, FORMAT
 from retinabench.experiments.exporting.exported import SCALE, TRUNK, leaf_runs, load_model, member_file
 from retinabench.experiments.exporting.frozen_rule import THRESHOLD
 from retinabench.experiments.finished_run import finished_run
@@ -30,11 +29,12 @@ from retinabench.metrics.score import score
 from retinabench.models.build import build_trunk
 from retinabench.models.own_network import source_of
 from retinabench.predictions.io import read_predictions
+from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.renderers import escape_markdown
 
 CARD_SCORES = ("auroc", "accuracy", "sensitivity", "specificity", "nll", "brier")
 CARD_REPLICATES = 500
-TEMPLATE = Path(__file__).parent / "templates" / "model_card.md.j2"
+PACKAGE = "retinabench.experiments.exporting"
 
 
 def export_run(folder: Path, out: Path, network: str | None = None, *, scores: bool = True) -> Path:
@@ -62,7 +62,7 @@ def export_run(folder: Path, out: Path, network: str | None = None, *, scores: b
     with workspace.lock():
         members = list(leaf_runs(run))
         files = [member_file(number) for number in range(len(members))]
-        workspace.check_empty((*files, SCALE, TRUNK, "README.md"))
+        workspace.check_empty((*files, SCALE, TRUNK, CARD))
         remove(out / THRESHOLD)  # of the model that was here before
         for number, member in enumerate(members):
             source = folder if member == run else finished.member(member)
@@ -71,9 +71,7 @@ def export_run(folder: Path, out: Path, network: str | None = None, *, scores: b
         _write_tensors(out / SCALE, {"mean": torch.from_numpy(mean), "std": torch.from_numpy(std)})
         if run.model.trained == "head":
             _write_tensors(out / TRUNK, build_trunk(run.model).trunk.state_dict())
-        write_bytes(
-            out / "README.md", _card(run, inputs, recipe, folder if scores else None).encode(), checked=True
-        )
+        write_bytes(out / CARD, _card(run, inputs, recipe, folder if scores else None).encode(), checked=True)
         write_json(out / ABOUT, {  # last: it makes the folder a model
             "format": FORMAT, "version": __version__, "data": inputs.data, "fingerprint": finished.fingerprint,
             "run": _portable(run), "recipe": how, "referable_from": inputs.referable_from,
@@ -114,8 +112,6 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def _card(run: Run, inputs: TrainedInputs, recipe: Recipe, folder: Path | None) -> str:
     """The model card, with the scores of the run in `folder`."""
-    # The card is Markdown, not HTML; names in it are escaped as such.
-    template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(TEMPLATE.read_text())  # noqa: S701
     found = (
         {}
         if folder is None
@@ -129,10 +125,12 @@ def _card(run: Run, inputs: TrainedInputs, recipe: Recipe, folder: Path | None) 
         }
         for name, one in found.items()
     }
-    return template.render(
-        run=run, title=escape_markdown(run.method.describe()), weights=_code(_portable(run)["model"].get("weights")),
-        recipe=recipe, version=__version__, sets=sets, inputs=inputs, data=_code(inputs.data),
-    )  # fmt: skip
+    context = {
+        "run": run, "title": escape_markdown(run.method.describe()),
+        "weights": _code(_portable(run)["model"].get("weights")), "recipe": recipe, "sets": sets, "inputs": inputs,
+        "data": _code(inputs.data),
+    }  # fmt: skip
+    return pages.render("model_card.md.j2", context, package=PACKAGE)
 
 
 def _code(name: str | None) -> str | None:

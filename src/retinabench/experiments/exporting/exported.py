@@ -101,11 +101,7 @@ class ExportedModel:
         Raises:
             InputError: The images have another shape, or the model predicts values that are not finite.
         """
-        inputs = self._batches(images)
-        probs = np.concatenate([self._samples(*member, inputs) for member in self.members], axis=1)
-        if not np.isfinite(probs).all():
-            raise InputError("predicts values that are not finite", file=self.folder)
-        return probs
+        return self._probs(self._batches(images))
 
     def uncertainty(self, images: NDArray[np.uint8]) -> NDArray[np.float64] | None:
         """Return the model's own uncertainty (N,), the mean over its members; None where a member has none.
@@ -116,11 +112,27 @@ class ExportedModel:
         Raises:
             InputError: The images have another shape.
         """
+        return self._own(self._batches(images))
+
+    def predict_both(
+        self, images: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Return what `predict` and `uncertainty` return; the features of the trunk are computed once."""
+        inputs = self._batches(images)
+        return self._probs(inputs), self._own(inputs)
+
+    def _probs(self, inputs: Sequence[Tensor]) -> NDArray[np.float64]:
+        probs = np.concatenate([self._samples(*member, inputs) for member in self.members], axis=1)
+        if not np.isfinite(probs).all():
+            raise InputError("predicts values that are not finite", file=self.folder)
+        return probs
+
+    def _own(self, inputs: Sequence[Tensor]) -> NDArray[np.float64] | None:
         posteriors = [posterior for _, posterior in self.members]
         scoring = [posterior for posterior in posteriors if isinstance(posterior, UncertaintyPosterior)]
         if len(scoring) < len(posteriors):
             return None
-        inputs, found = self._batches(images), []
+        found = []
         for posterior in scoring:
             with precision(self.run, self.device), torch.no_grad():
                 found.append(

@@ -133,9 +133,9 @@ def _predicted(
     own: list[NDArray[np.float64]] = []
 
     def predict() -> None:
-        stacked = np.stack(images)
-        probs.append(model.predict(stacked))
-        if (uncertainty := model.uncertainty(stacked)) is not None:
+        samples, uncertainty = model.predict_both(np.stack(images))
+        probs.append(samples)
+        if uncertainty is not None:
             own.append(uncertainty)
         images.clear()
 
