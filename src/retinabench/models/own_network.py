@@ -66,19 +66,18 @@ def own_network(name: str, seed: int, outputs: int) -> nn.Module:
     return network  # type: ignore[no-any-return]
 
 
-def check_outputs(network: nn.Module, name: str, size: int, outputs: int = 1) -> None:
-    """Refuse a network that does not take images of a size, or gives something else than logits.
+def check_outputs(network: nn.Module, name: str, size: int) -> None:
+    """Refuse a network that does not take images of a size, or gives something else than one logit.
 
     Args:
-        network: The network; it may be without values, on the meta device.
+        network: The network; it may be without values, on the meta device. It is left in evaluation mode.
         name: What it is called.
         size: Side of the images in pixels.
-        outputs: Number of logits.
 
     Raises:
-        InputError: It raises, or gives something else than (B, outputs) for images (B, 3, size, size).
+        InputError: It raises, or gives something else than (B, 1) for images (B, 3, size, size).
     """
-    device, was_training = next(network.parameters()).device, network.training
+    device = next(network.parameters()).device
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             found = network.eval()(torch.zeros(2, 3, size, size, device=device))
@@ -87,11 +86,9 @@ def check_outputs(network: nn.Module, name: str, size: int, outputs: int = 1) ->
             f"'{name}' does not take images of {size} px ({_line(error)})",
             hint="Prepare the images at the size that it takes.",
         ) from error
-    finally:
-        network.train(was_training)
     shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-    if shape != (2, outputs):
-        raise InputError(f"'{name}' gives {shape} for 2 images, not logits of shape {(2, outputs)}")
+    if shape != (2, 1):
+        raise InputError(f"'{name}' gives {shape} for 2 images, not logits of shape {(2, 1)}")
 
 
 def named_network(stated: str, given: str | None, folder: Path, *, own: bool) -> str:

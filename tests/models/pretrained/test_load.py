@@ -49,6 +49,16 @@ def test_safetensors_are_read_and_unused_tensors_named(tmp_path, state):
     assert torch.equal(network.conv1.weight, state["conv1.weight"])
 
 
+def test_a_file_that_changed_since_its_hash_was_stated_is_refused(tmp_path, state):
+    path = tmp_path / "w.pt"
+    torch.save(state, path)
+    stated = config(path)
+    torch.save({**state, "conv1.weight": state["conv1.weight"] + 1}, path)
+    with pytest.raises(InputError, match=r"has the SHA-256 .*the settings name") as error:
+        build_model(stated, seed=0)
+    assert str(stated.weights_sha256)[:12] in str(error.value)
+
+
 class Evil:
     def __reduce__(self):
         return print, ("code of a checkpoint ran",)

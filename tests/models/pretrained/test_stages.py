@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch import nn
 
 from retinabench.core.errors import InputError
 from retinabench.methods.settings import Optimizer
@@ -7,7 +8,7 @@ from retinabench.methods.training.optimizers import parameter_groups
 from retinabench.models.build import build_model
 from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
 from retinabench.models.networks.resnet import resnet18
-from retinabench.models.pretrained.stages import stages
+from retinabench.models.pretrained.stages import fine_tune, stages
 from retinabench.models.settings import ModelConfig
 
 NET = {"name": "resnet18", "width": 4, "stem": "small"}
@@ -67,3 +68,23 @@ def test_the_learning_rate_falls_from_the_head_to_the_input(weights):
         for parameter in group["params"]:
             assert group.get("lr_factor", 1.0) == getattr(parameter, "lr_factor", 1.0)
             assert group["weight_decay"] == (2e-3 if parameter.ndim > 1 else 0)
+
+
+class Tokens(nn.Module):
+    """A trunk of two blocks with a parameter of its own, as the class token of a vision transformer."""
+
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 2))
+        self.blocks = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+        self.fc = nn.Linear(2, 1)
+
+
+@pytest.mark.parametrize(("trained", "moves"), [("all", True), (2, False)])
+def test_a_parameter_outside_of_all_stages_counts_as_the_one_before_the_first(weights, trained, moves):
+    network = Tokens()
+    settings = ModelConfig(**NET, weights=weights, trained=trained, trunk_lr=0.1, layer_decay=0.5)
+    fine_tune(network, settings)
+    assert network.token.lr_factor == pytest.approx(0.025)  # the blocks have .05 and .1
+    assert network.token.requires_grad is moves
+    assert network.blocks[0].weight.lr_factor == pytest.approx(0.05)
