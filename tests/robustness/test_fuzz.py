@@ -39,12 +39,15 @@ def read_alone(arguments):
 
 def counted(part):
     above = part.prob[part.label == 1][:, None] - part.prob[part.label == 0]
+    auroc = float(np.mean((above > 0) + 0.5 * (above == 0))) if above.size else None
     return {
         "images": len(part),
         "patients": None if part.patient_id is None else len(set(part.patient_id.tolist())),
         "positives": int(part.label.sum()),
-        "accuracy": float(np.mean((part.prob > 0.5) == part.label)),
-        "auroc": float(np.mean((above > 0) + 0.5 * (above == 0))) if above.size else None,
+        "scores": {
+            "accuracy": {"value": float(np.mean((part.prob > 0.5) == part.label))},
+            "auroc": {"value": auroc},
+        },
     }
 
 
