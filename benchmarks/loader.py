@@ -52,22 +52,22 @@ def write_both(folder: Path, size: int, images: int):
     """Write `images` images as shards and as JPEG files; return the data set and the files."""
     drawn = np.stack([draw(k, size=size, masks=False).image for k in range(DISTINCT)])
     rows = records(None, images=max(images, 32)).take(np.arange(images))
-    pictures = drawn[np.arange(images) % DISTINCT]
+    made = drawn[np.arange(images) % DISTINCT]
     shards = [folder / f"images-{k:05d}.npy" for k in range(-(-images // SHARD))]
     for k, path in enumerate(shards):
-        write_shard(path, pictures[k * SHARD : (k + 1) * SHARD])
+        write_shard(path, made[k * SHARD : (k + 1) * SHARD])
     files = [folder / f"{k:05d}.jpeg" for k in range(images)]
-    for picture, file in zip(pictures, files, strict=True):
-        Image.fromarray(picture).save(file, quality=90)
+    for image, file in zip(made, files, strict=True):
+        Image.fromarray(image).save(file, quality=90)
     mapped = tuple(np.asarray(np.load(path, mmap_mode="r")) for path in shards)
     return Prepared(folder, "drawn", size, "", rows, mapped), files
 
 
-def speed(batches, images: int, work=lambda pictures, labels: None) -> float:
+def speed(batches, images: int, work=lambda batch, labels: None) -> float:
     """Images per second of going through `batches` once and doing `work` on each."""
     start = time.perf_counter()
-    for pictures, labels in batches:
-        work(pictures, labels)
+    for batch, labels in batches:
+        work(batch, labels)
     return images / (time.perf_counter() - start)
 
 
@@ -76,10 +76,8 @@ def training_step(run):
     model = build_model(run.model, run.seed)
     optimizer = make_optimizer(model.train(), run.optimizer)
 
-    def step(pictures, labels):
-        loss = cross_entropy(
-            model(pictures), labels, Bernoulli(), run.optimizer.reweight, BatchInfo.of(labels)
-        )
+    def step(batch, labels):
+        loss = cross_entropy(model(batch), labels, Bernoulli(), run.optimizer.reweight, BatchInfo.of(labels))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

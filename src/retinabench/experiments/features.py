@@ -61,7 +61,7 @@ def trunk_features(
     trunk = {name: settings[name] for name in TRUNK_SETTINGS if name in settings}
     if config.weights_sha256 is not None:
         del trunk["weights"]  # where the file lies does not matter
-    return cached_features(data, trunk, Extractor(config, device), progress)
+    return cached_features(data, trunk, Extractor(config, device, progress=progress), progress)
 
 
 def feature_scale(features: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -82,10 +82,17 @@ class Extractor:
         config: The network and its weights.
         device: Where it is computed.
         trunk: The trunk, where it is there already.
+        progress: Is told which pretrained tensors the trunk has.
     """
 
-    def __init__(self, config: ModelConfig, device: torch.device, trunk: SplitNetwork | None = None) -> None:
-        self.config, self.device, self.trunk = config, device, trunk
+    def __init__(
+        self,
+        config: ModelConfig,
+        device: torch.device,
+        trunk: SplitNetwork | None = None,
+        progress: Progress = QUIET,
+    ) -> None:
+        self.config, self.device, self.trunk, self.progress = config, device, trunk, progress
         self.mean, self.std = (
             torch.tensor(values, device=device).reshape(1, 3, 1, 1)
             for values in SCALES.get(config.inputs, ((0.0,) * 3, (1.0,) * 3))
@@ -95,7 +102,7 @@ class Extractor:
     def __call__(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return features (B, D) of images (B, H, W, 3)."""
         if self.trunk is None:
-            self.trunk = build_trunk(self.config).to(self.device)
+            self.trunk = build_trunk(self.config, progress=self.progress).to(self.device)
         stored = torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2)
         scaled = stored.to(torch.float32).div_(255).sub_(self.mean).div_(self.std)
         return np.asarray(self.trunk.features(scaled).cpu())

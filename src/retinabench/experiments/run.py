@@ -91,7 +91,7 @@ class ImageRuns:
         device = resources.torch_device()
         batches = make_batches(run, task, device, resources.reading(), resources.progress)
         return Training(
-            model=build_model(run.model, run.seed).to(device),
+            model=build_model(run.model, run.seed, progress=resources.progress).to(device),
             batches=batches,
             predict=lambda posterior: predict(run, task, posterior, batches, resources.progress),
             title=f"Training {run.method.describe()}, seed {run.seed}",

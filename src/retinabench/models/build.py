@@ -7,6 +7,7 @@ import math
 import torch
 from torch import nn
 
+from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.models.last_layer import SplitNetwork, split_last_layer
 from retinabench.models.networks.head import Head
@@ -18,7 +19,14 @@ from retinabench.models.registry import MODELS, has_choice
 from retinabench.models.settings import TIMM, ModelConfig
 
 
-def build_model(config: ModelConfig, seed: int, outputs: int = 1, *, pretrained: bool = True) -> nn.Module:
+def build_model(
+    config: ModelConfig,
+    seed: int,
+    outputs: int = 1,
+    *,
+    pretrained: bool = True,
+    progress: Progress = QUIET,
+) -> nn.Module:
     """Build a network for images in channels-last layout, the faster one on every device, or a head for features.
 
     Args:
@@ -26,6 +34,7 @@ def build_model(config: ModelConfig, seed: int, outputs: int = 1, *, pretrained:
         seed: The weights depend on it alone, and on those that `config.weights` names.
         outputs: Number of logits.
         pretrained: Whether to load the weights that `config.weights` names; not where a trained state replaces all.
+        progress: Is told which pretrained tensors entered the network, and which did not.
 
     Returns:
         The network, ready to be trained.
@@ -40,19 +49,20 @@ def build_model(config: ModelConfig, seed: int, outputs: int = 1, *, pretrained:
     model = _network(config, seed, outputs)
     if config.weights is not None:
         if pretrained:
-            load_pretrained(model, config)
+            progress.say(f"note: {load_pretrained(model, config)}")
         fine_tune(model, config)
     if config.own:
         return model
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]  # torch's stubs
 
 
-def build_trunk(config: ModelConfig, *, pretrained: bool = True) -> SplitNetwork:
+def build_trunk(config: ModelConfig, *, pretrained: bool = True, progress: Progress = QUIET) -> SplitNetwork:
     """Build the pretrained trunk of a network whose head is trained alone; `features` is what it is for.
 
     Args:
         config: The network and its weights.
         pretrained: Whether to load the weights; not where a saved state replaces all.
+        progress: As for `build_model`.
 
     Returns:
         The trunk in evaluation mode.
@@ -62,7 +72,7 @@ def build_trunk(config: ModelConfig, *, pretrained: bool = True) -> SplitNetwork
     """
     model = _network(config, seed=0, outputs=1)
     if pretrained:
-        load_pretrained(model, config)
+        progress.say(f"note: {load_pretrained(model, config)}")
     if not config.own:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return split_last_layer(model).eval().requires_grad_(False)

@@ -45,7 +45,8 @@ def test_safetensors_are_read_and_unused_tensors_named(tmp_path, state):
     safetensors.save_file(extra, tmp_path / "w.safetensors")
     network = resnet18(width=4, stem="small")
     found = load_pretrained(network, config(tmp_path / "w.safetensors"))
-    assert found.unused == ("decoder.weight",)
+    assert found.unused == ("decoder.weight", "fc.bias", "fc.weight")
+    assert str(found).endswith("w.safetensors, not used: decoder.weight, fc.bias, fc.weight")
     assert torch.equal(network.conv1.weight, state["conv1.weight"])
 
 
@@ -91,7 +92,9 @@ def test_absent_weights_are_named_with_what_to_do(monkeypatch):
     with pytest.raises(InputError, match="no packaged ImageNet weights of 'efficientnet_lite4'"):
         build_model(ModelConfig(name="efficientnet_lite4", weights="imagenet"), seed=0)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(InputError, match=r"Fetch model.safetensors of huggingface.co/a/b"):
+    with pytest.raises(
+        InputError, match=r"Fetch model.safetensors or pytorch_model.bin of huggingface.co/a/b"
+    ):
         build_model(ModelConfig(name="resnet18", weights="hf-hub:a/b", weights_sha256="0" * 64), seed=0)
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(InputError, match="timm"):

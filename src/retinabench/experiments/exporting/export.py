@@ -18,6 +18,7 @@ from retinabench.core.workspace import Workspace
 from retinabench.data.prepared import PIXEL_SETTINGS
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run
+from retinabench.experiments.execution import POSTERIOR
 from retinabench.experiments.exporting.about import ABOUT, CARD, FORMAT
 from retinabench.experiments.exporting.exported import SCALE, TRUNK, leaf_runs, load_model, member_file
 from retinabench.experiments.exporting.frozen_rule import THRESHOLD
@@ -66,7 +67,7 @@ def export_run(folder: Path, out: Path, network: str | None = None, *, scores: b
         remove(out / THRESHOLD)  # of the model that was here before
         for number, member in enumerate(members):
             source = folder if member == run else finished.member(member)
-            _write_tensors(out / member_file(number), load_tensors(source / "posterior.pt", mapped=True))
+            _write_tensors(out / member_file(number), load_tensors(source / POSTERIOR, mapped=True))
         mean, std = inputs.scale
         _write_tensors(out / SCALE, {"mean": torch.from_numpy(mean), "std": torch.from_numpy(std)})
         if run.model.trained == "head":

@@ -21,14 +21,18 @@ from retinabench.models.pretrained.checkpoint import State, read_checkpoint
 from retinabench.models.pretrained.key_names import named_as
 from retinabench.models.settings import HUB, ModelConfig
 
-SHOWN = 5  # names of parameters in a message
-
 
 class Loaded(NamedTuple):
-    """What became of a checkpoint's tensors: how many entered the network, and the names that it does not have."""
+    """What became of a checkpoint's tensors: how many entered the network, and the names of those that did not."""
 
+    source: str
     tensors: int
     unused: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return one line for the user."""
+        rest = f"not used: {', '.join(self.unused)}" if self.unused else "which are all that it holds"
+        return f"{self.tensors} pretrained tensors from {self.source}, {rest}"
 
 
 def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
@@ -39,7 +43,7 @@ def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
         config: Its settings.
 
     Returns:
-        Number of tensors taken over, and the names of those that were not.
+        What entered the network and what did not: the old head, and whatever else the network does not have.
 
     Raises:
         InputError: There are no such weights, or they are of another network, damaged or not finite.
@@ -58,15 +62,17 @@ def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
         own = trunk.state_dict()
         for name in wanted:
             own[name].copy_(state[name])
-    unused = tuple(sorted(set(state) - set(own)))
-    return Loaded(len(wanted), unused)
+    unused = tuple(
+        sorted(name for name in state if name not in wanted and not name.endswith("num_batches_tracked"))
+    )
+    return Loaded(source, len(wanted), unused)
 
 
 def _check(source: str, state: State, wanted: State, model: str) -> None:
     """Refuse weights of another network, in part, or not finite."""
     if missing := [name for name in wanted if name not in state]:
         raise InputError(
-            f"lacks {len(missing)} of the {len(wanted)} tensors of '{model}': {_shown(missing)}",
+            f"lacks {len(missing)} of the {len(wanted)} tensors of '{model}': {', '.join(missing)}",
             file=source,
             hint="Name the checkpoint of this network, or its network in model.name.",
         )
@@ -147,9 +153,5 @@ def _from_hub(name: str) -> Path:
             problem = str(error).partition("\n")[0]
     raise InputError(
         f"the weights '{HUB}{name}' cannot be fetched ({problem})",
-        hint=f"Fetch model.safetensors of huggingface.co/{name} and set model.weights to its path.",
+        hint=f"Fetch model.safetensors or pytorch_model.bin of huggingface.co/{name} and set model.weights to its path.",
     )
-
-
-def _shown(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
