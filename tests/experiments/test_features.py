@@ -8,10 +8,11 @@ from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.features import feature_scale, feature_source
+from retinabench.experiments.features import Extractor, feature_scale, feature_source
 from retinabench.experiments.predict import predict_on
 from retinabench.experiments.run import execute, load_posterior
 from retinabench.models.build import build_model
+from retinabench.models.last_layer import SplitNetwork
 from retinabench.models.settings import ModelConfig
 from retinabench.predictions.io import read_predictions
 from support.helpers import make_prepared
@@ -47,6 +48,25 @@ def test_features_are_the_trunks_standardised_over_the_training_images(tmp_path,
     # A standardised feature divides the rounding of the batches by its spread over the images, which may be small.
     assert np.allclose(source.inputs.numpy(), expected, atol=1e-2)
     assert np.array_equal(source.labels.numpy(), task.targets)
+
+
+def test_features_are_computed_with_fewer_images_at_a_time_where_memory_runs_out(weights, monkeypatch):
+    images = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3), dtype=np.uint8)
+    config = ModelConfig(**NET, weights=str(weights), trained="head", inputs="unit")
+    whole = Extractor(config, torch.device("cpu"))(images)
+    features = SplitNetwork.features
+
+    def short(self, images):
+        if len(images) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate")
+        return features(self, images)
+
+    monkeypatch.setattr(SplitNetwork, "features", short)
+    extract = Extractor(config, torch.device("cpu"))
+    assert np.allclose(
+        extract(images), whole, rtol=1e-4, atol=1e-5
+    )  # convolutions round by the size of the batch
+    assert extract.limits.prediction == 2
 
 
 def test_a_feature_that_is_constant_over_the_training_images_explodes_in_no_other():

@@ -10,6 +10,7 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.data.dataset import Rows
 from retinabench.data.feature_cache import cached_features
 from retinabench.data.loader import ArraySource
+from retinabench.data.memory import BatchLimits, with_less
 from retinabench.data.prepared import Prepared
 from retinabench.models.build import build_trunk
 from retinabench.models.last_layer import SplitNetwork
@@ -93,14 +94,24 @@ class Extractor:
         progress: Progress = QUIET,
     ) -> None:
         self.config, self.device, self.trunk, self.progress = config, device, trunk, progress
+        self.limits = BatchLimits(changed=lambda line: progress.say(f"note: {line}"))
         self.mean, self.std = (
             torch.tensor(values, device=device).reshape(1, 3, 1, 1)
             for values in SCALES.get(config.inputs, ((0.0,) * 3, (1.0,) * 3))
         )
 
-    @torch.inference_mode()
     def __call__(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return features (B, D) of images (B, H, W, 3)."""
+
+        def attempt(most: int) -> NDArray[np.float32]:
+            return np.concatenate([
+                self._features(images[k : k + most]) for k in range(0, len(images), most)
+            ])  # fmt: skip
+
+        return with_less(attempt, lambda: None, self.limits, "prediction", len(images), self.device)
+
+    @torch.inference_mode()
+    def _features(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
         if self.trunk is None:
             self.trunk = build_trunk(self.config, progress=self.progress).to(self.device)
         stored = torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2)

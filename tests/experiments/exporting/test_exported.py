@@ -94,6 +94,22 @@ def test_the_card_states_the_test_scores_and_the_label(model):
     assert "40 images" not in card  # of the 40 training images some validate
 
 
+def test_a_model_predicts_fewer_images_at_a_time_where_memory_runs_out(model, monkeypatch):
+    found = rb.load_model(model)
+    size = found.recipe.size
+    images = np.random.default_rng(0).integers(0, 256, (9, size, size, 3), dtype=np.uint8)
+    whole, inputs = found.predict(images), rb.ExportedModel.inputs
+
+    def short(self, images):
+        if len(images) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate")
+        return inputs(self, images)
+
+    monkeypatch.setattr(rb.ExportedModel, "inputs", short)
+    assert np.allclose(found.predict(images), whole, atol=1e-6)
+    assert found.limits.prediction == 4  # 128, halved
+
+
 def test_images_of_another_shape_are_refused(model):
     with pytest.raises(InputError, match=r"Needed are \(N, 32, 32, 3\) uint8"):
         rb.load_model(model).predict(np.zeros((1, 64, 64, 3), np.uint8))

@@ -14,8 +14,9 @@ It holds tensors and JSON only, so that no code of a stranger's folder runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.untrusted.paths import kept_inside
+from retinabench.data.memory import BatchLimits, with_less
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, member_runs
@@ -46,6 +48,7 @@ from retinabench.models.build import (
 from retinabench.models.settings import TIMM, ModelConfig
 from retinabench.models.tensor_files import load_safetensors
 
+Result = TypeVar("Result")
 SCALE, TRUNK = "scale.safetensors", "trunk.safetensors"
 TRIED_SIZE = 64  # of the image that a network of any size is tried with
 
@@ -68,6 +71,7 @@ class ExportedModel:
         weights: Fingerprint of the tensors, as in the metadata of predictions.
         notes: What a user must know of it.
         rule: The threshold or zones that are attached to it.
+        limits: The most images at a time, once memory ran out.
 
     Examples:
         >>> import retinabench as rb
@@ -88,6 +92,7 @@ class ExportedModel:
     weights: str
     notes: tuple[str, ...] = ()
     rule: FrozenRule | None = None
+    limits: BatchLimits = field(default_factory=BatchLimits)
 
     def predict(self, images: NDArray[np.uint8]) -> NDArray[np.float64]:
         """Return P(referable) of every posterior sample, member by member.
@@ -101,7 +106,7 @@ class ExportedModel:
         Raises:
             InputError: The images have another shape, or the model predicts values that are not finite.
         """
-        return self._probs(self._batches(images))
+        return self._within_memory(images, self._probs)
 
     def uncertainty(self, images: NDArray[np.uint8]) -> NDArray[np.float64] | None:
         """Return the model's own uncertainty (N,), the mean over its members; None where a member has none.
@@ -112,14 +117,26 @@ class ExportedModel:
         Raises:
             InputError: The images have another shape.
         """
-        return self._own(self._batches(images))
+        return self._within_memory(images, self._own)
 
     def predict_both(
         self, images: NDArray[np.uint8]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Return what `predict` and `uncertainty` return; the features of the trunk are computed once."""
-        inputs = self._batches(images)
-        return self._probs(inputs), self._own(inputs)
+        return self._within_memory(images, lambda inputs: (self._probs(inputs), self._own(inputs)))
+
+    def _within_memory(
+        self, images: NDArray[np.uint8], compute: Callable[[Sequence[Tensor]], Result]
+    ) -> Result:
+        """`compute` of the batches, smaller ones where memory runs out; each batch draws noise of its own."""
+        return with_less(
+            lambda most: compute(self._batches(images, most)),
+            lambda: None,
+            self.limits,
+            "prediction",
+            PREDICT_BATCH,
+            self.device,
+        )
 
     def _probs(self, inputs: Sequence[Tensor]) -> NDArray[np.float64]:
         probs = np.concatenate([self._samples(*member, inputs) for member in self.members], axis=1)
@@ -140,14 +157,14 @@ class ExportedModel:
                 )
         return np.asarray(np.mean(found, axis=0))
 
-    def _batches(self, images: NDArray[np.uint8]) -> list[Tensor]:
+    def _batches(self, images: NDArray[np.uint8], most: int) -> list[Tensor]:
         size = self.recipe.size
         if images.ndim != 4 or images.shape[1:] != (size, size, 3) or images.dtype != np.uint8:
             raise InputError(
                 f"images have shape {images.shape} and type {images.dtype}",
                 hint=f"Needed are (N, {size}, {size}, 3) uint8: preprocess_bytes(data, model.recipe, name) makes one.",
             )
-        return [self.inputs(images[k : k + PREDICT_BATCH]) for k in range(0, len(images), PREDICT_BATCH)]
+        return [self.inputs(images[k : k + most]) for k in range(0, len(images), most)]
 
     def _samples(self, run: Run, posterior: Posterior, inputs: Sequence[Tensor]) -> NDArray[np.float64]:
         generator, probs = torch_generator(self.device, run.seed, "predict"), []
