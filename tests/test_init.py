@@ -3,13 +3,15 @@
 import doctest
 import importlib
 import inspect
+import typing
 from pathlib import Path
 
 import pytest
 
 import retinabench as rb
 
-NAMES = [name for name in rb.__all__ if name != "__version__"]
+LITERALS = {"Metric", "Outputs", "Per", "Rules"}
+NAMES = [name for name in rb.__all__ if name not in {"__version__", *LITERALS}]
 PACKAGE = Path(rb.__file__).parent
 WITH_EXAMPLES = sorted(
     "retinabench." + path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".")
@@ -36,6 +38,11 @@ def test_the_example_of_every_exported_name_runs(name):
 @pytest.mark.parametrize("module", ["retinabench", *WITH_EXAMPLES])
 def test_the_examples_of_a_module_run(module):
     assert doctest.testmod(importlib.import_module(module)).failed == 0
+
+
+@pytest.mark.parametrize("name", sorted(LITERALS))
+def test_a_literal_names_its_values(name):
+    assert typing.get_args(getattr(rb, name))
 
 
 def test_an_unknown_name_is_an_attribute_error():

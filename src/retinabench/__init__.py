@@ -18,28 +18,39 @@ from retinabench.core.version import __version__
 if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
     from retinabench.experiments.exporting.exported import ExportedModel, load_model
+    from retinabench.integrations.outputs import Outputs
     from retinabench.integrations.pytorch import evaluate_torch, predict_torch
     from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
-    from retinabench.metrics.comparison.compare import Comparison, compare
+    from retinabench.metrics.comparison.compare import Comparison, Difference, SetComparison, compare
     from retinabench.metrics.comparison.ranking import Ranking, rank
     from retinabench.metrics.estimator import evaluate
+    from retinabench.metrics.guarantees.risks import Per
+    from retinabench.metrics.guarantees.threshold import Realised
     from retinabench.metrics.guarantees.transfer import Transfer, transfer
     from retinabench.metrics.guarantees.triage import Triage, triage
     from retinabench.metrics.results import Scores, ScoreValue, SetScores
-    from retinabench.metrics.score import referral_curve, score
-    from retinabench.metrics.selective.referral_curves import Curve
+    from retinabench.metrics.score import Rules, referral_curve, score
+    from retinabench.metrics.selective.referral_curves import Curve, Metric
     from retinabench.predictions.io import read_predictions, write_predictions
     from retinabench.predictions.table import Predictions
+    from retinabench.reports.report import report
 
 __all__ = [
     "Comparison",
     "Curve",
+    "Difference",
     "ExportedModel",
+    "Metric",
+    "Outputs",
+    "Per",
     "Predictions",
     "Ranking",
+    "Realised",
+    "Rules",
     "ScoreValue",
     "Scores",
     "ScreeningReport",
+    "SetComparison",
     "SetScores",
     "Transfer",
     "Triage",
@@ -54,6 +65,7 @@ __all__ = [
     "rank",
     "read_predictions",
     "referral_curve",
+    "report",
     "score",
     "transfer",
     "triage",
@@ -86,6 +98,14 @@ _MODULES = {
     "transfer": "metrics.guarantees.transfer",
     "triage": "metrics.guarantees.triage",
     "write_predictions": "predictions.io",
+    "Difference": "metrics.comparison.compare",
+    "SetComparison": "metrics.comparison.compare",
+    "Realised": "metrics.guarantees.threshold",
+    "report": "reports.report",
+    "Rules": "metrics.score",
+    "Metric": "metrics.selective.referral_curves",
+    "Per": "metrics.guarantees.risks",
+    "Outputs": "integrations.outputs",
 }
 
 

@@ -6,9 +6,10 @@ import math
 import sys
 
 import pytest
+from matplotlib.figure import Figure
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import Tabular
+from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
 
 
 class Rows(Tabular):
@@ -17,6 +18,9 @@ class Rows(Tabular):
 
     def records(self):
         return self.rows
+
+    def plot(self, axes=None):
+        return axes
 
 
 def test_html_escapes_names_and_writes_undefined_numbers_as_a_dash():
@@ -39,3 +43,20 @@ def test_without_pandas_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match="pip install pandas"):
         Rows([]).to_dataframe()
+
+
+def test_a_long_table_is_cut_in_html_alone():
+    rows = Rows([{"a": k} for k in range(100)])
+    assert rows._repr_html_().count("<tr>") == 61
+    assert "<p>40 more rows</p>" in rows._repr_html_()
+
+
+def test_intervals_are_drawn_from_top_to_bottom_with_their_goals():
+    axes = Figure().subplots()
+    rows = [IntervalRow("a", 0.5, 0.4, 0.6), IntervalRow("$b", 0.7, math.nan, math.nan, goal=0.8)]
+    assert draw_intervals(rows, axes, label="AUROC", zero=True) is axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["a", r"\$b"]
+    drawn = [line.get_xdata().tolist() for line in axes.lines if hasattr(line.get_xdata(), "tolist")]
+    assert [0.4, 0.6] in drawn
+    assert [0.8] in drawn
+    assert axes.get_ylim() == (1.5, -0.5)

@@ -10,6 +10,7 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import QUIET, Progress
 from retinabench.integrations import mlflow, tensorboard, wandb
 from retinabench.integrations.tracked_run import read_run
+from retinabench.metrics.score import Rules
 
 TRACKERS: dict[str, ModuleType] = {"tensorboard": tensorboard, "wandb": wandb, "mlflow": mlflow}
 """Modules with a function `export(runs, out, project)` that returns lines about what it wrote."""
@@ -21,7 +22,7 @@ def track_runs(
     out: Path,
     *,
     project: str,
-    rules: str = "corrected",
+    rules: Rules = "corrected",
     progress: Progress = QUIET,
 ) -> list[str]:
     """Export run folders, finished or still in training.

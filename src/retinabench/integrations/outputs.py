@@ -14,12 +14,15 @@ from retinabench.metrics.score import score
 from retinabench.predictions.adapters import GRADES
 from retinabench.predictions.table import Predictions
 
-Kind = Literal["logits", "probabilities"]
+Outputs = Literal["logits", "probabilities"]
 DEFAULT_SCORES = ("auroc", "accuracy", "nll", "failure_auroc", "referral_accuracy_area")
 
 
 def predictions_of(
-    values: ArrayLike, columns: Mapping[str, Any], outputs: Kind = "logits", referable_from: int | None = None
+    values: ArrayLike,
+    columns: Mapping[str, Any],
+    outputs: Outputs = "logits",
+    referable_from: int | None = None,
 ) -> Predictions:
     """Return the predictions of a network's outputs.
 

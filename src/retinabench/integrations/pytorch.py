@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from retinabench.core.errors import InputError
-from retinabench.integrations.outputs import Kind, predictions_of
+from retinabench.integrations.outputs import Outputs, predictions_of
 from retinabench.metrics.results import Scores
-from retinabench.metrics.score import score
+from retinabench.metrics.score import Rules, score
 from retinabench.predictions.table import Predictions
 
 Model = nn.Module | Sequence[nn.Module]
@@ -28,10 +28,10 @@ def evaluate_torch(
     batches: Iterable[Any],
     *,
     samples: int = 1,
-    outputs: Kind = "logits",
+    outputs: Outputs = "logits",
     referable_from: int | None = None,
     device: str | torch.device | None = None,
-    rules: str = "corrected",
+    rules: Rules = "corrected",
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> Scores:
@@ -80,7 +80,7 @@ def predict_torch(
     batches: Iterable[Any],
     *,
     samples: int = 1,
-    outputs: Kind = "logits",
+    outputs: Outputs = "logits",
     referable_from: int | None = None,
     device: str | torch.device | None = None,
     seed: int = 0,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.score import score
+from retinabench.metrics.score import Rules, score
 from retinabench.predictions.io import read_predictions
 
 Setting = str | float | bool
@@ -39,7 +39,7 @@ class TrackedRun:
     began: float
 
 
-def read_run(folder: Path, rules: str = "corrected") -> TrackedRun:
+def read_run(folder: Path, rules: Rules = "corrected") -> TrackedRun:
     """Read a run folder, scored by some rules.
 
     Raises:
@@ -81,7 +81,7 @@ def _tag(key: str) -> str:
     return f"{group}/{name}" if name and group in ("validation", "loss") else key
 
 
-def _scores(file: Path, rules: str) -> dict[str, float]:
+def _scores(file: Path, rules: Rules) -> dict[str, float]:
     sets = score(read_predictions(file), rules, bootstrap=0).sets
     return {
         f"score/{name}/{key}": entry.value

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.results import Scores
-from retinabench.metrics.score import score
+from retinabench.metrics.score import Rules, score
 from retinabench.predictions.table import Predictions
 
 Estimator = Callable[[NDArray[Any]], tuple[ArrayLike, ArrayLike]]
@@ -61,7 +61,7 @@ class Arrays:
 
 
 def evaluate(
-    estimator: Estimator, split: Split, rules: str = "corrected", bootstrap: int = 1000, seed: int = 0
+    estimator: Estimator, split: Split, rules: Rules = "corrected", bootstrap: int = 1000, seed: int = 0
 ) -> Scores:
     """Score an estimator on a split.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.tabular import Tabular
+from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
 from retinabench.core.untrusted.paths import shown
 from retinabench.core.untrusted.text import csv_text
 from retinabench.metrics.clinical.baseline import Baseline
@@ -17,6 +17,11 @@ from retinabench.metrics.inference.interval import Interval, finite_or_none
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import SET_LABELS
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PLOTTED = ("auroc", "accuracy", "failure_auroc", "referral_accuracy_area", "brier")
+"""Scores that `plot` draws unless others are named: all between 0 and 1."""
 SCHEMA = "retinabench.scores/1"
 LIST_SCHEMA = "retinabench.scores-list/1"
 REFERRED = (0.0, 0.5, 0.7)
@@ -58,7 +63,7 @@ class ScoreValue(Interval):
 
 
 @dataclass(frozen=True)
-class SetScores:
+class SetScores(Tabular):
     """The scores of one set, by attribute (`.auroc`) and by name (`["auroc"]`).
 
     Args:
@@ -106,6 +111,46 @@ class SetScores:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.scores)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per score."""
+        return [
+            {
+                "score": SCORES[name].label,
+                "direction": SCORES[name].direction,
+                "value": found.value,
+                "low": found.low,
+                "high": found.high,
+                "why": found.why,
+            }
+            for name, found in self.scores.items()
+        ]
+
+    def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
+        """Draw scores with their intervals.
+
+        Args:
+            axes: Where to draw; None: a new figure.
+            scores: Names of the scores; those that the set lacks are left out.
+
+        Returns:
+            The axes.
+        """
+        return draw_intervals(self.interval_rows(scores), axes)
+
+    def interval_rows(self, names: Sequence[str], ending: str = "") -> list[IntervalRow]:
+        """Return the lines of a plot.
+
+        Args:
+            names: Names of scores.
+            ending: What follows the label of each.
+
+        Returns:
+            One line for each that the set has.
+        """
+        check_known("score", names, list(SCORES))
+        found = [(SCORES[name].label, self.scores[name]) for name in names if name in self.scores]
+        return [IntervalRow(label + ending, one.value, one.low, one.high) for label, one in found]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the set's part of the JSON of `retinabench score`."""
@@ -179,19 +224,25 @@ class Scores(Tabular):
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary per set and score."""
-        return [
-            {
-                "set": SET_LABELS[set_name],
-                "score": SCORES[name].label,
-                "direction": SCORES[name].direction,
-                "value": found.value,
-                "low": found.low,
-                "high": found.high,
-                "why": found.why,
-            }
-            for set_name, one in self.sets.items()
-            for name, found in one.scores.items()
+        return [{"set": SET_LABELS[name], **row} for name, one in self.sets.items() for row in one.records()]
+
+    def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
+        """Draw scores of every set with their intervals.
+
+        Args:
+            axes: Where to draw; None: a new figure.
+            scores: Names of the scores; those that a set lacks are left out.
+
+        Returns:
+            The axes.
+        """
+        rows = [
+            row
+            for score in scores
+            for name, one in self.sets.items()
+            for row in one.interval_rows([score], f", {SET_LABELS[name].lower()}")
         ]
+        return draw_intervals(rows, axes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `retinabench score --json` writes: only dictionaries, lists, text, finite numbers and None."""

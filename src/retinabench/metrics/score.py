@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,13 +23,14 @@ from retinabench.metrics.recalibration import calibration_line_of, line_interval
 from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.results import REFERRED, Scores, ScoreValue, SetScores
 from retinabench.metrics.selective import referral_curves
-from retinabench.metrics.selective.referral_curves import METRICS, Curve
+from retinabench.metrics.selective.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.sets import Evaluator, ImageSet, image_sets, inversion_notes
 from retinabench.metrics.sorted_images import EPS, Cases, Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
-RULES = ("corrected", "published")
+Rules = Literal["corrected", "published"]
+RULES: tuple[Rules, ...] = get_args(Rules)
 MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
 CONTROL_CURVES = ("accuracy", "nll", "auroc")
 CONTROL_SUMMARIES = ("rc_index", "aurc", "e_aurc", "augrc")
@@ -40,7 +41,7 @@ Floats = NDArray[np.float64]
 
 def score(
     predictions: Predictions,
-    rules: str = "corrected",
+    rules: Rules = "corrected",
     bootstrap: int = 1000,
     seed: int = 0,
     uncertainty: str = "auto",
@@ -102,8 +103,8 @@ def referral_curve(
     label: ArrayLike,
     prob: ArrayLike,
     uncertainty: ArrayLike,
-    metric: str,
-    rules: str = "corrected",
+    metric: Metric,
+    rules: Rules = "corrected",
     weight: ArrayLike | None = None,
 ) -> Curve:
     """Return the curve of a metric over the fraction of images referred.

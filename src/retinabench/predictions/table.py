@@ -25,12 +25,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.tabular import BLUE, VERMILION, Tabular, axes_or_new
 from retinabench.predictions.adapters import Constructors
 from retinabench.predictions.columns import DOMAINS, KNOWN, SPLITS, sample_number
 from retinabench.predictions.gradable import GRADABLE, gradable_rows
@@ -38,9 +39,12 @@ from retinabench.predictions.identities import own_patients
 from retinabench.predictions.subgroups import check_subgroups
 from retinabench.predictions.validation import REFERABLE_FROM, UNKNOWN_GRADE, Check
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-@dataclass(frozen=True, eq=False)
-class Predictions(Constructors):
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictions(Constructors, Tabular):
     """Predictions of N images by S posterior samples, checked when made.
 
     Args:
@@ -154,6 +158,37 @@ class Predictions(Constructors):
 
     def __len__(self) -> int:
         return len(self.image_id)
+
+    def __repr__(self) -> str:
+        return f"Predictions({self.source or 'arrays'}, {len(self)} images, {self.samples} samples)"
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per image, with the mean of its samples as `prob`."""
+        columns: dict[str, list[Any]] = {"image_id": self.image_id.tolist(), "label": self.label.tolist()}
+        columns["prob"] = self.prob.tolist()
+        for name in ("grade", "patient_id", "domain", "split", "uncertainty"):
+            if (values := getattr(self, name)) is not None:
+                columns[name] = values.tolist()
+        columns |= {name: values.tolist() for name, values in self.subgroups.items()}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the distribution of P(referable) by label.
+
+        Args:
+            axes: Where to draw; None: a new figure.
+
+        Returns:
+            The axes.
+        """
+        axes = axes_or_new(axes)
+        edges = np.linspace(0, 1, 26).tolist()
+        for label, color, name in ((0, BLUE, "not referable"), (1, VERMILION, "referable")):
+            axes.hist(self.prob[self.label == label], edges, color=color, alpha=0.6, label=name)
+        axes.set(xlabel="P(referable)", ylabel="images")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+        return axes
 
     @property
     def prob(self) -> NDArray[np.float64]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import Tabular
+from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
 from retinabench.core.untrusted.paths import shown
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_rule
@@ -19,6 +19,9 @@ from retinabench.metrics.sets import SET_LABELS, inversion_notes
 from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.validation import Check
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SCHEMA = "retinabench.clinic/1"
 
@@ -71,6 +74,25 @@ class ScreeningReport(Tabular):
             for reading, rates in one.readings.items()
             for rate, found in rates.items()
         ]
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw sensitivity and specificity per image, of the model alone and with every referred image called positive.
+
+        Args:
+            axes: Where to draw; None: a new figure.
+
+        Returns:
+            The axes.
+        """
+        rows = [
+            IntervalRow(
+                f"{rate}, {reading}, {SET_LABELS[name].lower()}", *vars(getattr(table, rate)).values()
+            )
+            for rate in ("sensitivity", "specificity")
+            for name, one in self.sets.items()
+            for reading, table in (("model alone", one.images), ("with referral", one.pathway))
+        ]
+        return draw_intervals(rows, axes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dictionaries, lists, text, finite numbers and None."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import Tabular
+from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
 from retinabench.core.untrusted.paths import shown
 from retinabench.metrics.clinical.decision_threshold import (
     ABOVE_HALF,
@@ -25,11 +25,14 @@ from retinabench.metrics.inference.interval import finite_or_none
 from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.published.sets import score_sets
 from retinabench.metrics.registry import SCORES, ScoreSpec
-from retinabench.metrics.results import check_known
-from retinabench.metrics.score import check_rules, frozen_threshold
+from retinabench.metrics.results import PLOTTED, check_known
+from retinabench.metrics.score import Rules, check_rules, frozen_threshold
 from retinabench.metrics.sets import SET_LABELS, SETS
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 NO_INTERVALS = "the published protocol has no intervals"
@@ -50,6 +53,14 @@ class Difference:
         better: `a` or `b` where `p_holm` lies below 1 - level, else None.
         version: Version of the score.
         why: Why a number is undefined.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> first = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+        >>> second = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.2, 0.7, 0.9])
+        >>> found = rb.compare(first, second, bootstrap=0)["in_domain"]["auroc"]
+        >>> found.a, found.b
+        (0.75, 1.0)
     """
 
     a: float
@@ -73,7 +84,20 @@ class Difference:
 
 @dataclass(frozen=True)
 class SetComparison:
-    """The differences on one set, by score."""
+    """The differences on one set, by score.
+
+    Args:
+        images: Number of images.
+        patients: Number of patients; None where they are not known.
+        positives: Number of images with label 1.
+        scores: Name of a score -> the difference.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> model = rb.Predictions(["a", "b"], [0, 1], [0.1, 0.6])
+        >>> rb.compare(model, model, bootstrap=0)["in_domain"].images
+        2
+    """
 
     images: int
     patients: int | None
@@ -142,6 +166,25 @@ class Comparison(Tabular):
             for key, found in one.scores.items()
         ]
 
+    def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
+        """Draw the differences a - b with their intervals.
+
+        Args:
+            axes: Where to draw; None: a new figure.
+            scores: Names of the scores; those that were not compared are left out.
+
+        Returns:
+            The axes.
+        """
+        check_known("score", scores, list(SCORES))
+        rows = [
+            IntervalRow(f"{SCORES[key].label}, {SET_LABELS[name].lower()}", one.difference, one.low, one.high)
+            for key in scores
+            for name, compared in self.sets.items()
+            if (one := compared.scores.get(key))
+        ]
+        return draw_intervals(rows, axes, label=f"{self.a} - {self.b}", zero=True)
+
     def to_dict(self) -> dict[str, Any]:
         """Return what `retinabench compare --json` writes."""
         sets = {name: one.to_dict() for name, one in self.sets.items()}
@@ -153,7 +196,7 @@ class Comparison(Tabular):
 def compare(
     a: Predictions,
     b: Predictions,
-    rules: str = "corrected",
+    rules: Rules = "corrected",
     bootstrap: int = 1000,
     seed: int = 0,
     *,

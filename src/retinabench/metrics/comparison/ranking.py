@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import Tabular
+from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
 from retinabench.metrics.comparison.differences import paired_difference
 from retinabench.metrics.comparison.paired import PairedSet, align, notes_on, paired_sets
 from retinabench.metrics.inference.bootstrap import percentile_interval
@@ -21,6 +21,9 @@ from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score import interval_of
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.predictions.table import Predictions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 
@@ -148,6 +151,26 @@ class Ranking(Tabular):
             for key, ranking in one.scores.items()
             for model, found in ranking.models.items()
         ]
+
+    def plot(self, axes: Axes | None = None, score: str | None = None, set: str | None = None) -> Axes:
+        """Draw the models by one score, the best at the top, with their intervals.
+
+        Args:
+            axes: Where to draw; None: a new figure.
+            score: Name of the score; None: the first that was ranked.
+            set: Name of the set; None: the first.
+
+        Returns:
+            The axes.
+        """
+        name = next(iter(self.sets)) if set is None else set
+        key = next(iter(self.sets[name].scores)) if score is None else score
+        ranking = self.sets[name][key]
+        order = sorted(
+            ranking.models.items(), key=lambda item: item[1].value, reverse=ranking.direction != "lower"
+        )
+        rows = [IntervalRow(model, one.value, one.low, one.high) for model, one in order]
+        return draw_intervals(rows, axes, label=f"{SCORES[key].heading}, {SET_LABELS[name].lower()}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dictionaries, lists, text, numbers and None."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import Tabular
+from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
 from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.refutation import LabelledRisk, judge
 from retinabench.metrics.guarantees.resemblance import resemblance
 from retinabench.metrics.guarantees.risks import Cases, Goal
 from retinabench.metrics.guarantees.threshold import Realised, realised
 from retinabench.predictions.table import Predictions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 LEAST_PERMUTATIONS = 199
@@ -62,6 +66,30 @@ class FrozenOnSets(Tabular):
     """The result of a rule that was chosen on validation, frozen, and applied to the sets of a file."""
 
     sets: Mapping[str, Realised]
+
+    @property
+    @abstractmethod
+    def goals(self) -> tuple[Goal, ...]:
+        """What the rule was to reach."""
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw what each goal's target is on every set, with its interval, and the goal as an upright line.
+
+        Args:
+            axes: Where to draw; None: a new figure.
+
+        Returns:
+            The axes.
+        """
+        rows = [
+            IntervalRow(
+                f"{goal.spec.heading}, {name.replace('_', '-')}", one.value, one.low, one.high, goal.value
+            )
+            for goal in self.goals
+            for name, found in self.sets.items()
+            if (one := found.targets.get(goal.target))
+        ]
+        return draw_intervals(rows, axes)
 
     def __getitem__(self, name: str) -> Realised:
         return self.sets[name]

@@ -142,6 +142,12 @@ class Realised:
         readings: Reading of "referred" -> rate -> value with its interval, per image; see `referral_views`.
         resemblance: Screen for covariate shift against validation; None on validation itself.
         verdicts: What the labels of the set say about each certified goal; empty on validation or without a certificate.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> p = rb.Predictions(list("abcd"), [0, 1] * 2, [0.1, 0.4, 0.6, 0.9], split=["validation"] * 2 + ["test"] * 2)
+        >>> rb.transfer(p, "accuracy", 1.0, bootstrap=20)["in_domain"].selective_risk.value
+        0.0
     """
 
     images: int

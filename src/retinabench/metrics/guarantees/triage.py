@@ -114,6 +114,11 @@ class Triage(FrozenOnSets):
     notes: tuple[str, ...]
 
     @property
+    def goals(self) -> tuple[Goal, ...]:
+        """What the zones were to reach."""
+        return tuple(goal for zone in self.zones.values() for goal in zone.goals)
+
+    @property
     def thresholds(self) -> tuple[float | None, float | None]:
         """The ends of the negative and of the positive zone; None where it is empty."""
         negative, positive = (

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.tabular import GREY, VERMILION, Tabular, axes_or_new
 from retinabench.metrics.guarantees.shift_estimates import ShiftEstimates
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.certified import Certified
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 Days = NDArray[np.datetime64]
@@ -89,7 +93,7 @@ class Window:
 
 
 @dataclass(frozen=True, eq=False)
-class Monitoring:
+class Monitoring(Tabular):
     """What the follow-up of a certificate shows.
 
     Args:
@@ -133,6 +137,41 @@ class Monitoring:
     def broken(self) -> tuple[str, ...]:
         """Names of the certified risks that reached their own limit."""
         return tuple(one.name for one in self.risks if one.alarm is not None)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per window of time."""
+        return [
+            {
+                "start": one.start,
+                "images": one.images,
+                "patients": one.patients,
+                "labelled": one.labelled,
+                "referred": one.referred.value,
+                "calibration": one.calibration.value,
+                **{name: risk.value for name, risk in one.risks.items()},
+            }
+            for one in self.windows
+        ]
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the evidence against the certificate and for drift, day by day, and the wealth of an alarm.
+
+        Args:
+            axes: Where to draw; None: a new figure.
+
+        Returns:
+            The axes.
+        """
+        axes = axes_or_new(axes)
+        for one, name in ((self.combined, "certified risks"), (self.drift, "drift")):
+            axes.plot(one.day, np.exp(np.clip(one.log_wealth, -20, 20)), label=name)
+        axes.axhline(self.combined.needed, color=VERMILION, linestyle="--", linewidth=1, label="alarm")
+        axes.axhline(1, color=GREY, linewidth=0.6)
+        axes.set(yscale="log", ylabel="evidence (wealth)")
+        axes.tick_params(axis="x", rotation=30)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+        return axes
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dictionaries for JSON."""

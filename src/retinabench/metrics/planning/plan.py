@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import Tabular
+from retinabench.core.tabular import BLUE, Tabular, axes_or_new
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.clinical.operating_points import two_by_two
 from retinabench.metrics.inference.auroc_variance import auroc_error
@@ -26,6 +26,9 @@ from retinabench.metrics.planning import auroc, proportions, validation
 from retinabench.metrics.planning.clusters import Clusters, intra_patient_correlation
 from retinabench.metrics.sorted_images import EPS, is_positive
 from retinabench.predictions.table import Predictions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SCHEMA = "retinabench.plan/1"
 Floats = NDArray[np.float64]
@@ -149,6 +152,22 @@ class StudyPlan(Tabular):
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary per question."""
         return [{"name": name, **asdict(one)} for name, one in self.requirements.items()]
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the patients that each question needs.
+
+        Args:
+            axes: Where to draw; None: a new figure.
+
+        Returns:
+            The axes.
+        """
+        axes = axes_or_new(axes, 0.9 + 0.28 * len(self.requirements))
+        axes.barh(list(self.requirements), [one.patients for one in self.requirements.values()], color=BLUE)
+        axes.invert_yaxis()
+        axes.set_xlabel("patients")
+        axes.spines[["top", "right"]].set_visible(False)
+        return axes
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dictionaries, lists, text, finite numbers and None."""

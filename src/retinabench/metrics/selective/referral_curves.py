@@ -9,21 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.tabular import BLUE, Tabular, axes_or_new
 from retinabench.metrics.selective import incremental_precision
 from retinabench.metrics.selective.incremental_auroc import Pairs
 from retinabench.metrics.sorted_images import Weighted
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 Floats = NDArray[np.float64]
 
+Metric = Literal["accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence", "brier"]
 MIN_CLASS = 10.0  # an AUROC or AUPRC of fewer images of a class is noise: such counts stay out of the area
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class Curve(Tabular):
     """A metric over the fraction of images referred, nothing referred first.
 
     Args:
@@ -60,6 +66,32 @@ class Curve:
         """Value where at least this fraction is referred: the nearest count that does not retain more."""
         later = np.flatnonzero(self.referred >= referred - 1e-9)
         return float(self.value[later[0]]) if len(later) else np.nan
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per fraction referred."""
+        columns = {
+            name: getattr(self, name).tolist() for name in ("referred", "value", "positives", "negatives")
+        }
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def plot(self, axes: Axes | None = None, label: str | None = None) -> Axes:
+        """Draw the curve as far as it enters the area.
+
+        Args:
+            axes: Where to draw, such as those of another curve; None: a new figure.
+            label: What a legend calls the curve.
+
+        Returns:
+            The axes.
+        """
+        new, axes = axes is None, axes_or_new(axes)
+        enters = self.referred <= (self.reach if np.isfinite(self.reach) else 1) + 1e-9
+        color = BLUE if new else None  # else the next of the colours of these axes
+        axes.plot(self.referred[enters], self.value[enters], color=color, label=label)
+        axes.set(xlabel="fraction of images referred", ylabel=f"{self.metric} of the retained images")
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        return axes
 
 
 def curve_of(w: Weighted, metric: str) -> Curve:

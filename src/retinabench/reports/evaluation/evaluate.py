@@ -17,6 +17,7 @@ from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThr
 from retinabench.metrics.inference.bootstrap import Statistic, percentile_interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import ScoreValue
+from retinabench.metrics.score import Rules
 from retinabench.metrics.score import score as score_file
 from retinabench.metrics.selective import half_referred
 from retinabench.metrics.sets import SET_LABELS, score_rows
@@ -35,7 +36,7 @@ CHANGED = ("auroc", "accuracy", "nll")
 def evaluate_methods(
     methods: Sequence[MethodPredictions],
     *,
-    rules: str,
+    rules: Rules,
     bootstrap: int,
     seed: int,
     referred: float = 0.5,

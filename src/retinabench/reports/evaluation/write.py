@@ -13,6 +13,7 @@ from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
 from retinabench.data.prepared import open_data
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold
+from retinabench.metrics.score import Rules
 from retinabench.metrics.selective import half_referred
 from retinabench.predictions.io import ReadEach, find_files, method_names, read_each
 from retinabench.predictions.table import Predictions
@@ -37,7 +38,7 @@ def write_report(
     *,
     title: str = TITLE,
     images: ImageSource | None = None,
-    rules: str = "corrected",
+    rules: Rules = "corrected",
     bootstrap: int = 1000,
     seed: int = 0,
     referred: float = 0.5,
@@ -116,7 +117,7 @@ def report_files(
     data: Path | None = None,
     shifted: Path | None = None,
     title: str | None = None,
-    rules: str = "corrected",
+    rules: Rules = "corrected",
     bootstrap: int = 1000,
     seed: int = 0,
     referred: float = 0.5,
