@@ -81,13 +81,14 @@ def undisturbed(tmp_path_factory):
     return prepared, found
 
 
+FAST = [("torn", 0.3, "dropout"), ("after", 0.5, "map"), ("before", 0.9, "dropout"), ("before", 1.0, "map")]
 MOMENTS = [("before", 0.0), ("torn", 0.3), ("after", 0.5), ("before", 0.6), ("torn", 0.8), ("before", 0.9), ("after", 0.9), ("before", 1.0)]  # fmt: skip
-CASES = [(how, share, ("map", "dropout")[k % 2]) for k, (how, share) in enumerate(MOMENTS)]
-OTHERS = [(how, share, ("dropout", "map")[k % 2]) for k, (how, share) in enumerate(MOMENTS)]
+CASES = [(how, share, method) for how, share in MOMENTS for method in ("map", "dropout")]
 
 
 @pytest.mark.parametrize(
-    ("how", "share", "method"), [*CASES, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)]
+    ("how", "share", "method"),
+    [case if case in FAST else pytest.param(*case, marks=pytest.mark.slow) for case in CASES],
 )
 def test_killed_at_a_write_it_continues_to_the_same_bits(undisturbed, tmp_path, method, how, share):
     prepared, found = undisturbed

@@ -167,6 +167,7 @@ def test_nodes_without_the_shared_folder_are_noticed(nodes, prepared, tmp_path, 
         list(RayEngine(nodes.address, device="cpu").compute([Job(small(prepared), tmp_path)]))
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_gone_is_told_and_the_same_command_continues(nodes, prepared, tmp_path):
     other, run = make_cluster(), small(prepared, f"optimizer.epochs={SLOW}")
 

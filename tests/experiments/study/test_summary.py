@@ -73,6 +73,7 @@ def test_published_rules_score_as_released_without_intervals(finished, tmp_path)
     again(root, study(root, root / "data"))  # leave the files as the other tests know them
 
 
+@pytest.mark.slow
 def test_two_data_sets_under_one_kind_of_task_have_tables_of_their_own(tmp_path):
     data = [make_prepared(tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))]
     definition = study(

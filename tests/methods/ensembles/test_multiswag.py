@@ -94,7 +94,7 @@ def test_layers_are_stretches_of_the_flat_weights():
     assert multiswag.layer_sizes(model) == [(16, 16), (8, 24), (5, 29)]
 
 
-@pytest.mark.parametrize("path", ["sgd", "sgld"])
+@pytest.mark.parametrize("path", [pytest.param("sgd", marks=pytest.mark.slow), "sgld"])
 def test_what_it_is_on_a_known_posterior(path):
     """Along full-batch SGD a point at the mode: SWAG's spread is that of the gradient's noise. Along SGLD the posterior.
 

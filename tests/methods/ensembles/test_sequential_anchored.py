@@ -60,7 +60,7 @@ def test_the_prior_is_its_stationary_law():
     assert abs(np.corrcoef(start, x)[0, 1]) < 0.1  # and it has moved
 
 
-@pytest.mark.parametrize("anchors", ["prior", "matched"])
+@pytest.mark.parametrize("anchors", [pytest.param("prior", marks=pytest.mark.slow), "matched"])
 def test_the_law_of_sequential_members(anchors):
     """200 members, each trained for 10 steps from the last one's weights: the law of fresh ones, within 4 standard errors.
 

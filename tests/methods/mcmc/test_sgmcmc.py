@@ -29,7 +29,7 @@ LR = 0.1
         ("sgld", ["method.lr_factor=1"]),
         ("sghmc", ["method.lr_factor=1", "optimizer.momentum=0.5", f"optimizer.lr={LR / 2}"]),
         ("csghmc", ["optimizer.momentum=0.5"]),
-        ("sgld", ["method.lr_factor=1", "optimizer.batch_size=10"]),
+        pytest.param("sgld", ["method.lr_factor=1", "optimizer.batch_size=10"], marks=pytest.mark.slow),
     ],
 )
 def test_the_samples_of_a_linear_gaussian_are_its_posterior(method, words):
@@ -75,7 +75,7 @@ class StoppedError(Exception):
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("epoch", [1, 2])
+@pytest.mark.parametrize("epoch", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_every_variant_continues_where_it_was_stopped(tmp_path, monkeypatch, words, epoch):
     """The default settings do in `conformance/test_resume_methods.py`. Samples of a repeated epoch are written again."""
     run = load_run(None, [*TINY, *words], data=str(make_prepared(tmp_path / "data")))

@@ -57,7 +57,7 @@ def by_sklearn(metric, y, p, r):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(case=images())
 def test_every_count_equals_sklearn(metric, case):
     y, p, u, w = case
@@ -69,7 +69,7 @@ def test_every_count_equals_sklearn(metric, case):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(case=images(), seed=st.integers(0, 1000))
 def test_row_order_never_matters(metric, case, seed):
     y, p, u, _ = case
@@ -79,7 +79,7 @@ def test_row_order_never_matters(metric, case, seed):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(case=images())
 def test_whole_weights_are_repetition(metric, case):
     y, p, u, w = case

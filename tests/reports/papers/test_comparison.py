@@ -72,7 +72,7 @@ def test_the_published_rules_mark_the_best_mean_alone():
     assert max(cells, key=value_of).emphasis == "best"
 
 
-@pytest.mark.parametrize("runs", [1, 2, 6])
+@pytest.mark.parametrize("runs", [1, 2, pytest.param(6, marks=pytest.mark.slow)])
 def test_equal_methods_differ_in_one_of_twenty_studies(runs):
     """2,000 pairs of equal methods, 5 %: standard error 0.5 %, so at most 6.5 %. With one run, runs must not differ.
 
