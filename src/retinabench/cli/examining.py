@@ -1,20 +1,38 @@
-"""The verbs `examine` (a table of answers) and `lesions` (a network trained for it)."""
+"""The verbs `examine` (answers in a table, a network or a synthetic examinee) and `lesions` (the same for one bank)."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from retinabench.cli.application import option
+from retinabench.cli.examinees import BANK, Asked, asks_about_images
 from retinabench.cli.options import Out, Seed, Silent
 from retinabench.cli.output import print_notes, progress_of, say
+from retinabench.core.errors import InputError
+
+if TYPE_CHECKING:
+    from retinabench.concepts.examine import ExamineOptions
+    from retinabench.core.progress import Progress
 
 Answers = Annotated[
-    Path, option("--answers", "FILE", "P(yes): CSV or Parquet, image_id and a column per concept.")
+    Path | None, option("--answers", "FILE", "P(yes): CSV or Parquet, image_id and a column per concept.")
 ]
-Truth = Annotated[Path, option("--truth", "FILE", "0, 1 or empty (unknown): the same columns.")]
+Truth = Annotated[Path | None, option("--truth", "FILE", "0, 1 or empty (unknown): the same columns.")]
+BankName = Annotated[
+    str | None,
+    option(
+        "--bank",
+        "NAME|FILE",
+        "Images with known concepts instead of --truth: idrid, isic2018, chexpert, synthetic … or a TOML file.",
+        rich_help_panel=BANK,
+    ),
+]
+Figures = Annotated[
+    bool, typer.Option("--figures", help="Write Figures 2 to 4 of the publication to OUT/figures.")
+]
 Concepts = Annotated[
     str | None,
     option("--concepts", "CONCEPTS", "Columns of the truth file, separated by commas; default: all."),
@@ -64,9 +82,12 @@ KernelChoice = Annotated[
 Repetitions = Annotated[int, option("--repetitions", "N", "To compare all strategies; 0: do not.", min=0)]
 
 
+@asks_about_images
 def examine(
-    answers: Answers,
-    truth: Truth,
+    asked: Asked,
+    answers: Answers = None,
+    truth: Truth = None,
+    bank: BankName = None,
     out: Out = Path("examination"),
     concepts: Concepts = None,
     strategy: StrategyName = "precision",
@@ -80,11 +101,12 @@ def examine(
     rules: QuestionRules = "corrected",
     kernel: KernelChoice = "published",
     repetitions: Repetitions = 10,
+    figures: Figures = False,
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
     """Question a classifier concept by concept: which lesions does it grasp, from as few questions as possible?"""
-    from retinabench.concepts.examine import ExamineOptions, examine_files, summary_lines
+    from retinabench.concepts.examine import ExamineOptions, summary_lines
 
     options = ExamineOptions(
         concepts=[name.strip() for name in concepts.split(",")] if concepts else None,
@@ -99,41 +121,67 @@ def examine(
         rules=rules,
         kernel=kernel,
         repetitions=repetitions,
+        figures=figures,
         seed=seed,
     )
-    found = examine_files(answers, truth, out, options, progress=progress_of(quiet))
+    found = _examined(answers, truth, bank, out, options, asked, progress_of(quiet))
     for line in summary_lines(found):
         say(line)
     print_notes(found["notes"])
     say(out / "index.html")
 
 
+def _examined(
+    answers: Path | None,
+    truth: Path | None,
+    bank: str | None,
+    out: Path,
+    options: ExamineOptions,
+    asked: Asked,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Examine whatever the options name."""
+    from retinabench.concepts.examine import examine_files
+
+    if (bank is None) == (truth is None):
+        raise InputError(
+            "name either --truth (a table) or --bank (images)", hint="See: retinabench examine --help"
+        )
+    if answers is not None and asked.examinee is not None:
+        raise InputError("--answers and --examinee exclude each other", hint="Leave one of them out.")
+    if truth is not None and answers is not None:
+        return examine_files(answers, truth, out, options, progress=progress)
+    from retinabench.concepts.answer_bank import examine_images, examine_synthetic
+
+    network = asked.network(options.seed, progress)
+    if bank is not None:
+        return examine_images(bank, asked.source, out, network, options, answers)
+    if not network.synthetic:
+        raise InputError(
+            "a table of truth holds no images that a network could be asked about",
+            hint="Give the answers with --answers, or a synthetic examinee with --examinee.",
+        )
+    assert truth is not None
+    assert asked.examinee is not None
+    return examine_synthetic(truth, asked.examinee, out, options, network.resources)
+
+
+@asks_about_images
 def lesions(
-    dataset: Annotated[str, typer.Argument(help="synthetic or idrid.")],
+    asked: Asked,
+    dataset: Annotated[str, typer.Argument(help="A bank, as in examine --bank: synthetic, idrid …")],
     out: Out = Path("lesions"),
-    source: Annotated[
-        Path | None, option("--source", "PATH", "Folder of the data set as downloaded.")
-    ] = None,
-    images: Annotated[int | None, option("--images", "N", "synthetic only: number of images.")] = None,
-    size: Annotated[
-        int | None, option("--size", "N", "Side of the images, in pixels; default: 256, synthetic 64.")
-    ] = None,
-    grid: Annotated[
-        int, option("--grid", "N", "Ask about each of grid x grid regions of an image.", min=1)
-    ] = 1,
-    epochs: Annotated[int, option("--epochs", "N", "Epochs of the training.", min=1)] = 40,
     goal: Goals = None,
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
-    """Train a small network to name lesions, then examine it on the images that it has not seen."""
-    from retinabench.concepts.examine import summary_lines
-    from retinabench.concepts.lesions import examine_lesions
+    """Train a network to name the concepts of a bank, then examine it on the images that it has not seen."""
+    from retinabench.concepts.answer_bank import examine_images
+    from retinabench.concepts.examine import ExamineOptions, summary_lines
 
-    found = examine_lesions(
-        dataset, out, source, images=images, size=size, grid=grid, epochs=epochs, goals=goal or (), seed=seed,
-        progress=progress_of(quiet),
-    )  # fmt: skip
+    options = ExamineOptions(seed=seed, goals=goal or ())
+    network = asked.network(seed, progress_of(quiet))
+    found = examine_images(dataset, asked.source, out, network, options)
     for line in summary_lines(found):
         say(line)
     print_notes(found["notes"])

@@ -16,6 +16,7 @@ from retinabench.concepts.questioning.strategy_comparison import compare_strateg
 from retinabench.concepts.report.findings import OUTCOMES
 from retinabench.concepts.report.overlap import together
 from retinabench.concepts.report.page import write_report
+from retinabench.concepts.report.paper_figures import write_figures
 from retinabench.concepts.report.snapshot import snapshot
 from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError
@@ -42,6 +43,7 @@ class ExamineOptions:
         rules: ``corrected`` or ``published``.
         kernel: ``published`` or ``fitted`` hyper-parameters of the reported curves.
         repetitions: Repetitions of the comparison of strategies; 0 for none, otherwise at least 2.
+        figures: Whether the figures of the publication are written as files (`report.paper_figures`).
         seed: Seed of everything random.
     """
 
@@ -57,12 +59,15 @@ class ExamineOptions:
     rules: Literal["corrected", "published"] = "corrected"
     kernel: Literal["published", "fitted"] = "published"
     repetitions: int = 10
+    figures: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.repetitions == 1:
             hint = "At least 2, or 0 to leave the comparison out."
             raise InputError("--repetitions 1 gives no interval", hint=hint)
+        if self.figures and not self.repetitions:
+            raise InputError("--figures needs repetitions", hint="Leave --repetitions out.")
 
 
 def examine_files(
@@ -82,7 +87,25 @@ def examine_files(
     """
     parse_goals(options.goals)  # is refused before the questions begin
     bank = read_bank(truth, options.concepts)
-    examinee = read_answers(answers, bank)
+    return examine_bank(bank, read_answers(answers, bank), out, options, progress=progress)
+
+
+def examine_bank(
+    bank: Bank, examinee: Examinee, out: Path, options: ExamineOptions, *, progress: Progress = QUIET
+) -> dict[str, Any]:
+    """Examine any examinee and write all files; a transcript found there is continued.
+
+    Args:
+        bank: The questions.
+        examinee: What answers them.
+        out: Folder to write into.
+        options: Options of the examination; its concepts are those of the bank.
+        progress: Where progress is shown.
+
+    Returns:
+        See `examine_files`.
+    """
+    goals = parse_goals(options.goals)
     found = examine(
         bank,
         examinee,
@@ -99,13 +122,18 @@ def examine_files(
         kernel=options.kernel,
         transcript=out / "transcript.jsonl",
     ).to_dict()
-    found["goals"] = parse_goals(options.goals)
+    found["goals"] = goals
     found["bank"]["together"] = together(bank)
     write_json(out / "examination.json", found, checked=True)
     comparison = _compare(bank, examinee, options, progress) if options.repetitions else None
     if comparison is not None:
         write_json(out / "comparison.json", comparison, checked=True)
     write_report(found, comparison, out)
+    if options.figures and comparison is not None:
+        write_figures(
+            bank, found, comparison, out / "figures",
+            questions=options.questions or LONGEST, seed=options.seed, reading=options.reading, progress=progress,
+        )  # fmt: skip
     return found
 
 

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -132,7 +132,7 @@ def concatenate(parts: Mapping[str, ArrayDataset]) -> ArrayDataset:
 
 
 @dataclass(frozen=True, eq=False)
-class LesionImages:
+class ConceptImages:
     """N images and the truth of C concepts about each.
 
     It is no `Dataset`: an image is made on request and at the size that a question asks for, with masks on the same square,
@@ -141,18 +141,22 @@ class LesionImages:
     Args:
         sample_id: (N,) text.
         concepts: C names.
-        truth: (N, C), whether the concept is present in the image.
+        truth: (N, C) int8, 1 where the concept is present in the image, 0 where it is absent, -1 where that is unknown.
         patient_id: (N,), so that no patient is both trained on and asked about.
-        image: ``image(row, size)`` -> (size, size, 3) uint8, with the field of view filling the square.
-        masks: ``masks(row)`` -> (C, H, W) bool on the same square, at a resolution of the source.
+        image: ``image(row, size)`` -> (size, size, 3) uint8, a square around the field of view or the whole image.
+        masks: ``masks(row)`` -> (C, H, W) bool on the same square, at a resolution of the source; None where nothing is
+            known about the places of the concepts.
+        without: ``without(row, size, concepts)`` -> the image as it would be without these concepts; None where nobody
+            knows.
     """
 
     sample_id: NDArray[np.str_]
     concepts: tuple[str, ...]
-    truth: NDArray[np.bool_]
+    truth: NDArray[np.int8]
     patient_id: NDArray[np.str_]
     image: Callable[[int, int], NDArray[np.uint8]]
-    masks: Callable[[int], NDArray[np.bool_]]
+    masks: Callable[[int], NDArray[np.bool_]] | None = None
+    without: Callable[[int, int, Collection[str]], NDArray[np.uint8]] | None = None
 
     def __len__(self) -> int:
         return len(self.sample_id)

@@ -7,6 +7,7 @@ A prepared folder holds
 - `records.parquet`: the records, in the order of the images;
 - `files.parquet`: the status of every source file (`ingest.shards`); files that could not be read have no image and no
   record, and are listed in `bad.csv` as well;
+- `truth.npy`, only in those of a concept bank: (n, C) int8 in the order of the records;
 - `dataset.json`: name, size, fingerprint, hash of the source; written last, so that it marks a complete folder. It takes the
   place of the file `done` of other folders: folders that version 0.1 prepared have none, and must still be found complete.
 
@@ -57,6 +58,7 @@ class Prepared:
         graded: False if only labels 0/1 are known and `records.grade` holds 0 and 2 in their place.
         referable_from: Lowest grade with label 1, set by the task.
         shifted: The folder that is merged with this one as the shifted domain (`open_data`).
+        truth: (N, C) 1, 0 or -1 (unknown), where it holds the samples of a concept bank.
     """
 
     folder: Path
@@ -69,14 +71,17 @@ class Prepared:
     graded: bool = True
     referable_from: int = MODERATE
     shifted: Path | None = None
+    truth: NDArray[np.int8] | None = None
 
     def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[Path, Path | None, int]]:
         """Pickle as paths, since pickling the shards would copy all images."""
         return _reopen, (self.folder, self.shifted, self.referable_from)
 
     @property
-    def label(self) -> NDArray[np.int8]:
-        """(N,) 1 = referable, by the cut of the task."""
+    def label(self) -> NDArray[Any]:
+        """(N,) 1 = referable, by the cut of the task; of a concept bank (N, C) 1, 0 or NaN (unknown), float32."""
+        if self.truth is not None:
+            return np.where(self.truth < 0, np.float32(np.nan), self.truth.astype(np.float32))
         return referable(self.records.grade, self.referable_from)
 
     def __len__(self) -> int:
@@ -172,6 +177,7 @@ def open_prepared(folder: str | Path) -> Prepared:
         _check_about(about)
         shards = tuple(_mapped(inside(folder, name), about["size"]) for name in about["shards"])
         records = Records.from_parquet(check(inside(folder, "records.parquet"), AGAIN))
+        truth = _truth(folder, about.get("concepts"), len(records))
     except InputError:
         raise
     except (*DAMAGED_ARRAYS, OSError, pa.ArrowException) as error:
@@ -184,8 +190,26 @@ def open_prepared(folder: str | Path) -> Prepared:
     graded = "label" not in about.get("settings", {}).get("columns", {})
     files = tuple(folder / name for name in about["shards"])
     return Prepared(
-        folder, about["name"], about["size"], about["fingerprint"], records, shards, files, graded
+        folder,
+        about["name"],
+        about["size"],
+        about["fingerprint"],
+        records,
+        shards,
+        files,
+        graded,
+        truth=truth,
     )
+
+
+def _truth(folder: Path, concepts: object, images: int) -> NDArray[np.int8] | None:
+    """Read the truth of a concept bank, None for other data sets."""
+    if concepts is None:
+        return None
+    truth = np.load(check(inside(folder, "truth.npy"), AGAIN), mmap_mode="r", allow_pickle=False)
+    if not isinstance(concepts, list) or truth.dtype != np.int8 or truth.shape != (images, len(concepts)):
+        raise ValueError(f"truth.npy holds {truth.dtype} of shape {truth.shape}")
+    return np.asarray(truth)
 
 
 def _check_about(about: Mapping[str, Any]) -> None:

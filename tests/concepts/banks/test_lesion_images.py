@@ -4,21 +4,22 @@ import numpy as np
 import pytest
 
 from retinabench.concepts.banks import lesion_images
+from retinabench.concepts.banks.samples import prepare_samples
 from retinabench.concepts.questioning.loop import examine
 from retinabench.core.errors import InputError
-from retinabench.data.dataset import LesionImages
+from retinabench.data.dataset import ConceptImages
 from retinabench.data.synthetic.fundus import draw
 from retinabench.data.synthetic.truth import LESIONS
 
 
-def images_of(masks: np.ndarray) -> LesionImages:
+def images_of(masks: np.ndarray) -> ConceptImages:
     """Images (N) with the given masks (N, C, H, W), black images."""
     n, concepts = masks.shape[:2]
     names = np.array([f"i{k}" for k in range(n)])
-    return LesionImages(
+    return ConceptImages(
         sample_id=names,
         concepts=tuple("abc"[:concepts]),
-        truth=masks.any(axis=(2, 3)),
+        truth=masks.any(axis=(2, 3)).astype(np.int8),
         patient_id=names,
         image=lambda row, size: np.full((size, size, 3), row, np.uint8),
         masks=lambda row: masks[row],
@@ -43,13 +44,14 @@ def test_images_and_names_follow_the_same_order():
     assert lesion_images.region_ids("x", 2) == ["x/r1c1", "x/r1c2", "x/r2c1", "x/r2c2"]
 
 
-def test_the_regions_of_drawn_images_add_up_to_them():
+def test_the_regions_of_drawn_images_add_up_to_them(tmp_path):
     images = lesion_images.drawn(20, seed=5, population="shifted", mask_size=64)
-    found = lesion_images.gather(images, np.arange(20), size=32, grid=4)
-    assert found.images.shape == (320, 32, 32, 3)
+    found = prepare_samples(images, tmp_path, size=32, grid=4, source={})
+    pixels = found.images(np.arange(320))
+    assert pixels.shape == (320, 32, 32, 3)
     assert np.array_equal(found.truth.reshape(20, 16, 5).any(axis=1), images.truth)
     assert 0 < found.truth.mean() < images.truth.mean()  # a region has less than its image
-    lit = found.images.reshape(20, 4, 4, -1).mean(axis=-1)
+    lit = pixels.reshape(20, 4, 4, -1).mean(axis=-1)
     assert (
         lit[:, 1:3, 1:3].mean(axis=(1, 2)) > lit[:, 0, 0]
     ).all()  # the middle of the disc, not its dark corner
@@ -115,15 +117,6 @@ def test_a_split_keeps_patients_whole_and_depends_on_the_seed_alone():
     again, other = lesion_images.split(images, seed=3)[1], lesion_images.split(images, seed=4)[1]
     assert np.array_equal(questioned, again)
     assert not np.array_equal(questioned, other)
-
-
-def test_samples_carry_their_own_truth_and_image():
-    images = lesion_images.drawn(12, seed=2, population="shifted", mask_size=64)
-    rows = np.array([7, 3])
-    found = lesion_images.gather(images, rows, size=32)
-    assert list(found.sample_id) == ["shifted-000007", "shifted-000003"]
-    assert np.array_equal(found.truth, images.truth[rows])
-    assert np.array_equal(found.images[1], draw(3, size=32, seed=2, population="shifted").image)
 
 
 def test_too_few_images_are_refused():

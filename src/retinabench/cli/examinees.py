@@ -1,0 +1,126 @@
+"""Options of the verbs that ask about the images of a bank: which bank, and what answers."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from retinabench.cli.application import option
+from retinabench.cli.options import Device, Readers
+
+if TYPE_CHECKING:
+    from retinabench.concepts.answer_bank import NetworkOptions
+    from retinabench.core.progress import Progress
+
+BANK, NETWORK = "Images and their truth", "What answers"
+
+Source = Annotated[
+    Path | None,
+    option("--source", "PATH", "Folder or zip of the data set as downloaded.", rich_help_panel=BANK),
+]
+Images = Annotated[
+    int | None, option("--images", "N", "Of drawn retinas: their number.", rich_help_panel=BANK)
+]
+Grid = Annotated[
+    int,
+    option("--grid", "N", "Ask about each of N x N regions of an image.", min=1, rich_help_panel=BANK),
+]
+Examinee = Annotated[
+    str | None,
+    option(
+        "--examinee",
+        "NAME",
+        "A network to be trained on the other images: ours, timm:NAME or your own package.module:function; or a synthetic "
+        "examinee: biased-1, biased-2, unbiased, overconfident, guessing, always-yes. Default: that of the bank, most often "
+        "efficientnet_lite0 with weights of ImageNet.",
+        rich_help_panel=NETWORK,
+    ),
+]
+Weights = Annotated[
+    str | None,
+    option("--weights", "WEIGHTS", "imagenet, timm, hf-hub:NAME or a checkpoint.", rich_help_panel=NETWORK),
+]
+Trained = Annotated[
+    str | None,
+    option(
+        "--trained",
+        "PART",
+        "head (on features that are computed once), all, a number of stages, or nothing: your own network answers as it is. "
+        "Default: the head of a pretrained network.",
+        rich_help_panel=NETWORK,
+    ),
+]
+Size = Annotated[
+    int | None,
+    option("--size", "N", "Side of what the network sees, in pixels.", rich_help_panel=NETWORK),
+]
+Epochs = Annotated[
+    int | None, option("--epochs", "N", "Epochs of the training.", min=1, rich_help_panel=NETWORK)
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options say: where the images are, and what answers."""
+
+    source: Path | None = None
+    images: int | None = None
+    grid: int = 1
+    examinee: str | None = None
+    weights: str | None = None
+    trained: str | None = None
+    size: int | None = None
+    epochs: int | None = None
+    device: str = "auto"
+    readers: int | None = None
+
+    def network(self, seed: int, progress: Progress) -> NetworkOptions:
+        """Return the options of the network.
+
+        Args:
+            seed: Seed of everything random.
+            progress: Where progress is shown.
+        """
+        from retinabench.concepts.answer_bank import NetworkOptions
+        from retinabench.experiments.execution import Resources
+
+        return NetworkOptions(
+            self.examinee, self.weights, self.trained, self.size, self.grid, self.epochs, self.images, seed,
+            Resources(self.device, self.readers, progress),
+        )  # fmt: skip
+
+
+def asks_about_images(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb the options of `Asked`, which it gets as its argument `asked`."""
+
+    def options(
+        source: Source = None,
+        images: Images = None,
+        grid: Grid = 1,
+        examinee: Examinee = None,
+        weights: Weights = None,
+        trained: Trained = None,
+        size: Size = None,
+        epochs: Epochs = None,
+        device: Device = "auto",
+        readers: Readers = None,
+    ) -> None:
+        pass
+
+    own = inspect.signature(verb, eval_str=True)
+    added = inspect.signature(options, eval_str=True).parameters
+    parameters = [p for p in own.parameters.values() if p.name != "asked"] + list(added.values())
+
+    @functools.wraps(verb)
+    def command(**given: Any) -> Any:
+        return verb(
+            **{k: v for k, v in given.items() if k not in added}, asked=Asked(**{k: given[k] for k in added})
+        )
+
+    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command

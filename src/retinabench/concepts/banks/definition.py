@@ -1,0 +1,228 @@
+"""The definition of a concept bank: one TOML file that says how images and the truth of their concepts are read.
+
+A file has a title and exactly one of the tables `table`, `masks`, `coco`, `idrid` and `synthetic`; the others that come
+with the package are examples of each (`definitions/`). Paths are below the folder or zip that ``--source`` names, at any depth.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.core.settings import Frozen, first_problem
+from retinabench.data.preprocessing.squares import Crop
+from retinabench.experiments.config_sources import read_toml
+
+HERE = Path(__file__).parent / "definitions"
+
+
+class LabelTable(Frozen):
+    """Images whose truth stands in a CSV, one row per image or per patient.
+
+    Args:
+        file: The CSV, such as ``train.csv``; the last parts of its path, ``*`` stands for anything.
+        image: The column that names the image; several columns where a row is about several images.
+        path: Where the image lies: ``{image}`` stands for the cell of that column; relative to where ``file`` begins.
+        patient: The column that names the patient; None: every image is a patient of its own.
+        patient_pattern: A regular expression that finds the patient in the name of the image instead.
+        present: Cells that mean that the concept is present.
+        absent: Cells that mean that it is absent.
+        unknown: Cells that mean that nobody knows; such a question is never asked. Any other cell is refused.
+        text: Instead of a column per concept: the column (one for each of ``image``) that lists what is present.
+        separators: What separates the items of ``text``, any of these letters.
+        leave_out: Items of ``text`` with one of these words leave the image out, such as ``low image quality``.
+        ignored: Columns that are no concepts, where ``concepts`` is empty.
+        where: Column -> the cells of the rows that are read.
+    """
+
+    file: str
+    image: str | list[str] = "image"
+    path: str = "{image}"
+    patient: str | None = None
+    patient_pattern: str | None = None
+    present: tuple[str, ...] = ("1", "1.0")
+    absent: tuple[str, ...] = ("0", "0.0")
+    unknown: tuple[str, ...] = ("",)
+    text: str | list[str] | None = None
+    separators: str = ",;|"
+    leave_out: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+    @property
+    def images(self) -> list[str]:
+        """The columns that name images."""
+        return [self.image] if isinstance(self.image, str) else self.image
+
+    @property
+    def texts(self) -> list[str]:
+        """The columns with text, one for each of `images`; empty where concepts have columns."""
+        return [self.text] if isinstance(self.text, str) else self.text or []
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.texts and len(self.texts) != len(self.images):
+            raise ValueError("text names a column for each column of image")
+        if "{image}" not in self.path:
+            raise ValueError("path holds no {image}")
+        kinds = [set(self.present), set(self.absent), set(self.unknown)]
+        if len(set.union(*kinds)) < sum(map(len, kinds)):
+            raise ValueError("a cell cannot mean two of present, absent and unknown")
+        return self
+
+
+class MaskFiles(Frozen):
+    """Images whose truth stands in one mask file per concept.
+
+    Args:
+        images: The images, such as ``images/*.jpg``: the last parts of their paths. ``{image}`` below is the file's stem.
+        mask: Where the mask of a concept lies, with ``{image}`` and ``{concept}``; relative to where ``images`` begins.
+        missing: What a mask that is not there means: ``absent``, or an ``error``.
+        level: A pixel belongs to the concept where its brightest channel is above this, of 255.
+        patient_pattern: A regular expression that finds the patient in the name of the image.
+    """
+
+    images: str
+    mask: str
+    missing: Literal["absent", "error"] = "error"
+    level: int = Field(127, ge=0, le=254)
+    patient_pattern: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if "{image}" not in self.mask or "{concept}" not in self.mask:
+            raise ValueError("mask holds no {image} or no {concept}")
+        return self
+
+
+class CocoFile(Frozen):
+    """Images with annotations in the layout of COCO: JSON with ``images``, ``annotations`` and ``categories``.
+
+    Args:
+        file: The JSON file, the last parts of its path.
+        path: Where the image lies: ``{image}`` stands for its ``file_name``.
+        patient_pattern: A regular expression that finds the patient in the name of the image.
+    """
+
+    file: str
+    path: str = "{image}"
+    patient_pattern: str | None = None
+
+
+class Idrid(Frozen):
+    """The lesions of IDRiD, in either layout of `data.datasets.idrid_lesions`."""
+
+
+class Synthetic(Frozen):
+    """Retinas that are drawn when they are asked for.
+
+    Args:
+        images: Their number.
+        population: ``in_domain`` or ``shifted``.
+    """
+
+    images: int = Field(400, ge=10)
+    population: Literal["in_domain", "shifted"] = "in_domain"
+
+
+class BankDefinition(Frozen):
+    """How a concept bank is read.
+
+    Args:
+        title: What it holds, in one line.
+        reference: Where it was published.
+        licence: Its licence.
+        download: How to get it.
+        crop: ``field_of_view``: images are cut to the round field of view; ``whole``: they are padded to a square.
+        size: Side of each sample that a network sees, in pixels.
+        concepts: Name of each concept -> its column, its name in the mask files, its category, or the words that name it
+            in ``text``; empty: all columns or categories, under their own names.
+        held_out: Share of the images that are asked about rather than trained on.
+        table: Truth in a CSV.
+        masks: Truth in mask files.
+        coco: Truth in a COCO file.
+        idrid: IDRiD.
+        synthetic: Drawn retinas.
+        network: Settings of the network that is trained where none is named, those of `models.settings.ModelConfig`;
+            empty: EfficientNet-Lite0 with weights of ImageNet, of which the head is trained.
+    """
+
+    title: str
+    reference: str = ""
+    licence: str = ""
+    download: str = ""
+    crop: Crop = "whole"
+    size: int = Field(224, ge=16, le=2048)
+    concepts: dict[str, str | list[str]] = Field(default_factory=dict)
+    held_out: float = Field(0.3, gt=0, lt=1)
+    table: LabelTable | None = None
+    masks: MaskFiles | None = None
+    coco: CocoFile | None = None
+    idrid: Idrid | None = None
+    synthetic: Synthetic | None = None
+    network: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def layout(self) -> str:
+        """Which of the layouts is stated."""
+        stated = [name for name in LAYOUTS if getattr(self, name) is not None]
+        return stated[0] if len(stated) == 1 else ""
+
+    @field_validator("concepts", mode="before")
+    @classmethod
+    def _listed(cls, given: Any) -> Any:
+        """A list names concepts that are called so in the source."""
+        return {str(name): str(name) for name in given} if isinstance(given, list) else given
+
+    @model_validator(mode="after")
+    def _one_layout(self) -> Self:
+        if not self.layout:
+            raise ValueError(f"needs exactly one of the tables {', '.join(LAYOUTS)}")
+        if self.masks is not None and not self.concepts:
+            raise ValueError("masks need concepts: the names in the mask files")
+        return self
+
+
+LAYOUTS = ("table", "masks", "coco", "idrid", "synthetic")
+
+
+def bank_names() -> list[str]:
+    """Return the names of the banks that come with the package."""
+    return sorted(file.stem for file in HERE.glob("*.toml"))
+
+
+def find_definition(name: str) -> BankDefinition:
+    """Return the definition of a bank.
+
+    Args:
+        name: One of `bank_names`, or the path of a TOML file.
+
+    Returns:
+        The definition.
+
+    Raises:
+        InputError: There is none, or the file is wrong; the key is named.
+    """
+    file = Path(name)
+    if file.suffix != ".toml":
+        if name not in bank_names():
+            raise InputError(
+                f"unknown bank '{name}'", hint=f"{nearest(name, bank_names())} Or name a .toml file."
+            )
+        file = HERE / f"{name}.toml"
+    content = read_toml(file)
+    try:
+        return BankDefinition.model_validate(content)
+    except ValidationError as error:
+        raise first_problem(error, file, _keys) from None
+
+
+def _keys(tables: Any) -> list[str]:
+    """Return the valid keys of a table of the file."""
+    classes: dict[str, type[Frozen]] = {
+        "table": LabelTable, "masks": MaskFiles, "coco": CocoFile, "idrid": Idrid, "synthetic": Synthetic,
+    }  # fmt: skip
+    return list(classes.get(tables[0] if tables else "", BankDefinition).model_fields)

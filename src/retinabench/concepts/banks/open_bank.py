@@ -1,0 +1,59 @@
+"""From the name of a bank and a folder to its images and their truth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from retinabench.concepts.banks import lesion_images
+from retinabench.concepts.banks.coco import read_coco
+from retinabench.concepts.banks.definition import BankDefinition
+from retinabench.concepts.banks.label_table import read_label_table
+from retinabench.concepts.banks.mask_files import read_mask_files
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET, Progress
+from retinabench.data.dataset import ConceptImages
+from retinabench.data.datasets import idrid_lesions
+from retinabench.data.ingest.archives import open_files
+
+
+def read_images(
+    definition: BankDefinition,
+    source: Path | None,
+    *,
+    images: int | None = None,
+    seed: int = 0,
+    progress: Progress = QUIET,
+) -> ConceptImages:
+    """Read the images of a bank.
+
+    Args:
+        definition: The definition of the bank.
+        source: Folder or zip of the data set as downloaded; None where images are drawn.
+        images: Number of drawn images; None for that of the definition.
+        seed: Seed of drawn images.
+        progress: Where progress is shown.
+
+    Returns:
+        The images and their truth.
+
+    Raises:
+        InputError: The files are not those of the bank, or an option does not belong to it.
+    """
+    if definition.synthetic is not None:
+        if source is not None:
+            raise InputError("synthetic retinas are rendered, not read", hint="Leave --source out.")
+        number = definition.synthetic.images if images is None else images
+        return lesion_images.drawn(number, seed=seed, population=definition.synthetic.population)
+    if images is not None:
+        raise InputError("--images is for synthetic data only", hint="Leave it out.")
+    if source is None:
+        raise InputError("the bank is read from a folder or zip", hint="Name it with --source DIR.")
+    if definition.idrid is not None:
+        return idrid_lesions.read(source)
+    files = open_files(source)
+    if definition.table is not None:
+        return read_label_table(definition, definition.table, files)
+    if definition.masks is not None:
+        return read_mask_files(definition, definition.masks, files, progress)
+    assert definition.coco is not None
+    return read_coco(definition, definition.coco, files)

@@ -1,0 +1,159 @@
+"""The network of the lesion examinations: it learns, repeats itself, and answers region by region."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from retinabench.cli import main as cli
+from retinabench.concepts import answer_bank
+from retinabench.concepts.banks import lesion_images
+from retinabench.concepts.banks.samples import prepare_samples
+from retinabench.concepts.examine import ExamineOptions
+from retinabench.data.dataset import ConceptImages
+
+
+def test_the_command_trains_answers_and_examines(tmp_path, capsys):
+    words = ["lesions", "synthetic", "--images", "40", "--size", "32", "--epochs", "1", "--quiet"]
+    assert cli.run([*words, "--out", str(tmp_path / "a")]) == 0
+    assert cli.run([*words, "--out", str(tmp_path / "b")]) == 0
+    said = capsys.readouterr().out
+    assert "60 questions asked" in said  # 12 of 40 images, 5 concepts
+    for name in (
+        "answers.csv",
+        "truth.csv",
+        "training.csv",
+        "network.json",
+        "index.html",
+        "examination.json",
+    ):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    with open(tmp_path / "a" / "truth.csv", newline="") as handle:
+        questioned = {row.pop("image_id"): row for row in csv.DictReader(handle)}
+    with open(tmp_path / "a" / "training.csv", newline="") as handle:
+        trained_on = {row["image_id"] for row in csv.DictReader(handle)}
+    assert not trained_on & set(questioned)
+    assert len(trained_on) + len(questioned) == 40
+    images = lesion_images.drawn(40)
+    for name, row in questioned.items():
+        truth = images.truth[images.sample_id == name][0]
+        assert [row[c] == "1" for c in images.concepts] == truth.tolist()
+    found = json.loads((tmp_path / "a" / "network.json").read_text())
+    assert found["concepts"]["microaneurysm"]["questioned_positives"] == sum(
+        row["microaneurysm"] == "1" for row in questioned.values()
+    )
+
+
+def test_a_second_network_is_not_given_the_answers_of_the_first(tmp_path):
+    images = lesion_images.drawn(40)
+    for epochs in (1, 2):
+        answer_bank.examine_images(
+            "synthetic",
+            None,
+            tmp_path,
+            answer_bank.NetworkOptions(images=40, size=32, epochs=epochs),
+            ExamineOptions(repetitions=0),
+        )
+        with open(tmp_path / "answers.csv", newline="") as handle:
+            said = [[float(row[c]) for c in images.concepts] for row in csv.DictReader(handle)]
+        found = json.loads((tmp_path / "examination.json").read_text())
+        yes = sum(one["counts"]["tp"] + one["counts"]["fp"] for one in found["concepts"].values())
+        assert yes == (np.array(said) >= 0.5).sum()
+        bins = np.array([one["bins"] for one in found["concepts"].values()])
+        assert bins.reshape(5, 2, 50).sum(axis=1).tolist() == [
+            np.bincount(np.minimum((50 * column).astype(int), 49), minlength=50).tolist()
+            for column in np.array(said).T
+        ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["eyepacs"], "unknown bank 'eyepacs'"),
+        (["synthetics"], "Did you mean 'synthetic'"),
+        (["idrid"], "Name it with --source DIR"),
+        (["idrid", "--source", "nowhere"], "is not a folder"),
+        (["idrid", "--source", ".", "--images", "50"], "--images is for synthetic data only"),
+        (["synthetic", "--source", "."], "rendered, not read"),
+        (["synthetic", "--images", "5"], "too few"),
+        (["synthetic", "--images", "20", "--size", "9"], "--size is at least 16"),
+        (
+            ["synthetic", "--images", "20", "--grid", "64"],
+            "--size is at least 16, and --size times --grid at most 2048",
+        ),
+    ],
+)
+def test_wrong_options_are_one_line(words, message, tmp_path, capsys):
+    assert cli.run(["lesions", *words, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_auroc_is_none_where_a_class_is_missing(tmp_path):
+    names = np.array(["a", "b", "c"])
+    truth = np.array([[1, 1], [1, 0], [-1, -1]], np.int8)
+    images = ConceptImages(
+        names, ("x", "y"), truth, names, lambda row, size: np.zeros((size, size, 3), np.uint8)
+    )
+    data = prepare_samples(images, tmp_path, size=16, source={})
+    rows = np.arange(3)
+    answers = np.array([[0.2, 0.9], [0.4, 0.3], [0.5, 0.5]])
+    assert answer_bank._learnt(("x", "y"), data, rows, rows, answers) == {
+        "x": {"trained_positives": 2, "questioned_positives": 2, "auroc": None},
+        "y": {"trained_positives": 1, "questioned_positives": 1, "auroc": 1.0},
+    }
+
+
+def test_what_answers_and_what_is_asked_fit_together(tmp_path, capsys):
+    (tmp_path / "truth.csv").write_text("image_id,x\na,1\nb,0\n")
+    truth = ["--truth", str(tmp_path / "truth.csv")]
+    for words, message in (
+        ([], "name either --truth (a table) or --bank (images)"),
+        ([*truth, "--bank", "synthetic"], "name either --truth"),
+        ([*truth, "--examinee", "resnet18"], "holds no images that a network could be asked about"),
+        ([*truth, "--answers", "a.csv", "--examinee", "unbiased"], "exclude each other"),
+        (["--bank", "synthetic", "--trained", "head"], "Set model.weights"),
+        (["--bank", "synthetic", "--images", "20", "--trained", "nothing"], "before it is trained"),
+        (
+            [*truth, "--examinee", "unbiased", "--figures", "--repetitions", "0"],
+            "--figures needs repetitions",
+        ),
+    ):
+        assert cli.run(["examine", *words, "--out", str(tmp_path / "out"), "--quiet"]) == 2
+        said = capsys.readouterr().err
+        assert message in said
+        assert said.count("\n") == 1
+
+
+def test_synthetic_examinees_need_no_network_and_figures_are_files(tmp_path, capsys):
+    words = [
+        "examine",
+        "--bank",
+        "synthetic",
+        "--images",
+        "100",
+        "--examinee",
+        "biased-1",
+        "--questions",
+        "30",
+    ]
+    out = tmp_path / "out"
+    assert cli.run([*words, "--figures", "--repetitions", "2", "--quiet", "--out", str(out)]) == 0
+    assert "30 questions asked" in capsys.readouterr().out
+    assert not (out / "samples").exists()
+    for number in (2, 3, 4):
+        for ending in ("svg", "png"):
+            assert (out / "figures" / f"figure-{number}.{ending}").stat().st_size > 1000
+    drawn = json.loads((out / "figures" / "synthetic.json").read_text())
+    assert sorted(drawn) == ["biased-1", "biased-2", "unbiased"]
+    assert len(drawn["unbiased"]["strategies"]["random"]["mean"]) == 31
+    # The same questions as a table, by the same examinee.
+    table = ["examine", "--truth", str(out / "truth.csv"), "--examinee", "biased-1", "--questions", "30"]
+    assert cli.run([*table, "--repetitions", "0", "--quiet", "--out", str(tmp_path / "table")]) == 0
+    first, second = (json.loads((tmp_path / k / "examination.json").read_text()) for k in ("out", "table"))
+    assert first["concepts"] == second["concepts"]
