@@ -12,4 +12,5 @@ def submission_meta(chosen, title, seed=0, **more):
     return {
         "task": chosen.name, "target": chosen.fingerprint(sha), "data": sha, "method": title.lower(), "title": title,
         "seed": seed, "run": run, "budget": {"limit": 10, "used": 8.0, "over": False}, "seconds": 1.0,
+        "implied": {"temperature": 1.0, "prior_variance": chosen.prior_variance, "how": "its mode"},
     }  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.random_streams import numpy_generator
 
 Probabilities = NDArray[np.floating]
 Values = NDArray[np.float64]
@@ -79,12 +80,15 @@ def w2_as_printed(draws: Probabilities, reference: Probabilities) -> float:
 
 
 def noise_floor(reference: Probabilities, order: int = 1) -> Values:
-    """Return the Wasserstein distance between the two halves of the reference's draws (N, M): (N,).
+    """Return the Wasserstein distance between two random halves of the reference's draws (N, M): (N,).
 
-    It is the score of a perfect method with M / 2 independent draws; smaller differences are noise.
+    It is the score of a perfect method with M / 2 independent draws; smaller differences are noise. The draws of all chains are
+    exchanged at random: halves of different chains would also differ by what the chains have not mixed.
     """
     half = reference.shape[1] // 2
-    return wasserstein(reference[:, :half], reference[:, half : 2 * half], order)
+    order_of_draws = numpy_generator(0, "exchangeable draws").permutation(reference.shape[1])
+    one, other = order_of_draws[:half], order_of_draws[half : 2 * half]
+    return wasserstein(reference[:, one], reference[:, other], order)
 
 
 def epistemic(samples: Probabilities) -> Values:

@@ -52,7 +52,9 @@ class Config(MethodConfig):
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior (see `MethodConfig`)."""
-        return no_target("no density of the weights is stated: noise on activations")
+        return no_target(
+            "no density of the weights is stated: noise on activations", optimizer.target(points, "")
+        )
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:

@@ -22,17 +22,19 @@ class TargetPosterior(NamedTuple):
     """The posterior that a run approximates: π(w) ∝ p(D | w)^(1/T) N(w; 0, s² I).
 
     temperature: T, of the likelihood alone. prior_variance: s², infinite without an L2 term. Both are None where no T and s²
-    describe what the run tends to. how: in which sense it approximates the posterior, or why there is none.
+    describe what the run tends to. how: in which sense it approximates the posterior, or why there is none. loss_variance: where
+    there is none, the prior variance of the log posterior that the run is trained on, if it is trained on one.
     """
 
     temperature: float | None
     prior_variance: float | None
     how: str
+    loss_variance: float | None = None
 
 
-def no_target(why: str) -> TargetPosterior:
-    """Return what a run without a target posterior says."""
-    return TargetPosterior(None, None, why)
+def no_target(why: str, loss: TargetPosterior | None = None) -> TargetPosterior:
+    """Return what a run without a target posterior says; `loss` is the posterior whose logarithm is its training loss."""
+    return TargetPosterior(None, None, why, loss.prior_variance if loss is not None else None)
 
 
 LATER = ("validation_share", "compile")  # settings that version 0.1 did not have

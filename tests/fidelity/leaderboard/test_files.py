@@ -1,10 +1,19 @@
 """Submissions are found, read, scored and kept."""
 
+import json
+
 import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.leaderboard.files import find_submissions, score_files, score_tasks, task_of
+from retinabench.fidelity.leaderboard import files as leaderboard_files
+from retinabench.fidelity.leaderboard.files import (
+    board_of,
+    find_submissions,
+    score_files,
+    score_tasks,
+    task_of,
+)
 from retinabench.fidelity.submissions.submission import About, Submission, write_submission
 from support.evaluators import FUNDUS, N
 from support.submissions import submission_meta
@@ -27,7 +36,7 @@ def test_a_kept_submission_is_found_by_the_board_under_its_title(tmp_path, evalu
     assert scored.competitors[0].title == "Theirs"
     (file,) = find_submissions([kept])
     assert task_of(file) == "fundus"
-    (again,) = score_tasks([file], evaluators)
+    (again,), _ = score_tasks([file], evaluators)
     assert again.competitors[0].title == "Theirs"
     assert again.competitors[0].scores["all"]["agreement"].quantity.value == 1
 
@@ -40,3 +49,85 @@ def test_one_title_is_for_one_file(tmp_path, evaluators):
         )
     with pytest.raises(InputError, match="one --title for 2 files"):
         score_files(files, evaluators["fundus"], title="x")
+
+
+def forged(path, probs, **meta):
+    """Write an NPZ as another program would: nothing is checked."""
+    path.parent.mkdir(parents=True)
+    content = {**submission_meta(FUNDUS, "Forged"), **meta}
+    np.savez(path, probs=probs, meta=np.array(json.dumps(content)))
+
+
+@pytest.fixture
+def attacked(folder, evaluators, monkeypatch):
+    """The folder of good submissions, with bad ones among them."""
+    probs = 0.8 * evaluators["fundus"].reference.probs + 0.04
+    forged(folder / "bad-budget" / "submission.npz", probs, budget="lots")
+    forged(folder / "endless-budget" / "submission.npz", probs, budget={"limit": 1e999, "used": 1})
+    forged(folder / "no-such-task" / "submission.npz", probs, task="none")
+    forged(folder / "no-data" / "submission.npz", probs, task="imdb")
+    forged(folder / "rows" / "submission.npz", probs[:5])
+    forged(folder / "not-a-sum" / "submission.npz", probs + 0.5)
+    (folder / "junk").mkdir()
+    (folder / "junk" / "submission.npz").write_bytes(b"PK\x03\x04 nothing")
+
+    def evaluator(target, *_):
+        if target.name not in evaluators:
+            raise InputError("its data are absent", hint="Name them by --data.")
+        return evaluators[target.name]
+
+    monkeypatch.setattr(leaderboard_files, "make_evaluator", evaluator)
+    return folder
+
+
+def test_bad_files_are_named_and_the_board_stands(attacked):
+    board = board_of([attacked])
+    assert [row.title for row in board.ranking] == ["Near", "Middling", "Far"]
+    why = {one.file.parent.name: one.why for one in board.refused}
+    assert set(why) == {
+        "bad-budget", "endless-budget", "no-such-task", "no-data", "rows", "not-a-sum", "junk",
+    }  # fmt: skip
+    assert "budget" in why["bad-budget"]
+    assert "its data are absent" in why["no-data"]
+    assert why["not-a-sum"].startswith("row 4: holds 1.03, which is no probability")
+    assert len(board.to_dict()["refused"]) == 7
+
+
+def test_a_board_of_bad_files_alone_is_refused(tmp_path):
+    forged(tmp_path / "a" / "submission.npz", np.eye(5), task="none")
+    with pytest.raises(InputError, match=r"none of 1 submissions is usable"):
+        board_of([tmp_path])
+
+
+def test_nothing_is_kept_before_all_is_valid(tmp_path, evaluators):
+    probs = evaluators["fundus"].reference.probs
+    np.savetxt(tmp_path / "good.csv", probs, delimiter=",")
+    np.savetxt(tmp_path / "bad.csv", probs + 1, delimiter=",")
+    with pytest.raises(InputError, match=r"bad\.csv"):
+        score_files(
+            [tmp_path / "good.csv", tmp_path / "bad.csv"], evaluators["fundus"], keep=tmp_path / "kept"
+        )
+    assert not (tmp_path / "kept").exists()
+
+
+def test_tracks_and_tiers_are_ranked_apart(tmp_path, evaluators):
+    probs = evaluators["fundus"].reference.probs
+    for k, (track, limit) in enumerate((("stated", 100), ("stated", 1000), ("open", 1000))):
+        noisy = 0.9 * probs + 0.1 * np.random.default_rng(k).dirichlet(np.ones(5), len(probs))
+        meta = submission_meta(FUNDUS, f"M{k}") | {"budget": {"limit": limit, "used": 50.0}}
+        if track == "open":
+            meta["run"] = {"optimizer": {"augment": "flip"}}
+        write_submission(tmp_path / str(k) / "submission.npz", Submission(noisy, about=About(**meta)))
+    boards, _ = score_tasks(find_submissions([tmp_path]), evaluators)
+    found = [(one.division.track, one.division.tier, one.ranked[0].title) for one in boards]
+    assert found == [("stated", 100, "M0"), ("stated", 1000, "M1"), ("open", 1000, "M2")]
+
+
+def test_the_reference_handed_in_is_shown_and_not_ranked(tmp_path, evaluators):
+    copy = Submission(evaluators["fundus"].reference.probs, about=About(**submission_meta(FUNDUS, "Copy")))
+    write_submission(tmp_path / "submission.npz", copy)
+    (board,), _ = score_tasks([tmp_path / "submission.npz"], evaluators)
+    (entry,) = board.competitors
+    assert entry.marks == ("equal to the reference",)
+    assert entry.rank is None
+    assert not board.ranked

@@ -17,7 +17,7 @@ def unescaped(text):
 def test_a_reference_that_failed_gives_no_ranking_and_says_why(folder, evaluators):
     failed = classified(N, 5, passed=False, why=["R-hat below 1.05 for 60 % of outputs"])
     evaluators["fundus"] = evaluator_of(FUNDUS, failed)
-    board = make_board(score_tasks(find_submissions([folder]), evaluators))
+    board = make_board(score_tasks(find_submissions([folder]), evaluators)[0])
     found = board.to_dict()
     fundus = next(task for task in found["tasks"] if task["task"] == "fundus")
     assert not any("rank" in entry for entry in fundus["entries"])
@@ -34,7 +34,7 @@ def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, t
     write_submission(
         folder / "n" / "submission.npz", Submission(evaluators["fundus"].reference.probs, about=About(**over))
     )
-    page = write_board(make_board(score_tasks(find_submissions([folder]), evaluators)), tmp_path / "out")
+    page = write_board(make_board(score_tasks(find_submissions([folder]), evaluators)[0]), tmp_path / "out")
     html = page.read_text()
     assert "<script" not in html
     assert "&lt;script&gt;" in html
@@ -50,7 +50,7 @@ def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, t
 
 
 def test_ranked_entries_come_first_then_the_controls_then_the_baselines(folder, evaluators):
-    task, _ = score_tasks(find_submissions([folder]), evaluators)
+    task, _ = score_tasks(find_submissions([folder]), evaluators)[0]
     (block,) = task_table(task).blocks
     labels = [row.label for row in block.rows]
     assert labels[:5] == ["Near", "Middling", "Far", "another chain (ceiling)", "noise floor"]

@@ -127,3 +127,38 @@ def test_another_task_s_order_data_or_definition_is_refused(tmp_path, probs):
     np.savez(tmp_path / "kind.npz", probs=probs)
     with pytest.raises(InputError, match="holds no 'draws', which the task 'energy-gap' asks for"):
         read_submission(tmp_path / "kind.npz", ENERGY, N)
+
+
+def test_samples_that_contradict_the_probabilities_are_refused(tmp_path, probs):
+    other = softmax(np.random.default_rng(7).normal(size=(50, N, 5)))
+    write_submission(tmp_path / "s.npz", Submission(probs, other, about=About(**meta(FUNDUS))))
+    with pytest.raises(InputError, match=r"contradicts 'probs'"):
+        read_submission(tmp_path / "s.npz", FUNDUS, N, DATA)
+    # A part of the samples, whose mean has its error, is what runs keep.
+    whole = softmax(np.log(probs) + np.random.default_rng(8).normal(size=(600, N, 5)))
+    part = Submission(whole.mean(axis=0), whole[::12], about=About(**meta(FUNDUS)))
+    write_submission(tmp_path / "p.npz", part)
+    assert len(read_submission(tmp_path / "p.npz", FUNDUS, N, DATA).samples) == 50
+
+
+def test_a_counted_run_is_tied_to_its_arrays_and_budget(tmp_path, probs):
+    counted = meta(FUNDUS) | {"budget": {"limit": 100, "used": 90.0}, "evidence": {"manifest": "0" * 64}}
+    path = tmp_path / "s.npz"
+    write_submission(path, Submission(probs, about=About(**counted)))
+    back = read_submission(path, FUNDUS, N, DATA)
+    assert back.about.counted
+    with np.load(path) as saved:
+        arrays = dict(saved)
+    for change in ("budget", "probs"):
+        stated = json.loads(str(arrays["meta"]))
+        if change == "budget":
+            stated["budget"]["used"] = 9.0
+        values = probs[::-1] if change == "probs" else probs
+        np.savez(tmp_path / f"{change}.npz", probs=values, meta=np.array(json.dumps(stated)))
+        with pytest.raises(InputError, match="content hash"):
+            read_submission(tmp_path / f"{change}.npz", FUNDUS, N, DATA)
+    # Another title is no change of the run; a file without the hashes is declared.
+    write_submission(path, Submission(probs, about=back.about.changed(title="Ours")))
+    assert read_submission(path, FUNDUS, N, DATA).about.counted
+    write_submission(path, Submission(probs, about=About(**meta(FUNDUS))))
+    assert not read_submission(path, FUNDUS, N, DATA).about.counted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 import zipfile
@@ -132,3 +133,25 @@ def test_metadata_may_be_long_and_must_be_text(tmp_path, probs):
     np.savez(path, probs=probs, meta=np.array('{"title": "\\ud800"}'))
     with pytest.raises(InputError, match="has unreadable metadata"):
         read_submission(path, FUNDUS, N)
+
+
+def test_damaged_bytes_raise_no_other_error(tmp_path, probs):
+    path = tmp_path / "s.npz"
+    np.savez_compressed(path, probs=probs, meta=np.array('{"seed": 1}'))
+    content = path.read_bytes()
+    for place in range(0, len(content), 4):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
+        with contextlib.suppress(InputError):
+            read_submission(path, FUNDUS, N)
+
+
+@pytest.mark.parametrize("kind", ["npz", "zip"])
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_other_compressions_are_refused(tmp_path, probs, kind, method):
+    sink = io.BytesIO()
+    np.save(sink, probs)
+    name, content = ("probs.npy", sink.getvalue()) if kind == "npz" else ("fundus_probs.csv", b"0.2 0.8")
+    with zipfile.ZipFile(tmp_path / "x", "w", method) as archive:
+        archive.writestr(name, content)
+    with pytest.raises(InputError, match="is compressed in a way"):
+        read_submission(tmp_path / "x", FUNDUS, N)

@@ -59,6 +59,10 @@ def run(
         Literal["refuse", "mark"],
         typer.Option("--over-budget", help="Refuse a plan that exceeds it, or mark the submission."),
     ] = "refuse",
+    track: Annotated[
+        Literal["stated", "open"],
+        typer.Option("--track", help="stated refuses a run that targets another posterior, open takes it."),
+    ] = "stated",
     overrides: Annotated[
         list[str] | None, typer.Argument(help="key=value, such as optimizer.lr=0.01 or method.members=5.")
     ] = None,
@@ -75,7 +79,7 @@ def run(
     say(
         run_entry(
             method, TARGETS.find(task), data, budget=budget, seed=seed, out=out, overrides=overrides or (),
-            over_budget=over_budget, resources=Resources(device, 0, progress_of(quiet)),
+            over_budget=over_budget, track=track, resources=Resources(device, 0, progress_of(quiet)),
         )
     )  # fmt: skip
 
@@ -170,13 +174,14 @@ def board(
     from rich.console import Console
 
     from retinabench.fidelity.leaderboard.files import board_of
-    from retinabench.fidelity.leaderboard.tables import ranking_table, task_table, write_board
+    from retinabench.fidelity.leaderboard.tables import ranking_tables, refused_table, task_table, write_board
     from retinabench.reports.toolkit.terminal import to_terminal
 
     found = board_of(folders, data or (), reference or (), bootstrap, seed, progress_of(quiet))
     page = write_board(found, out)
     screen = Console()
-    for table in (*(task_table(task, terminal=True) for task in found.tasks), ranking_table(found)):
+    shown = (task_table(task, terminal=True) for task in found.tasks)
+    for table in (*shown, *ranking_tables(found), refused_table(found)):
         if table is not None:
             print_table(to_terminal(table), screen)
     say(page)

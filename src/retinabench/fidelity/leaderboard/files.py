@@ -8,8 +8,8 @@ from pathlib import Path
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
-from retinabench.fidelity.leaderboard.board import make_board, score_task
-from retinabench.fidelity.leaderboard.results import Board, TaskBoard
+from retinabench.fidelity.leaderboard.board import make_board, score_divisions, score_task
+from retinabench.fidelity.leaderboard.results import Board, Refused, TaskBoard
 from retinabench.fidelity.reference.reference_file import read_reference
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.submission import (
@@ -81,9 +81,11 @@ def score_files(
         if title is not None:
             submission = replace(submission, about=submission.about.changed(title=title))
         found.append(submission)
-        if keep is not None:
+    board = score_task(evaluator, found)  # nothing is kept that could not be scored
+    if keep is not None:
+        for submission in found:
             _keep(submission, evaluator, keep)
-    return score_task(evaluator, found)
+    return board
 
 
 def board_of(
@@ -109,17 +111,29 @@ def board_of(
     """
     data, reference = _paths(sources, "--data"), _paths(references, "--reference")
     files = find_submissions(folders)
-    evaluators = {
-        task: make_evaluator(TARGETS.find(task), data.get(task), reference.get(task), bootstrap, seed)
-        for task in sorted({task_of(file) for file in files})
-    }
-    return make_board(score_tasks(files, evaluators, progress))
+    by_task, refused = _by_task(files)
+    evaluators: dict[str, Evaluator] = {}
+    for task, own in by_task.items():
+        try:
+            evaluators[task] = make_evaluator(
+                TARGETS.find(task), data.get(task), reference.get(task), bootstrap, seed
+            )
+        except InputError as error:
+            if task in data or task in reference:
+                raise  # the user named the file that cannot be used
+            refused += [Refused.of(file, error, f"its task '{task}' cannot be scored: ") for file in own]
+    tasks, unread = score_tasks([file for task in evaluators for file in by_task[task]], evaluators, progress)
+    refused += unread
+    if not tasks:
+        first = refused[0]
+        raise InputError(f"{first.why} (none of {len(files)} submissions is usable)", file=first.file)
+    return replace(make_board(tasks), refused=refused)
 
 
 def score_tasks(
     files: Sequence[Path], evaluators: Mapping[str, Evaluator], progress: Progress = QUIET
-) -> list[TaskBoard]:
-    """Read and score submissions for any tasks.
+) -> tuple[list[TaskBoard], list[Refused]]:
+    """Read and score submissions for any tasks. A file that cannot be used is left out and named.
 
     Args:
         files: The submissions.
@@ -127,18 +141,34 @@ def score_tasks(
         progress: Is told how many are scored.
 
     Returns:
-        One board per task, in the order of the targets.
+        One board per task and division, in the order of the targets, and the files that were left out.
     """
+    by_task, refused = _by_task(files)
     submissions: dict[str, list[Submission]] = {}
-    for file in files:
-        evaluator = evaluators[task_of(file)]
-        submissions.setdefault(evaluator.target.name, []).append(_read(file, evaluator))
+    for task, own in by_task.items():
+        for file in own:
+            try:
+                submissions.setdefault(task, []).append(_read(file, evaluators[task]))
+            except InputError as error:
+                refused.append(Refused.of(file, error))
     boards = []
     with progress.track("Scoring", sum(map(len, submissions.values())), unit="submissions") as advance:
-        for task in (name for name in TARGETS if name in submissions):
-            boards.append(score_task(evaluators[task], submissions[task]))
+        for task in (name for name in TARGETS if submissions.get(name)):
+            boards += score_divisions(evaluators[task], submissions[task])
             advance(len(submissions[task]))
-    return boards
+    return boards, refused
+
+
+def _by_task(files: Sequence[Path]) -> tuple[dict[str, list[Path]], list[Refused]]:
+    """Sort files by the task that they state; those that state none come with the reason."""
+    found: dict[str, list[Path]] = {}
+    refused = []
+    for file in files:
+        try:
+            found.setdefault(task_of(file), []).append(file)
+        except InputError as error:
+            refused.append(Refused.of(file, error))
+    return {task: found[task] for task in sorted(found)}, refused
 
 
 def find_submissions(paths: Sequence[Path]) -> list[Path]:

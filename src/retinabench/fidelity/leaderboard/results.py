@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.errors import InputError, printable
 from retinabench.core.untrusted.paths import shown
 from retinabench.fidelity.scoring.grading import Estimates, Evaluator
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
 from retinabench.fidelity.scoring.resampling import ALL, Estimate
+from retinabench.fidelity.submissions.implied import Track
 from retinabench.fidelity.submissions.submission import Budget, Submission
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.inference.bootstrap import percentile_interval
@@ -111,6 +114,7 @@ class Entry:
         mean: The estimates averaged over seeds.
         scores: By group and measure.
         rank: Its rank on the task, None where it is not ranked.
+        marks: Why it is not ranked, where its submissions cannot be independent of the reference.
     """
 
     title: str
@@ -119,6 +123,7 @@ class Entry:
     mean: Estimates
     scores: Groups
     rank: Rank | None = None
+    marks: tuple[str, ...] = ()
 
     @property
     def baseline(self) -> bool:
@@ -142,16 +147,60 @@ class Entry:
             "source": [shown(one.source) for one in self.submissions if one.source],
             "groups": _groups_record(self.scores),
             "seeds": [one.about.seed for one in self.submissions],
+            "marks": list(self.marks),
+            "implied": None if first.implied is None else first.implied.model_dump(),
+            "counted": all(one.about.counted for one in self.submissions),
         }
         return record | ({"rank": self.rank.to_dict()} if self.rank is not None else {})
 
 
+@dataclass(frozen=True, order=True)
+class Division:
+    """What is ranked together: the submissions of one track and one tier of the budget.
+
+    Args:
+        track: ``stated`` or ``open``.
+        tier: The most gradient evaluations per training example; None where no budget is stated, or above all tiers.
+    """
+
+    track: Track = "stated"
+    tier: int | None = None
+
+    @classmethod
+    def of(cls, submission: Submission, target: Target) -> Division:
+        """Return the division of a submission."""
+        budget = submission.about.budget
+        return cls(submission.track(target), budget.tier if budget is not None else None)
+
+    @property
+    def label(self) -> str:
+        """The division in words."""
+        tier = "no tier of the budget" if self.tier is None else f"up to {self.tier:,} gradients per example"
+        return f"{'stated posterior' if self.track == 'stated' else 'open track'}, {tier}"
+
+    @property
+    def key(self) -> tuple[bool, float]:
+        """Orders divisions: the stated track first, tiers by size, none last."""
+        return self.track == "open", np.inf if self.tier is None else self.tier
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return track and tier for JSON."""
+        return {"track": self.track, "tier": self.tier}
+
+
 @dataclass(frozen=True, eq=False)
 class TaskBoard:
-    """All entries on one task, in the order in which they were read, the trivial ones last."""
+    """The entries of one division on one task, in the order in which they were read, the trivial ones last.
+
+    Attributes:
+        evaluator: The task with its data and reference.
+        entries: The entries.
+        division: Track and tier that they share; None where they were scored together whatever theirs are.
+    """
 
     evaluator: Evaluator
     entries: list[Entry]
+    division: Division | None = None
 
     @property
     def target(self) -> Target:
@@ -170,8 +219,13 @@ class TaskBoard:
 
     @property
     def competitors(self) -> list[Entry]:
-        """The entries that are ranked, where the reference passes its diagnostics."""
+        """The entries that are not trivial."""
         return [entry for entry in self.entries if not entry.baseline]
+
+    @property
+    def ranked(self) -> list[Entry]:
+        """The competitors that can be independent of the reference."""
+        return [entry for entry in self.competitors if not entry.marks]
 
     @cached_property
     def ceiling(self) -> Groups:
@@ -200,6 +254,7 @@ class TaskBoard:
         return {
             "task": self.target.name,
             "title": self.target.title,
+            "division": None if self.division is None else self.division.to_dict(),
             "likelihood": self.target.likelihood,
             "target": self.target.fingerprint(evaluator.data.sha256),
             "data": evaluator.data.sha256,
@@ -215,26 +270,52 @@ class TaskBoard:
 
 @dataclass(frozen=True)
 class RankedEntry:
-    """An entry of the final ranking: its mean rank over tasks, overall and by measure."""
+    """An entry of the final ranking of a division: its mean rank over tasks, overall and by measure."""
 
     title: str
     rank: Rank
     by_measure: dict[str, float]
     tasks: int
+    division: Division | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry for JSON."""
         return {
             "title": self.title, **self.rank.to_dict(), "by_measure": self.by_measure, "tasks": self.tasks,
+            "division": None if self.division is None else self.division.to_dict(),
         }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A file that is not on the board, and why."""
+
+    file: Path
+    why: str
+
+    @classmethod
+    def of(cls, file: Path, error: InputError, before: str = "") -> Refused:
+        """Return a file with the problem that was found in it, and the hint.
+
+        Args:
+            file: The file.
+            error: The problem.
+            before: What stands before it.
+        """
+        return cls(file, before + str(error).removeprefix(str(file)).lstrip(":, "))
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the file and the reason for JSON."""
+        return {"file": shown(self.file), "why": printable(self.why, 500)}
 
 
 @dataclass(frozen=True, eq=False)
 class Board:
-    """All tasks, and the ranking of the entries that have a submission for every ranked task, best first."""
+    """The boards of tasks and divisions, the rankings of the divisions over tasks, and the files that were left out."""
 
     tasks: list[TaskBoard]
     ranking: list[RankedEntry]
+    refused: list[Refused] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the board for JSON."""
@@ -242,6 +323,7 @@ class Board:
             "schema": SCHEMA,
             "tasks": [task.to_dict() for task in self.tasks],
             "ranking": [entry.to_dict() for entry in self.ranking],
+            "refused": [one.to_dict() for one in self.refused],
         }
 
 

@@ -15,10 +15,19 @@ from markupsafe import Markup
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.fidelity.leaderboard import figures
-from retinabench.fidelity.leaderboard.results import Board, Entry, Rank, Score, TaskBoard
+from retinabench.fidelity.leaderboard.results import (
+    Board,
+    Division,
+    Entry,
+    Rank,
+    RankedEntry,
+    Score,
+    TaskBoard,
+)
 from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import ALL
 from retinabench.fidelity.targets.data import labels
+from retinabench.fidelity.targets.target import Target
 from retinabench.reports.toolkit.figures import to_svg
 from retinabench.reports.toolkit.number_format import TWO_DIGITS, NumberFormat, Quantity
 from retinabench.reports.toolkit.pages import render
@@ -47,6 +56,7 @@ _LEGEND = "Intervals are 95 % intervals over test points, ± is the standard err
 class TaskSection:
     """The section of one task in the page: its board figure, panels of curves with their legend, and its tables."""
 
+    name: str
     board: TaskBoard
     width: int
     scores: Panel
@@ -71,7 +81,7 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
     columns = [Column("rank")] * ranked
     for name in names:
         columns += [_column(name), *[Column("÷ ceiling")] * (name in relative)]
-    columns += [Column("budget")]
+    columns += [Column("budget"), *[Column("targets")] * (not terminal)]
 
     def row(label: str, scores: Mapping[str, Score], entry: Entry | None = None) -> Row:
         cells = [UNDEFINED if entry is None else _rank_cell(entry.rank)] * ranked
@@ -80,6 +90,8 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
             cells.append(UNDEFINED if score is None else _score_cell(score))
             cells += [UNDEFINED if score is None else _relative_cell(score)] * (name in relative)
         cells.append(UNDEFINED if entry is None else _budget_cell(entry))
+        if not terminal:
+            cells.append(UNDEFINED if entry is None else _target_cell(entry, task.target))
         return Row(label, cells, control=entry is None or entry.baseline)
 
     rows = [row(entry.title, entry.scores[group], entry) for entry in task.ordered]
@@ -88,7 +100,9 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
     first = len(task.competitors)
     rows[first:first] = [row(label, scores) for label, scores in controls if set(scores) & set(names)]
     title = "all test points" if group == ALL else group.replace("_", "-")
-    return Table.of(f"{task.target.title}: {title} ({task.points[group]:,})", columns, rows, note=_note(task))
+    division = "" if task.division is None else f"; {task.division.label}"
+    caption = f"{task.target.title}: {title} ({task.points[group]:,}){division}"
+    return Table.of(caption, columns, rows, note=_note(task))
 
 
 def strength_table(task: TaskBoard, name: str) -> Table | None:
@@ -102,15 +116,30 @@ def strength_table(task: TaskBoard, name: str) -> Table | None:
     ]
     ceiling = [_score_cell(task.ceiling[group][name]) for group in strengths]
     rows.insert(len(task.competitors), Row(CEILING, ceiling, True))
-    caption = f"{task.target.title}: {MEASURES[name].label} by strength"
+    division = "" if task.division is None else f"; {task.division.label}"
+    caption = f"{task.target.title}: {MEASURES[name].label} by strength{division}"
     return Table.of(caption, [Column(group) for group in strengths], rows)
 
 
-def ranking_table(board: Board) -> Table | None:
-    """Return the final ranking, or None where nothing is ranked."""
-    if not board.ranking:
+def ranking_tables(board: Board) -> list[Table]:
+    """Return the final ranking of each division that has one."""
+    divisions = list(dict.fromkeys(entry.division for entry in board.ranking))
+    return [
+        _ranking_table([entry for entry in board.ranking if entry.division == division], division)
+        for division in divisions
+    ]
+
+
+def refused_table(board: Board) -> Table | None:
+    """Return the files that are not on the board with the reasons, or None where there are none."""
+    if not board.refused:
         return None
-    names, tasks = list(board.ranking[0].by_measure), board.ranking[0].tasks
+    rows = [Row(record["file"], [Cell(record["why"])]) for record in (one.to_dict() for one in board.refused)]
+    return Table.of("Files that are not on the board", [Column("why")], rows)
+
+
+def _ranking_table(ranking: list[RankedEntry], division: Division | None) -> Table:
+    names, tasks = list(ranking[0].by_measure), ranking[0].tasks
     columns = [Column("mean rank"), *(Column(f"rank by {MEASURES[name].label}") for name in names)]
     rows = [
         Row(
@@ -120,10 +149,10 @@ def ranking_table(board: Board) -> Table | None:
                 *(Cell.number(entry.by_measure[name], form=TWO_DIGITS) for name in names),
             ],
         )
-        for entry in board.ranking
+        for entry in ranking
     ]
-    one, several = "Rank (light track: one task)", f"Mean rank over {tasks} tasks (extended track)"
-    return Table.of(several if tasks > 1 else one, columns, rows)
+    caption = f"Mean rank over {tasks} tasks" if tasks > 1 else "Rank on one task"
+    return Table.of(f"{caption}; {division.label}" if division is not None else caption, columns, rows)
 
 
 def groups_shown(task: TaskBoard) -> list[str]:
@@ -142,8 +171,11 @@ def write_board(board: Board, out: Path) -> Path:
 
 def markdown(board: Board) -> str:
     """Return all tables, the ranking first."""
-    ranking = ranking_table(board)
-    tables = [ranking] * (ranking is not None) + [one for task in board.tasks for one in _tables(task)]
+    tables = [
+        *ranking_tables(board),
+        *(one for task in board.tasks for one in _tables(task)),
+        refused_table(board),
+    ]
     return "\n".join(to_markdown(table) for table in tables if table is not None)
 
 
@@ -151,7 +183,8 @@ def page(board: Board) -> str:
     """Return the page: self-contained, everything that comes from files escaped."""
     context = {
         "title": "How close do approximate posteriors come to that of Hamiltonian Monte Carlo?",
-        "ranking": ranking_table(board),
+        "rankings": ranking_tables(board),
+        "refused": refused_table(board),
         "sections": [_section(task) for task in board.tasks],
     }
     return render("board.html.j2", context, package="retinabench.fidelity.leaderboard")
@@ -169,7 +202,7 @@ def _tables(task: TaskBoard) -> list[Table]:
 def _section(task: TaskBoard) -> TaskSection:
     svg = to_svg(
         figures.board_figure(task),
-        f"{task.target.name}-board",
+        f"{_name(task)}-board",
         title=f"{task.target.title}: scores",
         description="Each entry's closeness to the reference, with 95 % intervals.",
     )
@@ -179,6 +212,7 @@ def _section(task: TaskBoard) -> TaskSection:
     )
     shown = [entry for entry in task.ordered if not entry.baseline][:MOST_CURVES]
     return TaskSection(
+        name=_name(task),
         board=task,
         width=figures.board_width(task),
         scores=Panel("", svg, caption),
@@ -186,6 +220,13 @@ def _section(task: TaskBoard) -> TaskSection:
         panels=list(_panels(task, shown)),
         tables=_tables(task),
     )
+
+
+def _name(task: TaskBoard) -> str:
+    """Return a name of the board of a task and division, for anchors and figures."""
+    if task.division is None:
+        return task.target.name
+    return f"{task.target.name}-{task.division.track}-{task.division.tier or 'none'}"
 
 
 def _panels(task: TaskBoard, shown: list[Entry]) -> Iterator[Panel]:
@@ -209,7 +250,7 @@ def _panels(task: TaskBoard, shown: list[Entry]) -> Iterator[Panel]:
                 curves = figures.coverage_panel if gaussian else figures.calibration_panel
                 figure, what = curves(truth[rows], reference[rows], values), "Calibration"
             heading = f"{what}: {'all test points' if group == ALL else group.replace('_', '-')}"
-            name = f"{task.target.name}-{kind}-{group}".replace(" ", "-")
+            name = f"{_name(task)}-{kind}-{group}".replace(" ", "-")
             svg: Markup = to_svg(
                 figure, name, title=heading, description=f"{task.target.title}, against the reference."
             )
@@ -240,7 +281,18 @@ def _rank_cell(rank: Rank | None) -> Cell:
 def _budget_cell(entry: Entry) -> Cell:
     if (budget := entry.budget) is None:
         return UNDEFINED
-    return Cell(f"{budget.used:.0f}", below=f"over {budget.limit or 0:.0f}" if budget.over else "")
+    declared = "" if all(one.about.counted for one in entry.submissions) else "declared"
+    return Cell(f"{budget.used:.0f}", below=f"over {budget.limit or 0:.0f}" if budget.over else declared)
+
+
+def _target_cell(entry: Entry, target: Target) -> Cell:
+    """Return what the first seed of an entry targets, and why it is not ranked where it is marked."""
+    if entry.baseline:
+        return UNDEFINED
+    first = entry.submissions[0]
+    stated = "not stated" if first.about.implied is None else first.about.implied.text()
+    departures = first.departures(target)
+    return Cell(stated, below="; ".join([*entry.marks, *departures]))
 
 
 def _note(task: TaskBoard) -> str:

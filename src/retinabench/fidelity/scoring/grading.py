@@ -19,6 +19,7 @@ from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import Reference
 from retinabench.fidelity.scoring import measures, utility
 from retinabench.fidelity.scoring.measures import Probabilities, SampleSums
+from retinabench.fidelity.scoring.nearness import posterior_distance
 from retinabench.fidelity.scoring.resampling import Estimate, Measure, Resampling, Values, average
 from retinabench.fidelity.submissions.submission import DRAWS, Submission
 from retinabench.fidelity.targets.data import TargetData, labels
@@ -95,8 +96,8 @@ class Evaluator:
     def floor(self) -> dict[str, dict[str, float]]:
         """What a perfect submission would score, by the noise of the reference alone, and of 1,000 draws of y.
 
-        Total variation: each class's Monte Carlo standard error e gives √(2/π) e / 2 on average. Wasserstein: the halves
-        of the reference's draws, h each, against each other, scaled to 1,000 draws against all M of them: the distance of
+        Total variation: each class's Monte Carlo standard error e gives √(2/π) e / 2 on average. Wasserstein: random
+        halves of the reference's draws, h each, against each other, scaled to 1,000 draws against all M of them: the distance of
         two samples of one distribution falls as √(1/n + 1/m).
         """
         if self.target.likelihood == "gaussian":
@@ -108,7 +109,7 @@ class Evaluator:
                 for name, order in (("wasserstein", 1), ("w2", 2))
             }
         else:
-            per_point = {"total_variation": np.nansum(self.reference.mcse, axis=1) * np.sqrt(2 / np.pi) / 2}
+            per_point = {"total_variation": posterior_distance(self.reference.mcse)}
         return {
             group: {name: float(values[rows].mean()) for name, values in per_point.items()}
             for group, rows in self.resampling.groups.items()

@@ -11,7 +11,9 @@ numbers, and holds in the end
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, Training, execute_run, is_composed
 from retinabench.fidelity.submissions.budget import SECONDS, Meter, check_plan, planned
 from retinabench.fidelity.submissions.entries import entry, entry_run
+from retinabench.fidelity.submissions.implied import Track, check_track, implied_by
 from retinabench.fidelity.submissions.submission import (
     DRAWS,
     About,
@@ -160,6 +163,12 @@ class TargetRuns:
         if entry_s_own:
             write_submission(submission_in(folder), self.submission(result), checked=True)
 
+    def evidence(self, values: NDArray[np.float32]) -> dict[str, str]:
+        """Return the hashes that tie a submission to its run: of the manifest, and of the predictions (S, N, O)."""
+        manifest = json.dumps(self.manifest(self.run), sort_keys=True).encode()
+        contents = {"manifest": manifest, "predicted": np.ascontiguousarray(values).tobytes()}
+        return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+
     def submission(self, predicted: Predicted) -> Submission:
         """Return the submission of the entry's predictions."""
         target, values = self.target, predicted.values
@@ -176,6 +185,8 @@ class TargetRuns:
             ),
             seconds=round(predicted.seconds, 1),
             version=__version__,
+            implied=implied_by(self.run, len(self.data.train)),
+            evidence=self.evidence(values),
         )
         if target.likelihood == "gaussian":
             draws = y_draws(values, numpy_generator(self.run.seed, "exam", target.name))
@@ -194,6 +205,7 @@ def run_entry(
     out: Path = Path("fidelity-runs"),
     overrides: Sequence[str] = (),
     over_budget: str = "refuse",
+    track: Track = "stated",
     resources: Resources = CPU,
 ) -> Path:
     """Train an entry on a target and predict its test points; found if it is done, continued if it was killed.
@@ -207,13 +219,14 @@ def run_entry(
         out: Parent of the folders of the run and of its members.
         overrides: Settings of the method such as ``optimizer.lr=0.01``.
         over_budget: What happens to a plan that exceeds the budget: ``refuse``, or ``mark`` in the submission.
+        track: ``stated`` refuses a run that targets another posterior than the stated one, ``open`` takes it.
         resources: Where to compute.
 
     Returns:
         The path of the submission.
 
     Raises:
-        InputError: The plan exceeds the budget, or a folder was begun with other data.
+        InputError: The run targets another posterior, its plan exceeds the budget, or a folder was begun with other data.
     """
     data = load(target, source)
     if name in UNTRAINED:
@@ -224,6 +237,7 @@ def run_entry(
     chosen = entry(name)
     run = entry_run(chosen, target, len(data.train), budget, seed, overrides)
     planned(run)  # refuses what cannot take part
+    check_track(implied_by(run, len(data.train)), target, track)
     if over_budget == "refuse":
         check_plan(run, budget)
     runs = TargetRuns(target, data, chosen, run, budget, limited=over_budget == "refuse")

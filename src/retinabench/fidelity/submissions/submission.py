@@ -9,8 +9,10 @@ read is said in `submission_files.py`.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,18 +20,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError, printable
 from retinabench.core.settings import Frozen
+from retinabench.fidelity.submissions.implied import Implied, Track, departures_of
 from retinabench.fidelity.submissions.submission_files import read_arrays
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.io import MAX_TITLE
 
 SCHEMA = "retinabench.fidelity-submission/1"
+KINDS = {"probs": np.float64, "samples": np.float16, "draws": np.float32}
+SIGNED = ("task", "target", "data", "seed", "run", "budget", "implied", "evidence")
+"""Metadata that the content hash covers, beside the arrays: all that decides where a submission stands."""
 FILE, EARLIER_FILE = "submission.npz", "answers.npz"  # the latter: of version 0.1
 DRAWS = 1000  # per test point of a regression
+TIERS = (100, 1_000, 10_000, 100_000)  # of the budget, in gradient evaluations per training example
 TOLERANCE = 1e-3  # of the sum of a row: text with four decimals passes
 
 Floats = NDArray[np.floating]
@@ -46,9 +53,15 @@ class Budget(Frozen):
 
     model_config = ConfigDict(extra="ignore")
 
-    limit: float | None = None
-    used: float = 0.0
+    limit: float | None = Field(None, ge=0, allow_inf_nan=False)
+    used: float = Field(0.0, ge=0, allow_inf_nan=False)
     over: bool = False
+
+    @property
+    def tier(self) -> int | None:
+        """The smallest of `TIERS` under which it took part; None above all of them."""
+        most = self.used if self.limit is None else max(self.limit, self.used)
+        return next((tier for tier in TIERS if most <= tier), None)
 
 
 class About(Frozen):
@@ -66,6 +79,9 @@ class About(Frozen):
         seconds: Of the training.
         version: Of this package.
         baseline: Whether it is a trivial submission, which is shown but not ranked.
+        implied: The posterior that it approximates.
+        evidence: SHA-256 of the manifest of its run and of the predictions of its posterior; of counted runs only.
+        content: SHA-256 of the arrays, and of what decides track and tier.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -81,6 +97,14 @@ class About(Frozen):
     seconds: float | None = None
     version: str | None = None
     baseline: bool = False
+    implied: Implied | None = None
+    evidence: dict[str, str] | None = None
+    content: str | None = None
+
+    @property
+    def counted(self) -> bool:
+        """Whether its budget was counted by `fidelity run`; any other is declared."""
+        return self.evidence is not None and self.content is not None
 
     @classmethod
     def read(cls, path: Path, meta: Mapping[str, Any]) -> About:
@@ -121,6 +145,14 @@ class Submission:
     about: About = field(default_factory=About)
     source: Path | None = None
 
+    def departures(self, target: Target) -> list[str]:
+        """Return in which points it departs from the target's posterior, in words."""
+        return departures_of(self.about.run, self.about.implied, target)
+
+    def track(self, target: Target) -> Track:
+        """Return the track to which it belongs."""
+        return "open" if self.departures(target) else "stated"
+
     @property
     def title(self) -> str:
         """The title of the method, else its name, else the name of the file."""
@@ -135,6 +167,17 @@ def submission_in(folder: Path) -> Path:
     return earlier if earlier.is_file() and not (folder / FILE).is_file() else folder / FILE
 
 
+def content_hash(arrays: Mapping[str, NDArray[Any]], about: About) -> str:
+    """Return the SHA-256 of the arrays in the types of `KINDS`, and of the metadata `SIGNED`."""
+    stated = {key: value for key, value in about.to_dict().items() if key in SIGNED}
+    digest = hashlib.sha256(json.dumps(stated, sort_keys=True).encode())
+    for name, kind in KINDS.items():
+        if name in arrays:
+            array = np.ascontiguousarray(arrays[name], kind)
+            digest.update(f"{name}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
 def write_submission(path: Path, submission: Submission, *, checked: bool = False) -> None:
     """Write our own NPZ atomically: probs float64, samples float16, draws float32.
 
@@ -143,16 +186,17 @@ def write_submission(path: Path, submission: Submission, *, checked: bool = Fals
         submission: What to write.
         checked: Whether its checksum is listed.
     """
-    arrays: dict[str, Any] = {
-        "meta": np.array(json.dumps({"schema": SCHEMA, **submission.about.to_dict()}, allow_nan=False))
-    }
-    kinds = {"probs": np.float64, "samples": np.float16, "draws": np.float32}
-    for name, kind in kinds.items():
+    arrays: dict[str, Any] = {}
+    for name, kind in KINDS.items():
         values = getattr(submission, name)
         if values is not None:
             arrays[name] = np.asarray(values, kind)
+    about = submission.about
+    if about.evidence is not None:
+        about = about.changed(content=content_hash(arrays, about))
+    meta = np.array(json.dumps({"schema": SCHEMA, **about.to_dict()}, allow_nan=False))
     sink = io.BytesIO()
-    np.savez_compressed(sink, **arrays)
+    np.savez_compressed(sink, meta=meta, **arrays)
     write_bytes(path, sink.getvalue(), checked=checked)
 
 
@@ -175,6 +219,9 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
     arrays, meta = read_arrays(path, target)
     about = About.read(path, meta)
     _check_origin(path, about, target, data)
+    if about.content is not None and about.content != content_hash(arrays, about):
+        hint = "Copy it again from where it was written."
+        raise InputError("was changed after it was written: its content hash differs", file=path, hint=hint)
     wanted = "probs" if target.likelihood == "categorical" else "draws"
     if wanted == "probs" and "probs" not in arrays and "samples" in arrays:
         arrays["probs"] = np.asarray(arrays["samples"], np.float64).mean(axis=0)
@@ -194,8 +241,11 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
     if samples is not None:
         if samples.ndim != 3:
             raise InputError(f"has shape {samples.shape}, needed is (S, N, C)", file=path, column="samples")
+        if not len(samples):
+            raise InputError("holds no sample", file=path, column="samples", hint="Leave the array out.")
         for one in samples:
             _checked_probs(path, np.asarray(one, np.float64), target, points, "samples")
+        _check_samples(path, probs, samples)
     return Submission(probs=probs, samples=samples, about=about, source=path)
 
 
@@ -249,6 +299,20 @@ def _checked_probs(path: Path, values: Floats, target: Target, points: int, colu
             hint=f"Divide each row by its sum ({wrong.size} of {points} rows do not sum to 1).",
         )
     return values
+
+
+def _check_samples(path: Path, probs: Floats, samples: Floats) -> None:
+    """Refuse samples whose mean is not `probs`, up to the error of a mean of as many independent samples."""
+    mean, std = samples.mean(axis=0, dtype=np.float64), samples.std(axis=0, dtype=np.float64)
+    difference, error = float(np.abs(mean - probs).mean()), float(std.mean()) / math.sqrt(len(samples))
+    if difference > 3 * error + 2 * TOLERANCE:
+        raise InputError(
+            f"contradicts 'probs': its mean over {len(samples)} samples differs by {difference:.3g} on average, with a "
+            f"standard error of {error:.2g}",
+            file=path,
+            column="samples",
+            hint="Write the samples whose mean 'probs' is, or leave them out.",
+        )
 
 
 def _checked_draws(path: Path, values: Floats, target: Target, points: int) -> Floats:

@@ -28,7 +28,7 @@ from retinabench.core.errors import InputError
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.columns import MAX_VALUES
 from retinabench.predictions.formats.bounded_parquet import read_table
-from retinabench.predictions.formats.npz_format import DAMAGED_ARRAYS, read_member
+from retinabench.predictions.formats.npz_format import DAMAGED_ARRAYS, METHODS, read_member
 
 Arrays = dict[str, NDArray[Any]]
 ARRAYS = ("probs", "samples", "draws", "meta")
@@ -117,6 +117,9 @@ def _archive(path: Path, archive: zipfile.ZipFile, target: Target) -> Arrays:
     if len(found) != 1:
         inside = ", ".join(sorted(archive.namelist())[:5]) or "nothing"
         raise InputError(f"holds {inside}", file=path, hint=f"Wanted is {' or '.join(names)}.")
+    if found[0].compress_type not in METHODS:
+        hint = "Pack it again as an ordinary zip."
+        raise InputError("is compressed in a way that is not read", file=path, hint=hint)
     if found[0].file_size > 64 * MAX_VALUES:
         raise InputError("unpacks to more than is scored at once", file=path)
     return _text(path, archive.read(found[0]), target)

@@ -5,6 +5,7 @@ The folder of a run holds `submission.npz` alone.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from retinabench.core.progress import Progress
 from retinabench.core.version import __version__
 from retinabench.fidelity.submissions import infinite_width
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES
+from retinabench.fidelity.submissions.implied import Implied
 from retinabench.fidelity.submissions.submission import (
     DRAWS,
     About,
@@ -74,6 +76,11 @@ def run_untrained(
         task=target.name, target=fingerprint, data=data.sha256, method=name, title=UNTRAINED_TITLES[name], seed=seed,
         run={"method": {"name": name}}, budget=Budget(limit=budget, used=0.0, over=False),
         seconds=round(time.monotonic() - start, 1), version=__version__,
+        implied=Implied(
+            temperature=target.temperature, prior_variance=target.prior_variance,
+            how="a Gaussian process with the covariance of the prior's outputs",
+        ),
+        evidence={"predicted": hashlib.sha256(np.ascontiguousarray(draws).tobytes()).hexdigest()},
     )  # fmt: skip
     write_submission(file, Submission(draws=draws.astype(np.float32), about=about))
     return file

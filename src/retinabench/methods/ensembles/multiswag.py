@@ -83,7 +83,9 @@ class Config(PathConfig):
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior (see `MethodConfig`)."""
         if self.path == "sgd":
-            return no_target("around modes of the loss, as wide as the noise of SGD")
+            return no_target(
+                "around modes of the loss, as wide as the noise of SGD", optimizer.target(points, "")
+            )
         return optimizer.target(points, "Gaussians fitted to draws of Langevin dynamics")
 
 

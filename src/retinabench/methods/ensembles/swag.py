@@ -82,7 +82,9 @@ class Config(PathConfig):
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior (see `MethodConfig`)."""
-        return no_target("around a mode of the loss, as wide as the noise of SGD")
+        return no_target(
+            "around a mode of the loss, as wide as the noise of SGD", optimizer.target(points, "")
+        )
 
 
 class Moments:

@@ -59,7 +59,7 @@ class Config(WithMember):
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior (see `MethodConfig`)."""
-        return no_target("one network, trained with noise on activations")
+        return no_target("one network, trained with noise on activations", optimizer.target(points, ""))
 
 
 def trained_by(run: TrainingRun) -> TrainingRun:
