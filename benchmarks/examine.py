@@ -1,4 +1,4 @@
-"""What an examination costs, and whether its intervals and claims keep their word.
+"""What an examination costs, and how soon it decides a claim.
 
     python benchmarks/examine.py
 
@@ -6,11 +6,10 @@
    bookkeeping: after every question, the posterior mean and deviation on the grid of 101 points, by a new
    GaussianProcessRegressor (fixed kernel) fitted to all counts so far: of the concept asked, and of all concepts as Algorithm 1
    has it. scikit-learn's time is extrapolated from 60 refits at moments spread evenly over this very examination, best of 3 each.
-2. Shares of nominal 95 % intervals that hold the value of the whole bank, after adaptive questions.
-3. Questions until a claim is decided and the share of wrong decisions, in a cell of 200 samples, with a look after every question.
+2. Questions until a claim is decided and the share of wrong decisions, in a cell of 200 samples, with a look after every question.
 
 Times are of one process; they mean something on a quiet machine only, ratios on any. Which strategy needs the fewest questions:
-`benchmarks/strategies.py`.
+`benchmarks/strategies.py`; whether intervals, findings and claims keep their word: `benchmarks/examination_guarantees.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import numpy as np
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees.answers import Answers
-from retinabench.concepts.examinees.synthetic import SYNTHETIC
 from retinabench.concepts.inference.claims import Claim
 from retinabench.concepts.inference.gaussian_process import CENTRES, GRID, PUBLISHED, Performance, bin_of
 from retinabench.concepts.questioning.loop import examine
@@ -93,36 +91,6 @@ def speed(questions, samples=1000, concepts=20):
         print(f"| {name} | {took:.2f} | {refit / took:.0f}x | {refit * concepts / took:.0f}x |")
 
 
-def network(bank, seed):
-    """Answers with logits +-1.5 skill + noise of deviation 2, the skill of the concepts rising from 1 to 3."""
-    random = np.random.default_rng([seed % 2**32, 5])
-    skill = np.linspace(1, 3, len(bank.concepts))
-    logit = np.where(bank.truth == 1, skill, -skill) * 1.5 + random.normal(0, 2, bank.truth.shape)
-    return Answers(bank, 1 / (1 + np.exp(-logit)))
-
-
-def coverage(examinations, samples=300, questions=300, shares=(0.05, 0.1, 0.15, 0.25, 0.4, 0.6)):
-    print(
-        f"\n## Share of 95 % intervals that hold: {examinations} banks of {samples} samples, {questions} questions\n"
-    )
-    print("| examinee | strategy | sensitivity, specificity | accuracy |\n|---|---|---|---|")
-    for name, make in (("unbiased", SYNTHETIC["unbiased"]), ("like a network", network)):
-        for strategy in COMPARED:
-            cells, whole = [], []
-            for number in range(examinations):
-                bank = drawn_bank(samples, shares, number)
-                examinee = make(bank, number)
-                probs = [[examinee(k, concept) for concept in bank.concepts] for k in range(samples)]
-                right = (np.array(probs) >= 0.5) == (bank.truth == 1)
-                found = examine(bank, examinee, strategy=strategy, questions=questions, seed=number).to_dict()
-                for place, one in enumerate(found["concepts"].values()):
-                    for sign, rate in ((0, one["specificity"]), (1, one["sensitivity"])):
-                        value = right[bank.truth[:, place] == sign, place].mean()
-                        cells.append(rate["low"] - 1e-9 <= value <= rate["high"] + 1e-9)
-                    whole.append(one["accuracy"]["low"] <= right[:, place].mean() <= one["accuracy"]["high"])
-            print(f"| {name} | {strategy} | {np.mean(cells):.3f} | {np.mean(whole):.3f} |")
-
-
 def claims(studies, of=200, goal=0.85):
     print(f"\n## 'sensitivity >= {goal:g}' in a cell of {of}, confidence 95 %, {studies} studies each\n")
     print("| right in the bank | questions until decided | wrong decisions |\n|---|---|---|")
@@ -146,11 +114,9 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--questions", type=int, default=10_000)
-    parser.add_argument("--examinations", type=int, default=50)
     parser.add_argument("--studies", type=int, default=300)
     options = parser.parse_args()
     speed(options.questions)
-    coverage(options.examinations)
     claims(options.studies)
 
 

@@ -44,6 +44,7 @@ def arguments(files, *more):
 def test_one_command_writes_everything(files, capsys):
     claim = "sensitivity of haemorrhage >= 0.3"
     more = ["--strategy", "precision", "--questions", "150", "--claim", claim, "--repetitions", "2", "-q"]
+    more += ["--goal", "sensitivity of haemorrhage=0.1"]
     assert run(arguments(files, *more)) == 0
     found = json.loads((files / "out" / "examination.json").read_text())
     comparison = json.loads((files / "out" / "comparison.json").read_text())
@@ -53,6 +54,11 @@ def test_one_command_writes_everything(files, capsys):
         "random", "unpredictability", "uncertainty", "uncertainty+unpredictability", "precision",
     }  # fmt: skip
     shown = capsys.readouterr()
+    assert (found["goals"]["haemorrhage"], found["claims"][0]["registered"]) == ({"sensitivity": 0.1}, True)
+    assert found["findings"] in (
+        [],
+        [{"concept": "haemorrhage", "measure": "sensitivity", "goal": 0.1, "finding": "met"}],
+    )
     assert f"claim: {claim}: {found['claims'][0]['decided']}" in shown.out
     value = found["concepts"]["haemorrhage"]["sensitivity"]["value"]
     assert f"{value:.2f} [" in shown.out
@@ -78,6 +84,7 @@ def test_the_same_command_continues(files):
         (["--concepts", "haemorrhage, drusen"], "has no column 'drusen'"),
         (["--repetitions", "1"], "--repetitions 1 gives no interval"),
         (["--reading", "area"], "--reading"),
+        (["--goal", "sensitivity=85"], "--goal 'sensitivity=85' is no goal"),
     ],
 )
 def test_one_clear_line(files, capsys, more, says):

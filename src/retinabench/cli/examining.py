@@ -38,11 +38,12 @@ Concepts = Annotated[
     option("--concepts", "CONCEPTS", "Columns of the truth file, separated by commas; default: all."),
 ]
 StrategyName = Annotated[
-    str,
+    str | None,
     option(
         "--strategy",
         "NAME",
-        "precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims.",
+        "precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims; default: claims with --claim, "
+        "otherwise precision.",
     ),
 ]
 Questions = Annotated[int | None, option("--questions", "N", "Stop after so many; default: all.")]
@@ -55,8 +56,8 @@ Claims = Annotated[
     option(
         "--claim",
         "CLAIM",
-        "Stop when decided, such as 'sensitivity of haemorrhage >= 0.85'; may be repeated. State it before the "
-        "answers are known.",
+        "Stop when decided, such as 'sensitivity of haemorrhage >= 0.85'; may be repeated. Decided only if stated before the "
+        "first question.",
     ),
 ]
 Goals = Annotated[
@@ -64,10 +65,11 @@ Goals = Annotated[
     option(
         "--goal",
         "GOAL",
-        "By which the page judges every concept: sensitivity=0.85, specificity=0.8; default: nothing is judged.",
+        "By which the page judges: sensitivity=0.85 (every concept), 'specificity of haemorrhage=0.8', or a TOML file with a table "
+        "per concept; may be repeated; default: nothing is judged.",
     ),
 ]
-Confidence = Annotated[float, option("--confidence", "X", "Of each claim's decision.")]
+Confidence = Annotated[float, option("--confidence", "X", "Of the decisions of all claims together.")]
 UncertaintyReading = Annotated[
     Literal["std", "variance"],
     typer.Option("--reading", help="Uncertainty: area of the drawn band, or as printed."),
@@ -90,7 +92,7 @@ def examine(
     bank: BankName = None,
     out: Out = Path("examination"),
     concepts: Concepts = None,
-    strategy: StrategyName = "precision",
+    strategy: StrategyName = None,
     questions: Questions = None,
     tolerance: Tolerance = None,
     patience: Patience = None,

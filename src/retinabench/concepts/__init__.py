@@ -6,8 +6,7 @@
     from retinabench.concepts.questioning.loop import examine
 
     bank = read_bank("truth.csv")                                  # image_id, one 0/1 column per concept
-    found = examine(bank, read_answers("answers.csv", bank), strategy="precision", questions=200,
-                    claim="sensitivity of haemorrhage >= 0.85")
+    found = examine(bank, read_answers("answers.csv", bank), questions=200, claim="sensitivity of haemorrhage >= 0.85")
     found["haemorrhage"].sensitivity.value
     found.to_dict()
 
@@ -17,23 +16,27 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
 
 `Examination.to_dict()`:
 
-    {"schema": "retinabench.examination/1", "strategy", "seed", "reading", "rules", "asked": n,
+    {"schema": "retinabench.examination/2", "strategy", "seed", "reading", "rules", "asked": n,
      "stopped": "questions" | "tolerance" | "patience" | "claims" | "all asked",
      "bank": {"hash", "samples", "concepts": [names], "positives": {name: n}, "negatives": {name: n}, "unknown": {name: n}},
      "concepts": {name: {
          "counts": {"tn", "fp", "fn", "tp"}, "bins": [100 counts],
          "answers": {"without": [P(yes) of every question about a sample without it], "with": the same},
          "gp": {"grid": [101], "mean": [101], "sd": [101], "u_minus", "u_plus", "kernel": {"signal", "noise", "length"}},
-         "sensitivity": {"value", "low", "high", "asked", "of"}, "specificity": the same,
+         "sensitivity": {"value", "low", "high", "asked", "of", "new": {"low", "high"}, "simultaneous": {"low", "high"}},
+         "specificity": the same,
          "accuracy": {"value", "low", "high"}}},
      "progress": {"questions": [0, 1, …, n], "uncertainty": [mean over concepts and signs after so many questions]},
-     "claims": [{"text", "concept", "measure", "goal", "confidence", "decided": "holds" | "fails" | "undecided",
-                 "after": n or None, "asked", "of"}],
+     "claims": [{"text", "concept", "measure", "goal", "confidence", "together": n, "registered": bool,
+                 "decided": "holds" | "fails" | "undecided", None if not registered, "after": n or None, "asked", "of"}],
+     "error_control": {"alpha": 0.05, "rates": n},
      "companion_valid": bool, "notes": [sentences]}
 
-The verb `examine` adds "goals": {"sensitivity": rate, "specificity": rate}, as far as `--goal` states them, and to `bank` the pairs of concepts that come "together": [{"concepts": [2 names], "both": n, "one": n}].
-Where a cell is empty (no positive in the bank), value, low and high of its rate are None and "why" says so; where it was
-not asked, value is None and the interval is [0, 1].
+A value is the share of correct answers; low and high are a confidence sequence for this bank, `new` one for new samples, and
+`simultaneous` one that holds together with those of all other rates. The verb `examine` adds "goals": {concept: {measure: rate}}, as
+`--goal` states them, "findings": [{"concept", "measure", "goal", "finding": "met" | "missed"}], and to `bank` the pairs of concepts that
+come "together": [{"concepts": [2 names], "both": n, "one": n}]. Where a cell is empty (no positive in the bank), value, low and
+high of its rate are None and "why" says so; where it was not asked, value is None and the interval is [0, 1].
 
 Source of the method: Fountoukidou and Sznitman, Concept-Centric Visual Turing Tests for Method Validation, MICCAI 2019.
 """

@@ -26,7 +26,8 @@ from retinabench.concepts.banks.definition import BankDefinition, find_definitio
 from retinabench.concepts.banks.open_bank import read_images
 from retinabench.concepts.banks.samples import prepare_samples, sample_rows
 from retinabench.concepts.banks.tables import read_bank
-from retinabench.concepts.examine import ExamineOptions, examine_bank, examine_files, parse_goals
+from retinabench.concepts.examine import ExamineOptions, examine_bank, examine_files
+from retinabench.concepts.examinees.answers import read_answers
 from retinabench.concepts.examinees.network import (
     ConceptNetwork,
     default_optimizer,
@@ -34,6 +35,8 @@ from retinabench.concepts.examinees.network import (
     untrained_network,
 )
 from retinabench.concepts.examinees.synthetic import SYNTHETIC
+from retinabench.concepts.questioning.transcript import recorded_header
+from retinabench.concepts.report.goals import parse_goals
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.settings import first_problem
@@ -154,10 +157,10 @@ def examine_images(
     Raises:
         InputError: The images, the options or the answers are wrong.
     """
-    parse_goals(options.goals)  # is refused before the training begins
     definition = find_definition(bank)
     size, progress = network.side(definition), network.resources.progress
     images = read_images(definition, source, images=network.images, seed=network.seed, progress=progress)
+    parse_goals(options.goals, options.concepts or images.concepts)  # is refused before the training begins
     if answers is not None:
         write_truth(images, np.arange(len(images)), out / "truth.csv")
         return examine_files(answers, out / "truth.csv", out, options, progress=progress)
@@ -168,9 +171,12 @@ def examine_images(
         examinee = SYNTHETIC[network.examinee](questions, network.seed)
         return examine_bank(questions, examinee, out, options, progress=progress)
     train_and_answer(images, definition, out, network, size, origin(bank, source))
-    # An earlier transcript holds the answers of an earlier network.
-    (out / "transcript.jsonl").unlink(missing_ok=True)
-    return examine_files(out / "answers.csv", out / "truth.csv", out, options, progress=progress)
+    questions = read_bank(out / "truth.csv", options.concepts)
+    given = read_answers(out / "answers.csv", questions)
+    # A transcript of an earlier network goes; one of the same answers stays, with the claims that it registered.
+    if recorded_header(out / "transcript.jsonl").get("examinee") != given.hash:
+        (out / "transcript.jsonl").unlink(missing_ok=True)
+    return examine_bank(questions, given, out, options, progress=progress)
 
 
 def examine_synthetic(

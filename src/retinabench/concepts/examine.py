@@ -13,7 +13,8 @@ from retinabench.concepts.examinees.answers import Examinee, read_answers
 from retinabench.concepts.inference.gaussian_process import Reading
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategy_comparison import compare_strategies
-from retinabench.concepts.report.findings import OUTCOMES
+from retinabench.concepts.report.findings import findings
+from retinabench.concepts.report.goals import parse_goals
 from retinabench.concepts.report.overlap import together
 from retinabench.concepts.report.page import write_report
 from retinabench.concepts.report.paper_figures import write_figures
@@ -32,13 +33,13 @@ class ExamineOptions:
 
     Args:
         concepts: Columns of the truth file; None for all.
-        strategy: Name of the strategy.
+        strategy: Name of the strategy; None: see `questioning.loop.examine`.
         questions: Largest number of questions; None for all.
         tolerance: Mean uncertainty at which to stop.
         patience: Questions without progress after which to stop.
         claims: Claims to decide.
-        confidence: Confidence of each decision.
-        goals: Goals such as ``sensitivity=0.85``, by which the page judges every concept; none: nothing is judged.
+        confidence: Confidence of all decisions together.
+        goals: Goals by which the page judges the concepts, as `report.goals.parse_goals` reads them; none: nothing is judged.
         reading: Which uncertainty.
         rules: ``corrected`` or ``published``.
         kernel: ``published`` or ``fitted`` hyper-parameters of the reported curves.
@@ -48,7 +49,7 @@ class ExamineOptions:
     """
 
     concepts: Sequence[str] | None = None
-    strategy: str = "precision"
+    strategy: str | None = None
     questions: int | None = None
     tolerance: float | None = None
     patience: int | None = None
@@ -85,7 +86,6 @@ def examine_files(
     Returns:
         `Examination.to_dict()` with the concepts that occur ``together`` (`overlap.together`).
     """
-    parse_goals(options.goals)  # is refused before the questions begin
     bank = read_bank(truth, options.concepts)
     return examine_bank(bank, read_answers(answers, bank), out, options, progress=progress)
 
@@ -105,7 +105,7 @@ def examine_bank(
     Returns:
         See `examine_files`.
     """
-    goals = parse_goals(options.goals)
+    goals = parse_goals(options.goals, bank.concepts)  # is refused before the questions begin
     found = examine(
         bank,
         examinee,
@@ -123,6 +123,7 @@ def examine_bank(
         transcript=out / "transcript.jsonl",
     ).to_dict()
     found["goals"] = goals
+    found["findings"] = findings(found)
     found["bank"]["together"] = together(bank)
     write_json(out / "examination.json", found, checked=True)
     comparison = _compare(bank, examinee, options, progress) if options.repetitions else None
@@ -135,33 +136,6 @@ def examine_bank(
             questions=options.questions or LONGEST, seed=options.seed, reading=options.reading, progress=progress,
         )  # fmt: skip
     return found
-
-
-def parse_goals(texts: Sequence[str]) -> dict[str, float]:
-    """Read goals such as ``sensitivity=0.85``.
-
-    Args:
-        texts: At most one goal of each measure.
-
-    Returns:
-        Measure -> the least rate.
-
-    Raises:
-        InputError: A text is no goal.
-    """
-    goals = {}
-    for text in texts:
-        measure, _, number = text.replace(" ", "").partition("=")
-        try:
-            value = float(number)
-        except ValueError:
-            value = -1.0
-        if measure not in OUTCOMES or measure in goals or not 0 < value < 1:
-            raise InputError(
-                f"--goal '{text}' is no goal", hint="For example sensitivity=0.85, and specificity=0.8."
-            )
-        goals[measure] = value
-    return goals
 
 
 def _compare(bank: Bank, examinee: Examinee, options: ExamineOptions, progress: Progress) -> dict[str, Any]:
@@ -190,7 +164,10 @@ def summary_lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"{name:<{width}}  {cells}".rstrip())
     for claim in found["claims"]:
         when = f" after {claim['after']} questions" if claim["after"] is not None else ""
-        lines.append(f"claim: {claim['text']}: {claim['decided']}{when}")
+        decided = claim["decided"] if claim["registered"] else "exploratory, not decided"
+        lines.append(f"claim: {claim['text']}: {decided}{when}")
+    for one in found["findings"]:
+        lines.append(f"goal {one['finding']}: {one['measure']} of {one['concept']} >= {one['goal']:g}")
     return lines
 
 

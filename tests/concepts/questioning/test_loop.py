@@ -59,7 +59,7 @@ def test_the_json_is_what_the_docs_say():
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert list(found) == [
         "schema", "strategy", "seed", "reading", "rules", "asked", "stopped", "bank", "concepts", "progress",
-        "claims", "companion_valid", "notes",
+        "claims", "error_control", "companion_valid", "notes",
     ]  # fmt: skip
     assert (found["asked"], found["stopped"], found["companion_valid"]) == (50, "questions", True)
     assert found["progress"]["questions"] == list(range(51))
@@ -114,11 +114,27 @@ def test_a_concept_without_positives_is_a_lack_of_the_data():
     assert "unknown for 3 samples" in notes
 
 
-def test_the_intervals_of_a_selecting_strategy_are_called_invalid():
+def test_a_selecting_strategy_states_only_what_is_certain():
     bank = make_bank()
     found = examine(bank, make_answers(bank), strategy="unpredictability", questions=20).to_dict()
     assert not found["companion_valid"]
-    assert "not valid for the bank" in found["notes"][0]
+    assert "by their other concepts" in found["notes"][0]
+    for one in found["concepts"].values():
+        for measure, right in (("sensitivity", one["counts"]["tp"]), ("specificity", one["counts"]["tn"])):
+            rate = one[measure]
+            assert rate["low"] == right / rate["of"]
+            assert rate["high"] == (right + rate["of"] - rate["asked"]) / rate["of"]
+            assert rate["new"] == rate["simultaneous"] == {"low": 0.0, "high": 1.0}
+
+
+def test_one_half_is_a_no_as_in_the_scores():
+    bank = make_bank()
+    found = examine(bank, lambda sample, concept: 0.5).to_dict()
+    for name, one in found["concepts"].items():
+        assert one["counts"]["tp"] == one["counts"]["fp"] == 0
+        assert one["counts"]["tn"] == found["bank"]["negatives"][name]
+    assert bin_of(1, np.nextafter(0.5, 1)) == 75
+    assert bin_of(1, 0.5) == bin_of(1, np.nextafter(0.5, 0)) == 74
 
 
 def raises(*arguments):

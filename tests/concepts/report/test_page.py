@@ -90,21 +90,37 @@ def test_numbers_that_went_through_json_give_the_same_page(found, comparison, ht
     assert render(json.loads(json.dumps(found)), json.loads(json.dumps(comparison))) == html
 
 
-def test_the_page_says_where_answers_decided_when_to_stop(bank):
+def test_the_ranking_has_an_interval_only_for_a_fixed_number_of_questions(bank):
     who = examinee(bank)
-    for options in ({"claim": "sensitivity of common >= 0.5"}, {"patience": 5}, {"tolerance": 1.9}):
-        found = examine(bank, who, strategy="precision", **options).to_dict()
-        assert "The answers decided when to stop" in render(found)
-        assert any(note.startswith("The answers decided when to stop") for note in found["notes"])
-    found = examine(bank, who, strategy="precision", questions=20).to_dict()
-    assert "The answers decided when to stop" not in render(found)
+    found = examine(bank, who, questions=200).to_dict()
+    assert "0.9" in cells_of(render(found), "common")[-1]
+    assert "[" in cells_of(render(found), "common")[-1]
+    steered = examine(bank, who, strategy="uncertainty", questions=200).to_dict()
+    assert "[" not in cells_of(render(steered), "common")[-1]
+
+
+def cells_of(html, concept):
+    """The cells of a concept in the table of rates."""
+    row = html[html.index(f'<th scope="row">{concept}</th>') :].partition("</tr>")[0]
+    return [re.sub(r"<[^>]+>", " ", cell) for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)]
 
 
 def test_a_biasing_strategy_is_called_so(bank):
     found = examine(bank, examinee(bank), strategy="unpredictability", questions=20).to_dict()
-    assert "hold for neither the bank nor new samples" in render(found)
+    assert "nothing is concluded about new samples" in render(found)
     found = examine(bank, examinee(bank), strategy="random", questions=20).to_dict()
-    assert "hold for neither" not in render(found)
+    assert "nothing is concluded" not in render(found)
+
+
+def test_a_claim_of_a_later_day_prints_no_decision(bank, tmp_path):
+    who, path = examinee(bank), tmp_path / "transcript.jsonl"
+    examine(bank, who, claim="sensitivity of common >= 0.5", transcript=path)
+    later = ["sensitivity of common >= 0.5", "specificity of common >= 0.1"]
+    html = render(examine(bank, who, claim=later, transcript=path).to_dict())
+    claims = html[html.index('id="claims"') : html.index('id="concepts"')]
+    assert claims.count("Holds, decided") == 1
+    assert "Exploratory, not decided: stated after the first answer; 0 of" in claims
+    assert "It was written down before the first question" in claims
 
 
 def test_one_question_is_a_page_without_the_other_sections(bank):
@@ -120,10 +136,10 @@ def test_sentences_of_the_verdict(html, bank, found):
     assert "The model recognises common and twin." in html
     assert "nothing better than guessing is shown for rare." in html
     assert "Nothing can be said about absent: no sample with it, or none without" in html
-    asked = found["concepts"]["rare"]["sensitivity"]["asked"]
-    assert f"asked about {asked} of 3 samples with it, the model was right about 0" in html
-    assert "It answered no to every question" in html
-    assert "one half is not the threshold for it" not in html
+    assert "<b>No failure is shown</b>" in html
+    assert "none of the statements above about recognised concepts and goals is wrong" in html
+    assert "intervals that hold for all 7 rates at once" in html
+    assert "It answered no to every question" not in html
     assert "rare (3 of 120) and absent (0 of 120)" in html
     assert "common and twin; pairs of them differ in at most 1 in the 120" in html
     assert "Too few samples without" not in html
@@ -132,13 +148,15 @@ def test_sentences_of_the_verdict(html, bank, found):
     assert "Nothing is judged:" in everything
     assert "85 %" not in everything.partition("<h3>The data set")[0].partition("<h3>The model")[2]
     assert "Everything was asked:" in everything
-    goals = {"sensitivity": 0.9}
-    assert "asked about all 3 samples with it" in render(
-        examine(bank, examinee(bank)).to_dict() | {"goals": goals}
-    )
+    never = examine(bank, lambda sample, concept: 0.2).to_dict()
+    silent = render(never | {"goals": {"common": {"sensitivity": 0.9}}})
+    assert "the model was right about 0: sensitivity " in silent
+    assert "It answered no to every question" in silent
 
 
 def test_claims_are_put_into_sentences(found, html):
+    assert "The 4 registered claims were written down before the first question" in html
+    assert "Undecided after 40 of 120 questions about it" in html
     assert [claim["decided"] for claim in found["claims"]][:2] == ["holds", "fails"]
     assert "Holds, decided at question " in html
     assert "Does not hold, decided at question " in html

@@ -15,6 +15,11 @@ independently, so the probability of a correct answer above is the same given ev
 claim nor the choice of the sample in the cell may depend on the answers, and K must be fixed: an examinee must give the same
 answer whenever a question is asked.
 
+Of m claims that were stated together, each is decided once its wealth reaches m / (1 - confidence): all decisions are right with a
+probability of at least the confidence. One of the two sides of every claim is true, so that m decisions can err whatever was decided
+before, and a correction by steps (Holm) would not hold. A claim that was not stated before the first answer is *exploratory*: its
+answers are counted, and nothing is decided.
+
 The weights w are uniform over at most 1,000 values of K; any fixed choice is valid.
 """
 
@@ -83,8 +88,10 @@ class Claim:
         truth: 1 for a sensitivity, 0 for a specificity.
         at_least: Whether the claim is ">=" rather than "<=".
         goal: The claimed rate.
-        confidence: Confidence of the decision.
+        confidence: Confidence of the decisions of all claims together.
         of: Samples of the cell.
+        together: Number of claims that were stated together.
+        registered: Whether the claim was stated before the first answer; otherwise it is never decided.
         decided: ``holds``, ``fails`` or ``undecided``.
         after: Number of the question that decided it.
         asked: Questions of the cell so far.
@@ -98,6 +105,8 @@ class Claim:
     goal: float
     confidence: float
     of: int
+    together: int = 1
+    registered: bool = True
     decided: str = "undecided"
     after: int | None = None
     asked: int = 0
@@ -112,6 +121,8 @@ class Claim:
         if abs(exact - near) < 1e-9 * self.of:  # 0.85 x 20 must be 17
             exact = float(near)
         least = self._least = math.ceil(exact) if self.at_least else math.floor(exact) + 1
+        if not self.registered:
+            return
         if least <= 0 or least > self.of:  # true or false whatever the answers
             self._say(least <= 0, 0)
             return
@@ -129,16 +140,22 @@ class Claim:
         """
         if (concept, truth) != (self.concept, self.truth):
             return
-        if self.decided == "undecided":
+        if self.open:
             wealth = [one.update(correct, self.right, self.asked) for one in self._wealth]
             right, wrong = self.right + correct, self.asked + 1 - self.right - correct
             larger, smaller = right >= self._least, wrong > self.of - self._least  # certain, whatever is left
             if not larger and not smaller:
-                larger, smaller = (one >= -math.log1p(-self.confidence) for one in wealth)
+                limit = math.log(self.together) - math.log1p(-self.confidence)
+                larger, smaller = (one >= limit for one in wealth)
             if larger or smaller:
                 self._say(larger, after)
         self.asked += 1
         self.right += correct
+
+    @property
+    def open(self) -> bool:
+        """Whether further answers can still decide the claim."""
+        return self.registered and self.decided == "undecided"
 
     def _say(self, larger: bool, after: int) -> None:
         self.decided, self.after = "holds" if larger == self.at_least else "fails", after
@@ -151,7 +168,9 @@ class Claim:
             "measure": "sensitivity" if self.truth else "specificity",
             "goal": self.goal,
             "confidence": self.confidence,
-            "decided": self.decided,
+            "together": self.together,
+            "registered": self.registered,
+            "decided": self.decided if self.registered else None,
             "after": self.after,
             "asked": self.asked,
             "of": self.of,
@@ -164,13 +183,17 @@ def check_confidence(confidence: float) -> None:
         raise InputError(f"a confidence of {confidence:g} is not between 0 and 1", hint="For example 0.95.")
 
 
-def parse_claim(text: str, bank: Bank, confidence: float = 0.95) -> Claim:
+def parse_claim(
+    text: str, bank: Bank, confidence: float = 0.95, *, together: int = 1, registered: bool = True
+) -> Claim:
     """Parse a claim of the form `sensitivity|specificity of CONCEPT >=|<= NUMBER[%]`.
 
     Args:
         text: The claim.
         bank: The questions.
-        confidence: Confidence of the decision, in (0, 1).
+        confidence: Confidence of all decisions together, in (0, 1).
+        together: Number of claims that were stated together.
+        registered: Whether the claim was stated before the first answer.
 
     Returns:
         The undecided claim.
@@ -204,7 +227,7 @@ def parse_claim(text: str, bank: Bank, confidence: float = 0.95) -> Claim:
         raise InputError(
             f"the claim '{text}' cannot be examined: no {kind} sample in the bank", column=concept
         )
-    return Claim(text, place, truth, sign in (">=", "≥"), goal, confidence, of)
+    return Claim(text, place, truth, sign in (">=", "≥"), goal, confidence, of, together, registered)
 
 
 def _thin(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -46,9 +46,18 @@ class Kernel:
 PUBLISHED = Kernel()
 
 
+def says_yes(prob: float) -> bool:
+    """Whether an answer P(yes) is a yes: above 0.5, as in `metrics`; 0.5 itself is a no."""
+    return prob > 0.5
+
+
 def bin_of(truth: int, prob: float) -> int:
-    """Return the bin 0 … 99 of an answer: 50 truth + floor(50 prob), prob = 1 counted with the last; bin // 25 is the outcome."""
-    return 50 * truth + min(int(50 * prob), 49)
+    """Return the bin 0 … 99 of an answer: 50 truth + floor(50 prob); bin // 25 is the outcome.
+
+    0.5, which is a no, is counted with the bin below it, and 1 with the last.
+    """
+    least, most = (25, 49) if says_yes(prob) else (0, 24)
+    return 50 * truth + min(max(int(50 * prob), least), most)
 
 
 def outcomes(bins: NDArray[np.int64]) -> dict[str, int]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.inference.beta_binomial import Rate, accuracy, rate
 from retinabench.concepts.inference.claims import Claim
 from retinabench.concepts.inference.gaussian_process import (
     GRID,
@@ -22,9 +21,11 @@ from retinabench.concepts.inference.gaussian_process import (
     outcomes,
     posterior,
 )
+from retinabench.concepts.inference.rates import ALPHA, Cell, Rate, accuracy, rate
+from retinabench.concepts.questioning.record import Record
 from retinabench.concepts.questioning.strategies import SATURATED, find_strategy
 
-SCHEMA = "retinabench.examination/1"
+SCHEMA = "retinabench.examination/2"
 ANSWER_DRIVEN = ("claims", "tolerance", "patience")
 """Reasons to stop that depend on the answers."""
 
@@ -94,7 +95,7 @@ class Examination:
         bins: Answers by concept and bin, (c, 100), see `gaussian_process.bin_of`.
         uncertainty: Mean over concepts and truths before the first question and after each, (questions + 1,).
         claims: The claims with their decisions.
-        answers: By concept, the answers about samples without it and with it.
+        record: What was asked and answered.
     """
 
     bank: Bank
@@ -107,27 +108,35 @@ class Examination:
     bins: NDArray[np.int64]
     uncertainty: NDArray[np.float64]
     claims: Sequence[Claim] = ()
-    answers: Sequence[tuple[list[float], list[float]]] = ()
+    record: Record = field(default_factory=Record)
+
+    @property
+    def rates(self) -> int:
+        """Number of rates that the bank can show: of cells with samples, whether asked about or not."""
+        return int(np.count_nonzero(self.bank.cells))
 
     def __getitem__(self, concept: str) -> ConceptResult:
         """Return the result of one concept."""
         place = self.bank.concepts.index(concept)
-        bins, of = self.bins[place], self.bank.cells[place]
+        bins = self.bins[place]
         counts = outcomes(bins)
-        asked = bins.reshape(2, 50).sum(axis=1)
-        right = np.array([counts["tn"], counts["tp"]])
         kernel = fit_kernel(bins) if self.kernel == "fitted" else PUBLISHED
         model = posterior(bins, kernel)
+        drawn = find_strategy(self.strategy).companion_valid
+        without, having = (
+            Cell(counts[right], counts[right] + counts[wrong], int(of), drawn)
+            for (right, wrong), of in zip((("tn", "fp"), ("tp", "fn")), self.bank.cells[place], strict=True)
+        )
         return ConceptResult(
             counts=counts,
             bins=bins,
             performance=model,
             uncertainty=model.uncertainty(self.reading),
             kernel=kernel,
-            sensitivity=rate(int(right[1]), int(asked[1]), int(of[1])),
-            specificity=rate(int(right[0]), int(asked[0]), int(of[0])),
-            accuracy=accuracy(right, asked, of),
-            answers=dict(zip(("without", "with"), self.answers[place], strict=True)),
+            sensitivity=rate(having, self.rates),
+            specificity=rate(without, self.rates),
+            accuracy=accuracy((without, having)),
+            answers=self.record.answers(place),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,6 +166,7 @@ class Examination:
                 "uncertainty": self.uncertainty.tolist(),
             },
             "claims": [claim.to_dict(bank) for claim in self.claims],
+            "error_control": {"alpha": ALPHA, "rates": self.rates},
             "companion_valid": find_strategy(self.strategy).companion_valid,
             "notes": self.notes,
         }
@@ -170,18 +180,9 @@ class Examination:
         notes = []
         if not find_strategy(self.strategy).companion_valid:
             notes.append(
-                f"The strategy '{self.strategy}' selects samples by their other concepts: sensitivity, specificity "
-                "and accuracy describe the questions asked, and their intervals are not valid for the bank."
-            )
-        else:
-            notes.append(
-                "Rates, intervals and claims are about the samples of this bank; where all of a kind were asked, nothing is "
-                "left open. Other patients would show more variation."
-            )
-        if self.strategy in ("uncertainty", "claims"):
-            notes.append(
-                "How often a concept was asked depended on the answers, so the 95 % intervals are approximate; those of the "
-                "strategies precision and random are not."
+                f"The strategy '{self.strategy}' selects samples by their other concepts: shares of correct answers describe the "
+                "questions asked. The intervals of the bank hold whatever the answers that were not asked for; nothing is said of "
+                "new samples until every sample was asked about."
             )
         if self.strategy.startswith("uncertainty") and self.rules == "corrected":
             notes.append(
@@ -206,14 +207,15 @@ class Examination:
 
     def _claim_notes(self) -> list[str]:
         notes = []
-        if self.stopped in ANSWER_DRIVEN:
+        registered = [claim for claim in self.claims if claim.registered]
+        if registered and registered[0].together > 1:
             notes.append(
-                "The answers decided when to stop, while the intervals of the rates are for a number of questions chosen "
-                "without regard to the answers: they hold somewhat less often than they say. Claims do not suffer from this."
+                f"The {registered[0].together} registered claims are decided together: with a probability of at least "
+                f"{100 * registered[0].confidence:g} % no decision is wrong."
             )
-        if self.claims:
+        if len(registered) < len(self.claims):
             notes.append(
-                "A claim is decided at its confidence if it was stated before the answers were seen"
-                + ("; each for itself, not all of them together." if len(self.claims) > 1 else ".")
+                "A claim that was stated after the first answer is exploratory: it is not decided. Examine anew, with other images "
+                "or before anybody has seen these answers, to decide it."
             )
         return notes

@@ -12,11 +12,13 @@ import numpy as np
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees.answers import Examinee
-from retinabench.concepts.inference.claims import Claim, check_confidence, parse_claim
+from retinabench.concepts.inference.claims import Claim
 from retinabench.concepts.inference.gaussian_process import Performance, Reading, bin_of
 from retinabench.concepts.questioning.examination import Examination
+from retinabench.concepts.questioning.record import Record
+from retinabench.concepts.questioning.registration import register
 from retinabench.concepts.questioning.strategies import State, Strategy, find_strategy
-from retinabench.concepts.questioning.transcript import Transcript
+from retinabench.concepts.questioning.transcript import Transcript, recorded_header
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
@@ -29,7 +31,7 @@ def examine(
     bank: Bank,
     examinee: Examinee,
     *,
-    strategy: str = "precision",
+    strategy: str | None = None,
     questions: int | None = None,
     tolerance: float | None = None,
     patience: int | None = None,
@@ -48,12 +50,13 @@ def examine(
     Args:
         bank: The questions with their truth.
         examinee: ``answer(sample_index, concept)`` -> P(yes).
-        strategy: Name in `strategies.STRATEGIES`.
+        strategy: Name in `strategies.STRATEGIES`; None: that of the transcript, otherwise `claims` with a claim and `precision`
+            without.
         questions: Largest number of questions; None for all.
         tolerance: Mean uncertainty at which to stop; it starts at 2.
         patience: Stop after so many questions in which the mean uncertainty fell by less than 0.001.
-        claim: Claims such as ``"sensitivity of haemorrhage >= 0.85"``; stop once every one is decided.
-        confidence: Confidence of each decision by itself, in (0, 1).
+        claim: Claims such as ``"sensitivity of haemorrhage >= 0.85"``; stop once all are decided, see `registration.py`.
+        confidence: Confidence of all decisions together, in (0, 1).
         seed: Seed of the order of the questions.
         reading: Which uncertainty, see `Performance.uncertainty`.
         rules: ``corrected`` skips saturated cells, ``published`` does not, see `strategies`.
@@ -69,22 +72,21 @@ def examine(
         InputError: Wrong options, or the transcript of another examination.
         WorkError: The examinee raised or answered anything but a number in [0, 1]; the transcript holds earlier answers.
     """
-    chosen = find_strategy(strategy)
-    claims = _parse_claims(claim, bank, confidence, strategy, chosen)
+    path = None if transcript is None else Path(transcript)
+    stated = register(bank, claim, confidence, strategy, recorded_header(path))
+    chosen, claims, name = find_strategy(stated.strategy), stated.claims, stated.strategy
     rule = StoppingRule(questions, tolerance, patience)
     state, models = _blank(bank, claims, rules, reading)
-    header: dict[str, Any] = {"bank": bank.hash, "examinee": getattr(examinee, "hash", None)}
-    header |= {"strategy": strategy, "seed": seed, "reading": reading, "rules": rules}
-    header["claims"] = [f"{one.text} @ {confidence:g}" for one in claims] if strategy == "claims" else []
-    generator = random or numpy_generator(seed, "examination", strategy)
-    with Transcript(None if transcript is None else Path(transcript), header) as record:
-        stopped, course, answers = _ask(
-            state, models, chosen, examinee, rule, record, reading, generator, progress
+    who = getattr(examinee, "hash", None)
+    header = stated.header(bank=bank.hash, examinee=who, seed=seed, reading=reading, rules=rules)
+    generator = random or numpy_generator(seed, "examination", name)
+    with Transcript(path, header) as past:
+        stopped, course, record = _ask(
+            state, models, chosen, examinee, rule, past, reading, generator, progress
         )
     bins = np.stack([model.counts for model in models])
-    return Examination(
-        bank, strategy, seed, reading, rules, kernel, stopped, bins, np.array(course), claims, answers
-    )
+    progressed = np.array(course)
+    return Examination(bank, name, seed, reading, rules, kernel, stopped, bins, progressed, claims, record)
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ class StoppingRule:
             Name of the stopping rule, empty to go on.
         """
         asked = len(course) - 1
-        if claims and all(one.decided != "undecided" for one in claims):
+        registered = [one for one in claims if one.registered]
+        if registered and not any(one.open for one in registered):
             return "claims"
         if self.tolerance is not None and course[-1] <= self.tolerance:
             return "tolerance"
@@ -143,18 +146,15 @@ def _ask(
     strategy: Strategy,
     examinee: Examinee,
     rule: StoppingRule,
-    record: Transcript,
+    past: Transcript,
     reading: Reading,
     random: np.random.Generator,
     progress: Progress,
-) -> tuple[str, list[float], list[tuple[list[float], list[float]]]]:
-    """Ask until a stopping rule applies; return its name, the mean uncertainty after each question, and all answers.
-
-    The answers are, per concept, those about samples without it and those about samples with it.
-    """
+) -> tuple[str, list[float], Record]:
+    """Ask until a stopping rule applies; return its name, the mean uncertainty after each question, and what was asked."""
     bank, pool = state.bank, strategy.sample(state.bank)
     available, course = int(bank.cells.sum()), [float(state.uncertainty.mean())]
-    answers: list[tuple[list[float], list[float]]] = [([], []) for _ in bank.concepts]
+    record = Record()
     expected = min(rule.questions or available, available)
     with progress.track("Asking", expected, unit="questions") as advance:
         while not (stopped := rule.reason(state.claims, course, available)):
@@ -164,12 +164,11 @@ def _ask(
             )
             row = {"question": number, "sample": sample, "image_id": bank.name(sample)}
             row |= {"concept": bank.concepts[concept], "truth": truth}
-            prob = record.recall(row)
+            prob = past.recall(row)
             if prob is None:
                 prob = _answer(examinee, row)
-                record.append(row | {"answer": prob})
-            answers[concept][int(truth)].append(prob)
-            correct = (prob >= 0.5) == bool(truth)
+                past.append(row | {"answer": prob})
+            correct = record.add(sample, concept, truth, prob)
             state.asked[concept, truth] += 1
             state.right[concept, truth] += correct
             state.stale[concept, truth] += 1
@@ -180,7 +179,7 @@ def _ask(
                 one.update(concept, truth, correct, number)
             course.append(float(state.uncertainty.mean()))
             advance(1)
-    return stopped, course, answers
+    return stopped, course, record
 
 
 def _blank(
@@ -190,22 +189,6 @@ def _blank(
     asked, right, stale = (np.zeros(bank.cells.shape, np.int64) for _ in range(3))
     start = np.stack([model.uncertainty(reading) for model in models])
     return State(bank, asked, right, start, stale, claims, rules == "corrected"), models
-
-
-def _parse_claims(
-    claim: str | Sequence[str] | None, bank: Bank, confidence: float, strategy: str, chosen: Strategy
-) -> list[Claim]:
-    check_confidence(confidence)
-    texts = [claim] if isinstance(claim, str) else claim or ()
-    claims = [parse_claim(text, bank, confidence) for text in texts]
-    if claims and not chosen.companion_valid:
-        raise InputError(
-            f"the strategy '{strategy}' selects samples within a cell, so no claim can be decided by it",
-            hint="Choose claims, precision, uncertainty or random.",
-        )
-    if strategy == "claims" and not claims:
-        raise InputError("the strategy 'claims' needs a claim", hint="Give it with --claim.")
-    return claims
 
 
 def _answer(examinee: Examinee, row: dict[str, Any]) -> float:

@@ -99,7 +99,7 @@ def claimed(state: State, random: np.random.Generator) -> Cell:
     """Return the least precise cell among those of undecided claims."""
     wanted = np.zeros(state.asked.shape, bool)
     for claim in state.claims:
-        wanted[claim.concept, claim.truth] |= claim.decided == "undecided"
+        wanted[claim.concept, claim.truth] |= claim.open
     return _largest(np.where(wanted, _planned(state), -1.0), random)
 
 

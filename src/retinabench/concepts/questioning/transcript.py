@@ -1,6 +1,7 @@
 """The transcript: every question and its answer as one line of JSON, appended as soon as the answer is there.
 
-It is the only file that is not written as a whole, because an answer may be expensive (an expert, a large network). A line
+The first line registers what determines the questions, the claims among it: `registration.py` takes up a claim only if it stands
+there. It is the only file that is not written as a whole, because an answer may be expensive (an expert, a large network). A line
 that was cut short by a kill is dropped, and its question is asked again. An examination continues by repetition: strategy,
 seed and answers determine every question, so it starts again with the answers of the transcript and checks that each
 question is the recorded one. One process writes at a time: it holds the lock of the folder.
@@ -21,7 +22,26 @@ from retinabench.core.errors import InputError
 from retinabench.core.untrusted.paths import open_in_place
 from retinabench.core.workspace import Workspace
 
-SCHEMA = "retinabench.transcript/1"
+SCHEMA = "retinabench.transcript/2"
+READ = ("retinabench.transcript/1", SCHEMA)
+STATED = ("schema", "strategy", "claims")
+"""What may still be stated anew while a transcript holds no answer."""
+
+
+def recorded_header(path: Path | None) -> dict[str, Any]:
+    """Return the first line of a transcript with answers; empty where there is none, or none that can be read.
+
+    What is returned is used only for what was left open; `Transcript` checks every line.
+    """
+    if path is None or path.is_symlink() or not path.is_file():
+        return {}
+    try:
+        with open(path, "rb") as handle:
+            first, answered = handle.readline(), handle.readline().endswith(b"\n")
+        header = unsealed(first) if answered else {}
+    except (OSError, ValueError):
+        return {}
+    return header if header.get("schema") in READ else {}
 
 
 class Transcript:
@@ -29,7 +49,7 @@ class Transcript:
 
     Args:
         path: The file; None to keep nothing.
-        header: What determines the questions (bank, strategy, seed, …).
+        header: What determines the questions (schema, bank, strategy, seed, claims …).
 
     Raises:
         InputError: The file belongs to another examination (the difference is named), holds a damaged line, or another
@@ -51,16 +71,16 @@ class Transcript:
                 self._handle = handle
                 content = handle.read()
                 whole = content.rfind(b"\n") + 1
-                first = {"schema": SCHEMA, **header}
-                begun = sealed(first).startswith(content)  # a new file, or a first line that was cut short
+                # A new file, a first line that was cut short, or one without an answer that is stated anew.
+                begun = sealed(header).startswith(content) or _unanswered(content[:whole], header)
                 if not begun:
-                    self._read(content[:whole], first)
+                    self._read(content[:whole], header)
                 handle.seek(0 if begun else whole)
                 handle.truncate()
             except OSError as error:
                 raise explain(error, path) from error
             if begun:
-                self.append(first)
+                self.append(header)
             self._resources = opening.pop_all()
 
     def _read(self, content: bytes, header: Mapping[str, Any]) -> None:
@@ -119,3 +139,14 @@ class Transcript:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._resources.close()
+
+
+def _unanswered(content: bytes, header: Mapping[str, Any]) -> bool:
+    """Whether the whole lines of a transcript are one, which differs from `header` at most in what is `STATED`."""
+    lines = content.splitlines()
+    try:
+        found = unsealed(lines[0]) if len(lines) == 1 else {}
+    except ValueError:
+        return False
+    fixed = {**found, **{name: header[name] for name in STATED}}
+    return found.get("schema") in READ and fixed == dict(header)

@@ -1,75 +1,22 @@
 """What an examination shows about the model and about the samples: the facts that the page puts into sentences.
 
-Two intervals are kept apart. The interval for the bank (`inference/beta_binomial.py`) closes to a point when every question
-was asked. The interval for new samples (Jeffreys, no finite-population correction) stays as wide as the number of samples
-makes it. A model is judged by the second: an audit is about the next patients.
+A model is judged by the intervals for new samples, as an audit is about the next patients, and by those that hold simultaneously
+for all rates (`inference/rates.py`): all that is stated about missed and reached goals and about recognised concepts follows from
+them, and is right together with a probability of at least 95 %, whichever questions were chosen and whenever they ended. As
+this holds for all rates at once, a goal need not be stated beforehand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import stats
 
-from retinabench.metrics.clinical.operating_points import operating_points
-from retinabench.metrics.inference.auroc_variance import AurocError, auroc_error
-from retinabench.reports.toolkit.number_format import Quantity
-
-OUTCOMES = {"sensitivity": ("tp", "fn", "positives"), "specificity": ("tn", "fp", "negatives")}
-"""Measure -> the names of its right answers, of its wrong answers and of its samples in the bank."""
-
-
-@dataclass(frozen=True)
-class ConceptRate:
-    """Sensitivity or specificity of a concept.
-
-    Attributes:
-        concept: Its name.
-        measure: "sensitivity" or "specificity".
-        right: Number of right answers.
-        asked: Number of questions asked.
-        of: Number of samples of that kind in the bank.
-        goal: The user's goal of this measure; None where there is none, and nothing is judged.
-    """
-
-    concept: str
-    measure: str
-    right: int
-    asked: int
-    of: int
-    goal: float | None = None
-
-    @property
-    def kind(self) -> str:
-        """How samples of that kind are spoken of: "with" or "without" the concept."""
-        return "with" if self.measure == "sensitivity" else "without"
-
-    @property
-    def value(self) -> float:
-        """Share of right answers among those given; NaN where none was."""
-        return self.right / self.asked if self.asked else float("nan")
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % interval of the rate for new samples."""
-        return jeffreys(self.right, self.asked)
-
-    @property
-    def quantity(self) -> Quantity:
-        """The rate with its interval."""
-        return Quantity(self.value, *self.interval)
-
-    @property
-    def standing(self) -> str:
-        """`met` or `missed` where the interval lies on one side of the goal, else `open`; `no goal` without one."""
-        if self.goal is None:
-            return "no goal"
-        low, high = self.interval
-        return "met" if low >= self.goal else "missed" if high < self.goal else "open"
+from retinabench.concepts.inference.confidence_sequences import needed
+from retinabench.concepts.questioning.examination import ANSWER_DRIVEN
+from retinabench.concepts.report.concept_rates import ConceptRate, rates, recognition
 
 
 @dataclass(frozen=True)
@@ -80,25 +27,6 @@ class Recognition:
     open: Sequence[str]
     reversed: Sequence[str]
     unknown: Sequence[str]
-
-
-@dataclass(frozen=True)
-class CutOff:
-    """A threshold on P(yes) that serves a concept better than one half, chosen on the very answers it is stated for.
-
-    Attributes:
-        concept: The concept.
-        auroc: AUROC of the answers.
-        threshold: Yes is P(yes) of this or more; the largest sum of sensitivity and specificity.
-        sensitivity: With this threshold.
-        specificity: With this threshold.
-    """
-
-    concept: str
-    auroc: float
-    threshold: float
-    sensitivity: float
-    specificity: float
 
 
 @dataclass(frozen=True)
@@ -154,109 +82,12 @@ class StrategyOrder:
     complete: bool
 
 
-def jeffreys(right: int, asked: int, level: float = 0.95) -> tuple[float, float]:
-    """Return Jeffreys' equal-tailed interval of a proportion: quantiles of Beta(k + 1/2, n - k + 1/2); 0 and 1 at the ends.
-
-    Args:
-        right: Number of successes k.
-        asked: Number of trials n.
-        level: Coverage.
-
-    Returns:
-        The ends of the interval.
-
-    References:
-        Brown, Cai and DasGupta, Statistical Science 16:101 (2001).
-    """
-    tail, a, b = (1 - level) / 2, right + 0.5, asked - right + 0.5
-    low = 0.0 if right == 0 else float(stats.beta.ppf(tail, a, b))
-    high = 1.0 if right == asked else float(stats.beta.ppf(1 - tail, a, b))
-    return low, high
-
-
-def needed(goal: float) -> int:
-    """Return how many samples it takes at least until answers that are all right show a rate of `goal`."""
-    count = 1
-    while jeffreys(count, count)[0] < goal:
-        count += 1
-    return count
-
-
-def rates(found: Mapping[str, Any]) -> list[tuple[ConceptRate, ConceptRate]]:
-    """Return sensitivity and specificity of every concept of an examination (`Examination.to_dict()`)."""
-    pairs = []
-    for concept, one in found["concepts"].items():
-        made = []
-        for measure, (right, wrong, samples) in OUTCOMES.items():
-            k, n = one["counts"][right], one["counts"][right] + one["counts"][wrong]
-            goal = found.get("goals", {}).get(measure)
-            made.append(ConceptRate(concept, measure, k, n, found["bank"][samples][concept], goal))
-        pairs.append((made[0], made[1]))
-    return pairs
-
-
-def recognition(sensitivity: ConceptRate, specificity: ConceptRate) -> str:
-    """Return `recognised`, `reversed` or `open`: whether yes is said more often where the concept is, in new samples too.
-
-    Guessing, in whatever proportion of yes and no, has sensitivity + specificity = 1. `recognised`: the lower ends of both
-    intervals add up to more; `reversed`: the upper ends to less. Each interval errs in 5 %, both in at most 10 %.
-    """
-    low = sensitivity.interval[0] + specificity.interval[0]
-    high = sensitivity.interval[1] + specificity.interval[1]
-    return "recognised" if low > 1 else "reversed" if high < 1 else "open"
-
-
-def ranking(one: Mapping[str, Any]) -> AurocError | None:
-    """Return the AUROC of the answers about a concept; None where either truth was not asked.
-
-    Sensitivity and specificity cut P(yes) at one half; the AUROC asks whether any cut would do.
-    """
-    without, having = _answers(one)
-    if not len(without) or not len(having):
-        return None
-    return auroc_error(np.repeat([0, 1], [len(without), len(having)]), np.concatenate([without, having]))
-
-
-def ranks_better_than_chance(one: Mapping[str, Any]) -> bool:
-    """Whether the answers rank samples with the concept above those without: Mann and Whitney's test, 2.5 % one-sided.
-
-    The interval of the AUROC does not serve here: it closes to a point where two samples happen to rank above two others.
-    """
-    without, having = _answers(one)
-    if not len(without) or not len(having) or np.ptp(np.concatenate([without, having])) == 0:
-        return False
-    # The normal approximation needs samples; the exact distribution is that without ties, which make it cautious.
-    method: Literal["exact", "asymptotic"] = "exact" if len(having) * len(without) <= 1000 else "asymptotic"
-    return bool(stats.mannwhitneyu(having, without, alternative="greater", method=method).pvalue < 0.025)
-
-
-def _answers(one: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The answers about samples without the concept and about those with it."""
-    without, having = (np.asarray(one["answers"][kind], np.float64) for kind in ("without", "with"))
-    return without, having
-
-
-def cut_offs(found: Mapping[str, Any]) -> list[CutOff]:
-    """Return better thresholds for the concepts that one half does not serve although the answers rank them.
-
-    These are the concepts whose answers rank samples better than by chance, and which are not recognised at one half or
-    miss a goal there.
-    """
-    better = []
-    missed = {one.rate.concept for one in missed_goals(found)}
-    for pair in rates(found):
-        concept = pair[0].concept
-        one, served = found["concepts"][concept], recognition(*pair) == "recognised"
-        order = ranking(one)
-        if order is None or (served and concept not in missed) or not ranks_better_than_chance(one):
-            continue
-        without, having = _answers(one)
-        label = np.repeat([0, 1], [len(without), len(having)])
-        threshold, sensitivity, specificity = operating_points(label, np.concatenate([without, having]))
-        best = 1 + int(np.argmax(sensitivity[1:] + specificity[1:]))
-        values = float(threshold[best]), float(sensitivity[best]), float(specificity[best])
-        better.append(CutOff(concept, order.auroc, *values))
-    return better
+def fixed_number(found: Mapping[str, Any]) -> bool:
+    """Whether the answers had no part in how many questions each cell got: for intervals without a confidence sequence."""
+    bank = found["bank"]
+    if found["asked"] == sum(bank["positives"].values()) + sum(bank["negatives"].values()):
+        return True
+    return found["stopped"] not in ANSWER_DRIVEN and found["strategy"] in ("random", "precision")
 
 
 def recognised(found: Mapping[str, Any]) -> Recognition:
@@ -266,6 +97,16 @@ def recognised(found: Mapping[str, Any]) -> Recognition:
         seen = all(rate.asked for rate in pair)
         names[recognition(*pair) if seen else "unknown"].append(pair[0].concept)
     return Recognition(**names)
+
+
+def findings(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what is shown about the goals, for JSON: concept, measure, goal, and whether it is `met` or `missed`."""
+    return [
+        {"concept": rate.concept, "measure": rate.measure, "goal": rate.goal, "finding": rate.standing}
+        for pair in rates(found)
+        for rate in pair
+        if rate.standing in ("met", "missed")
+    ]
 
 
 def missed_goals(found: Mapping[str, Any]) -> list[MissedGoal]:
@@ -281,26 +122,26 @@ def missed_goals(found: Mapping[str, Any]) -> list[MissedGoal]:
     return missed
 
 
-def met_goals(found: Mapping[str, Any]) -> list[str]:
-    """Return the concepts whose rates are all shown to reach their goals; none where there is no goal."""
-    judged = {
-        pair[0].concept: [rate.standing for rate in pair if rate.goal is not None] for pair in rates(found)
-    }
-    return [concept for concept, standings in judged.items() if standings and set(standings) == {"met"}]
+def met_goals(found: Mapping[str, Any]) -> list[ConceptRate]:
+    """Return the rates that are shown to reach their goals."""
+    return [rate for pair in rates(found) for rate in pair if rate.standing == "met"]
 
 
 def scarce_samples(found: Mapping[str, Any]) -> list[ScarceSamples]:
-    """Return the kinds of samples of which there are too few, whatever the model."""
+    """Return the kinds of samples of which there are too few, whatever the model, by measure and goal."""
+    control = found["error_control"]
+    groups: dict[tuple[str, float], list[ConceptRate]] = {}
+    for pair in rates(found):
+        for rate in pair:
+            if rate.goal is not None:
+                groups.setdefault((rate.measure, rate.goal), []).append(rate)
     scarce = []
-    for side, measure in enumerate(OUTCOMES):
-        goal = found.get("goals", {}).get(measure)
-        if goal is None:
-            continue
-        least = needed(goal)
-        few = [pair[side] for pair in rates(found) if pair[side].of < least]
+    for (measure, goal), judged in groups.items():
+        least = needed(goal, control["alpha"] / control["rates"])
+        few = [rate for rate in judged if rate.of < least]
         if few:
             scarce.append(ScarceSamples(measure, goal, least, few))
-    return scarce
+    return sorted(scarce, key=lambda one: (one.measure, one.goal))
 
 
 def entangled(found: Mapping[str, Any]) -> list[Entangled]:
@@ -321,12 +162,14 @@ def left_open(found: Mapping[str, Any]) -> list[ConceptRate]:
 
     Without a goal these are all rates with questions left.
     """
+    scarce = {(rate.concept, rate.measure) for few in scarce_samples(found) for rate in few.rates}
     return [
         rate
         for pair in rates(found)
         for rate in pair
         if rate.asked < rate.of
-        and (rate.goal is None or (rate.standing == "open" and rate.of >= needed(rate.goal)))
+        and rate.standing in ("open", "no goal")
+        and (rate.concept, rate.measure) not in scarce
     ]
 
 

@@ -12,20 +12,19 @@ from typing import Any
 import numpy as np
 
 from retinabench.concepts.inference.gaussian_process import GRID, posterior
-from retinabench.concepts.questioning.examination import ANSWER_DRIVEN
 from retinabench.concepts.report import figures
+from retinabench.concepts.report.concept_rates import ConceptRate, rates
 from retinabench.concepts.report.findings import (
-    cut_offs,
     entangled,
+    fixed_number,
     left_open,
     met_goals,
     missed_goals,
-    ranking,
-    rates,
     recognised,
     scarce_samples,
     strategy_order,
 )
+from retinabench.concepts.report.thresholds import cut_offs, ranking
 from retinabench.core.atomic_files import write_bytes
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import Line, to_svg
@@ -80,7 +79,9 @@ def render(found: Mapping[str, Any], comparison: Mapping[str, Any] | None = None
         "scarce": scarce_samples(found),
         "entangled": entangled(found),
         "open": left_open(found),
-        "answer_driven": found["stopped"] in ANSWER_DRIVEN,
+        "confidence": 1 - found["error_control"]["alpha"],
+        "exploratory": [claim for claim in found["claims"] if not claim["registered"]],
+        "registered": [claim for claim in found["claims"] if claim["registered"]],
         "order": strategy_order(found, comparison) if comparison else None,
         "rates_figure": _rates_figure(found),
         "claims_table": _claims_table(found) if found["claims"] else None,
@@ -105,7 +106,7 @@ def render(found: Mapping[str, Any], comparison: Mapping[str, Any] | None = None
 
 
 def _rates_figure(found: Mapping[str, Any]) -> Panel:
-    """Sensitivity and specificity of every concept, with the intervals for new samples."""
+    """Sensitivity and specificity of every concept, each with its interval for new samples."""
     rows: list[tuple[str, list[figures.RateMark]]] = []
     said = []
     for pair in rates(found):
@@ -191,17 +192,21 @@ def _companion_table(found: Mapping[str, Any]) -> Table:
         Column("Accuracy, this bank"),
         Column("AUROC, new samples"),
     ]
-    rows = []
+    rows, fixed = [], fixed_number(found)
     for pair in rates(found):
         one = found["concepts"][pair[0].concept]
         cells = []
         for rate in pair:
-            cells += [
-                _bank_cell(one[rate.measure]),
-                Cell(rate.quantity, PERCENT) if rate.asked else UNDEFINED,
-            ]
-        rows.append(Row(pair[0].concept, [*cells, _bank_cell(one["accuracy"]), _ranking_cell(one)]))
+            cells += [_bank_cell(one[rate.measure]), _new_cell(rate)]
+        rows.append(Row(pair[0].concept, [*cells, _bank_cell(one["accuracy"]), _ranking_cell(one, fixed)]))
     return Table.of("Rates and their 95 % intervals, per sample", columns, rows, row_header="Concept")
+
+
+def _new_cell(rate: ConceptRate) -> Cell:
+    if not rate.asked:
+        return UNDEFINED
+    low, high = (percent(end) for end in rate.simultaneous)
+    return Cell(rate.quantity, PERCENT, below=f"all at once: {low} to {high}")
 
 
 def _bank_cell(rate: Mapping[str, Any]) -> Cell:
@@ -213,12 +218,13 @@ def _bank_cell(rate: Mapping[str, Any]) -> Cell:
     return Cell.number(value, rate["low"], rate["high"], form=PERCENT)
 
 
-def _ranking_cell(one: Mapping[str, Any]) -> Cell:
+def _ranking_cell(one: Mapping[str, Any], fixed: bool) -> Cell:
     found = ranking(one)
     if found is None:
         return UNDEFINED
-    # No interval where the normal approximation has none: one sample, or no error.
-    low, high = found.interval() if found.standard_error > 0 else (None, None)
+    # No interval where the normal approximation has none (one sample, or no error), and where the answers decided how many
+    # questions were asked: DeLong's holds for a number fixed beforehand.
+    low, high = found.interval() if fixed and found.standard_error > 0 else (None, None)
     return Cell.number(found.auroc, low, high, form=TWO_DIGITS)
 
 
@@ -239,12 +245,14 @@ def _claims_table(found: Mapping[str, Any]) -> Table:
 
 
 def _claim_cell(claim: Mapping[str, Any]) -> Cell:
+    counts = f"{claim['asked']} of {claim['of']} questions about it"
+    if not claim["registered"]:
+        return Cell(f"Exploratory, not decided: stated after the first answer; {counts} were asked.")
     if claim["decided"] == "undecided":
-        counts = f"{claim['asked']} of {claim['of']} questions about it"
         return Cell(f"Undecided after {counts}: neither the claim nor its opposite is shown.")
     after = "before the first question" if not claim["after"] else f"at question {claim['after']}"
     holds = claim["decided"] == "holds"
-    text = f"{'Holds' if holds else 'Does not hold'}, decided {after} at a confidence of {percent(claim['confidence'])}."
+    text = f"{'Holds' if holds else 'Does not hold'}, decided {after}."
     return Cell(text, emphasis="good" if holds else "bad")
 
 

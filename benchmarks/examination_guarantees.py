@@ -1,0 +1,240 @@
+"""Do the statements of an examination keep their word? Coverage, false findings, power and claims, by simulation.
+
+    python benchmarks/examination_guarantees.py [--examinations 400]
+
+1. Coverage: per strategy and stopping rule, the share of intervals that miss the rate, of this bank and of new samples, at the end
+   of the examination and at any time before it (as if somebody had stopped at the worst moment), and the share of examinations in
+   which one of the simultaneous intervals misses. At most 5 % may. Beside it Jeffreys' interval, which the page used before.
+   Banks of 200 samples and 3 concepts; the same images are hard for every concept.
+2. False findings: 14 concepts whose rates are exactly the goals (85 %, 80 %), and 100 to 1,000 questions: share of examinations
+   with at least one "goal missed", at the end and at any time.
+3. Power: answers about a cell until a missed goal of 85 % is found, for rates of 50 to 75 %: the old rule (which controls
+   nothing), one rate alone, and one of 28 rates.
+4. Claims: three claims stated together, each false by one sample of 200: share of studies with a wrong decision.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from scipy import stats
+
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.examinees.answers import Answers
+from retinabench.concepts.inference.claims import Claim
+from retinabench.concepts.inference.confidence_sequences import bank_sequence, new_sequence
+from retinabench.concepts.inference.gaussian_process import says_yes
+from retinabench.concepts.inference.rates import LEAST
+from retinabench.concepts.questioning.loop import examine
+
+RATES = np.array([[0.6, 0.75, 0.9], [0.95, 0.8, 0.7]])  # specificities, sensitivities
+CLAIMS = ["sensitivity of a >= 0.7", "specificity of b >= 0.85", "sensitivity of c >= 0.8"]
+RULES = {
+    "150 questions": {"questions": 150},
+    "tolerance 1.0": {"tolerance": 1.0},
+    "patience 12": {"patience": 12},
+    "three claims": {"claim": CLAIMS},
+}
+STRATEGIES = ("random", "precision", "uncertainty", "claims")
+SELECTING = ("unpredictability", "uncertainty+unpredictability")
+
+
+def share(count, of):
+    """A percentage with its standard error."""
+    p = count / of
+    return f"{100 * p:.1f} ± {100 * np.sqrt(max(p * (1 - p), 1 / of) / of):.1f}"
+
+
+def jeffreys(right, asked):
+    tail, a, b = 0.025, right + 0.5, asked - right + 0.5
+    low = np.where(right == 0, 0.0, stats.beta.ppf(tail, a, b))
+    return low, np.where(right == asked, 1.0, stats.beta.ppf(1 - tail, a, b))
+
+
+class Sequences:
+    """The intervals of new samples and banks for all counts, computed once."""
+
+    def __init__(self):
+        self.known = {}
+
+    def __call__(self, right, asked, of=None, alpha=0.05):
+        key = right, asked, of, alpha
+        if key not in self.known:
+            self.known[key] = (
+                new_sequence(right, asked, alpha) if of is None else bank_sequence(right, asked, of, alpha)
+            )
+        return self.known[key]
+
+
+def drawn(random, samples):
+    truth = (random.random((samples, 3)) < [0.5, 0.3, 0.2]).astype(np.int8)
+    right = random.random((samples, 1)) < RATES[truth, np.arange(3)]
+    sure = random.uniform(0.5, 1, truth.shape)
+    bank = Bank(None, "abc", truth)
+    return bank, right, Answers(bank, np.where(right == (truth == 1), sure, 1 - sure))
+
+
+def coverage(examinations):
+    print(
+        f"\n## Intervals that miss, in percent of the cells asked about: {examinations} examinations each\n"
+    )
+    print(
+        "| strategy | stop | this bank, end | ever | new samples, end | ever | Jeffreys, end | ever | any of 6 at once |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    ends = Sequences()
+    for strategy in (*STRATEGIES, *SELECTING):
+        for rule, options in RULES.items():
+            if (strategy == "claims") > (rule == "three claims") or (
+                strategy in SELECTING and "claim" in rule
+            ):
+                continue
+            tally, together = np.zeros(7, int), 0
+            for number in range(examinations):
+                bank, right, answers = drawn(np.random.default_rng([1, number]), 200)
+                found = examine(bank, answers, strategy=strategy, seed=number, **options)
+                result, any_missed = found.to_dict(), False
+                for place, one in enumerate(result["concepts"].values()):
+                    _, truth, prob = found.record.about(place)
+                    for sign, name in ((0, "specificity"), (1, "sensitivity")):
+                        rate, p = one[name], RATES[sign, place]
+                        if not rate["asked"]:
+                            continue
+                        whole = right[bank.truth[:, place] == sign, place]
+                        given = np.array([says_yes(x) for x in prob[truth == sign]]) == bool(sign)
+                        tally += missed(ends, rate, given, whole, p, found.strategy in SELECTING)
+                        any_missed |= not rate["simultaneous"]["low"] <= p <= rate["simultaneous"]["high"]
+                together += any_missed
+            cells = [share(count, tally[-1]) for count in tally[:-1]]
+            print(
+                f"| {strategy} | {rule} | {' | '.join(cells)} | {share(together, examinations)} |", flush=True
+            )
+
+
+def missed(ends, rate, given, whole, p, selecting):
+    """Misses at the end and ever: bank, new samples, Jeffreys; and 1 cell."""
+    k, n = np.cumsum(given), np.arange(1, len(given) + 1)
+    value = whole.mean()
+    low, high = jeffreys(k, n)
+    old = (p < low) | (p > high)
+    if selecting:
+        at_end = not rate["low"] - 1e-9 <= value <= rate["high"] + 1e-9
+        new = not rate["new"]["low"] <= p <= rate["new"]["high"]
+        return np.array([at_end, at_end, new, new, old[-1], old.any(), 1])
+    bank = [ends(int(a), int(b), len(whole)) for a, b in zip(k, n, strict=True)]
+    bank = [not one.low - 1e-9 <= value <= one.high + 1e-9 for one in bank]
+    new = [ends(int(a), int(b)) for a, b in zip(k, n, strict=True)]
+    new = [not one.low <= p <= one.high for one in new]
+    return np.array([bank[-1], any(bank), new[-1], any(new), old[-1], old.any(), 1])
+
+
+def false_findings(examinations, concepts=14, samples=400):
+    print(
+        f"\n## Examinations with a false 'goal missed', in percent: {concepts} concepts at their goals, {examinations} each\n"
+    )
+    print("| questions | old rule, end | ever | new rule, end | ever |\n|---|---|---|---|---|")
+    goals, names = np.array([0.8, 0.85]), [f"c{k}" for k in range(concepts)]
+    ends = Sequences()
+    runs = {count: np.zeros(4, int) for count in (100, 300, 1000)}
+    for number in range(examinations):
+        random = np.random.default_rng([2, number])
+        truth = (random.random((samples, concepts)) < 0.4).astype(np.int8)
+        right = random.random(truth.shape) < goals[truth]
+        bank = Bank(None, names, truth)
+        answers = Answers(bank, np.where(right == (truth == 1), 0.9, 0.1))
+        record = examine(bank, answers, questions=1000, seed=number).record
+        counts = np.zeros((concepts, 2, 2), int)
+        lacking, ever = np.zeros((2, concepts, 2), bool), np.zeros(2, bool)
+        for asked, (concept, sign, prob) in enumerate(
+            zip(record.concept, record.truth, record.prob, strict=True), 1
+        ):
+            counts[concept, sign] += (says_yes(prob) == bool(sign), 1)
+            k, n = counts[concept, sign].tolist()
+            lacking[0, concept, sign] = old_high(k, n) < goals[sign]
+            lacking[1, concept, sign] = (
+                n >= LEAST and ends(k, n, None, 0.05 / (2 * concepts)).high < goals[sign]
+            )
+            ever |= lacking.any(axis=(1, 2))
+            if asked in runs:
+                now = lacking.any(axis=(1, 2))
+                runs[asked] += np.array([now[0], ever[0], now[1], ever[1]])
+    for count, tally in runs.items():
+        print(f"| {count} | {' | '.join(share(one, examinations) for one in tally)} |", flush=True)
+
+
+old_high_known: dict[tuple[int, int], float] = {}
+
+
+def old_high(k, n):
+    if (k, n) not in old_high_known:
+        old_high_known[k, n] = float(jeffreys(np.array(k), np.array(n))[1])
+    return old_high_known[k, n]
+
+
+def power(studies, goal=0.85):
+    print(
+        f"\n## Answers about a cell until 'below {goal:.0%}' is found: median (10 to 90 %), {studies} studies each\n"
+    )
+    print(
+        "| rate | old rule, fixed number with power 80 % | old rule, looked at after every answer | one rate | one of 8 | one of 28 |"
+    )
+    print("|---|---|---|---|---|---|")
+    ends = Sequences()
+    for p in (0.5, 0.6, 0.7, 0.75):
+        stops = {m: [] for m in ("old", 1, 8, 28)}
+        for number in range(studies):
+            k = np.cumsum(np.random.default_rng([3, number]).random(3000) < p)
+            for m in stops:
+                for n in range(1, 3001):
+                    right = int(k[n - 1])
+                    high = old_high(right, n) if m == "old" else ends(right, n, None, 0.05 / m).high
+                    if high < goal and (m == "old" or n >= LEAST):
+                        break
+                stops[m].append(n)
+        fixed = next(n for n in range(1, 3000) if stats.binom.cdf(highest(n, goal), n, p) >= 0.8)
+        cells = [
+            "{1:.0f} ({0:.0f} to {2:.0f})".format(*np.percentile(stop, (10, 50, 90)))
+            for stop in stops.values()
+        ]
+        print(f"| {p:.0%} | {fixed} | {' | '.join(cells)} |", flush=True)
+
+
+def highest(n, goal):
+    """The largest number of right answers of n with which the old rule finds a failure, -1 if there is none."""
+    k = 0
+    while k <= n and old_high(k, n) < goal:
+        k += 1
+    return k - 1
+
+
+def claims(studies, of=200):
+    print(f"\n## Three claims '>= 85 %' together, each false by one of {of} samples: {studies} studies\n")
+    wrong = {1: 0, 3: 0}
+    for number in range(studies):
+        random = np.random.default_rng([4, number])
+        orders = [random.permutation(np.arange(of) < round(0.85 * of) - 1) for _ in range(3)]
+        for together in wrong:
+            stated = [Claim("", 0, 1, True, 0.85, 0.95, of, together) for _ in orders]
+            for claim, order in zip(stated, orders, strict=True):
+                while claim.open:
+                    claim.update(0, 1, bool(order[claim.asked]), claim.asked + 1)
+            wrong[together] += any(claim.decided == "holds" for claim in stated)
+    print("| each at 95 % (before) | together at 95 % |\n|---|---|")
+    print(f"| {share(wrong[1], studies)} | {share(wrong[3], studies)} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--examinations", type=int, default=400)
+    options = parser.parse_args()
+    false_findings(options.examinations)
+    power(options.examinations)
+    claims(options.examinations)
+    coverage(options.examinations)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Sensitivity, specificity and accuracy of a concept with their confidence sequences.
+
+A rate has three intervals (`confidence_sequences.py`): of this bank and of new samples, each at 95 % by itself, and of new samples
+*simultaneously* with all other rates of the examination. Everything that the page states about the model follows from the
+simultaneous ones, so that it is right in all of its statements together with a probability of at least 95 %. Because either
+side of a goal may be stated, every rate has one false statement that could be made of it, whatever the truth: with m rates
+there are always m hypotheses that must not be rejected, and stepping down (Holm) could gain nothing over Bonferroni.
+
+Where samples are selected by their other concepts instead of at random, only what is certain is said of the bank: the rate
+lies between that with all other answers wrong and that with all of them right. Nothing is said of new samples until
+every sample was asked.
+
+References:
+    Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6:65 (1979).
+    Finner and Strassburger, The partitioning principle, Annals of Statistics 30:1194 (2002).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from retinabench.concepts.inference.confidence_sequences import Ends, bank_sequence, new_sequence
+
+ALPHA = 0.05
+LEAST = 3
+"""Answers from which on a rate is judged: nothing is concluded from two, whatever the goal."""
+ANYTHING = Ends(0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate with its 95 % intervals.
+
+    Args:
+        value: Share of correct answers among those given; None if no sample was asked about.
+        low: Lower end of the interval for this bank; None if the bank has no such sample.
+        high: Upper end of it; None if the bank has no such sample.
+        asked: Samples asked about; None for the accuracy, which joins two cells.
+        of: Samples in the bank; None for the accuracy.
+        new: The interval for new samples; None for the accuracy and where the bank has no such sample.
+        simultaneous: The same, holding together with those of all other rates.
+        why: Reason why ``value`` is None.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    asked: int | None = None
+    of: int | None = None
+    new: Ends | None = None
+    simultaneous: Ends | None = None
+    why: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON content; what is None beside value, low and high is left out."""
+        optional = {
+            "asked": self.asked,
+            "of": self.of,
+            "new": self.new and self.new._asdict(),
+            "simultaneous": self.simultaneous and self.simultaneous._asdict(),
+            "why": self.why,
+        }
+        found: dict[str, Any] = {"value": self.value, "low": self.low, "high": self.high}
+        return found | {key: value for key, value in optional.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The answers about the samples of one cell.
+
+    Args:
+        right: Correct answers.
+        asked: Samples asked about.
+        of: Samples of the cell.
+        drawn: Whether they were drawn at random within the cell.
+    """
+
+    right: int
+    asked: int
+    of: int
+    drawn: bool = True
+
+    def bank(self, alpha: float) -> Ends:
+        """Return the interval for this bank; alpha is the probability of an error."""
+        if not self.drawn:
+            return Ends(self.right / self.of, (self.right + self.of - self.asked) / self.of)
+        return bank_sequence(self.right, self.asked, self.of, alpha)
+
+    def new(self, alpha: float) -> Ends:
+        """Return the interval for new samples; alpha is the probability of an error."""
+        known = self.drawn or self.asked == self.of
+        return new_sequence(self.right, self.asked, alpha) if known else ANYTHING
+
+
+def rate(cell: Cell, rates: int = 1) -> Rate:
+    """Return the rate of one cell.
+
+    Args:
+        cell: Its answers.
+        rates: Number of rates whose simultaneous intervals hold together.
+
+    Returns:
+        The rate with its intervals.
+    """
+    if cell.of == 0:
+        return Rate(None, None, None, 0, 0, why="the bank has no such sample")
+    ends, new, simultaneous = cell.bank(ALPHA), cell.new(ALPHA), cell.new(ALPHA / rates)
+    value = cell.right / cell.asked if cell.asked else None
+    why = None if cell.asked else "no such sample was asked"
+    return Rate(value, *ends, cell.asked, cell.of, new, simultaneous, why)
+
+
+def accuracy(cells: tuple[Cell, Cell]) -> Rate:
+    """Return the accuracy of a concept in this bank: the rates of its two cells weighted by the cells' sizes.
+
+    Questions are not asked in that proportion. Each cell has the level 1 - alpha / 2, so that both hold together.
+
+    Args:
+        cells: The cells of truth 0 and 1.
+
+    Returns:
+        The accuracy with its interval.
+    """
+    filled = [cell for cell in cells if cell.of]
+    samples = sum(cell.of for cell in filled)
+    ends = [cell.bank(ALPHA / len(filled)) for cell in filled]
+    low, high = (
+        sum(cell.of / samples * end[k] for cell, end in zip(filled, ends, strict=True)) for k in (0, 1)
+    )
+    unasked = [
+        name for name, cell in zip(("negative", "positive"), cells, strict=True) if cell.of and not cell.asked
+    ]
+    if unasked:
+        return Rate(None, low, high, why=f"no {' and '.join(unasked)} sample was asked")
+    value = sum(cell.of / samples * cell.right / cell.asked for cell in filled)
+    return Rate(value, low, high)
