@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test slow coverage torture recipes lint hooks docs dist bench clean
+.PHONY: demo test slow coverage torture recipes lint hooks docs notebooks pictures dist bench clean
 
 demo: $(VENV)/train.stamp
 	$(BIN)/retinabench demo
@@ -38,9 +38,14 @@ lint: $(VENV)/dev.stamp
 hooks: $(VENV)/dev.stamp
 	$(BIN)/pre-commit install
 
-docs: $(VENV)/dev.stamp
-	$(INSTALL) '.[docs]'
-	$(BIN)/mkdocs build --strict
+docs: $(VENV)/docs.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The notebooks as executed .ipynb files, in build/notebooks.
+notebooks: $(VENV)/docs.stamp
+	mkdir -p build/notebooks
+	cp examples/notebooks/*.py build/notebooks
+	cd build/notebooks && ../../$(BIN)/jupytext --to ipynb --execute *.py
 
 dist: $(VENV)/dev.stamp
 	rm -rf dist
@@ -56,6 +61,10 @@ clean:
 $(VENV)/train.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) --editable '.[train]'
+	touch $@
+
+$(VENV)/docs.stamp: $(VENV)/train.stamp
+	$(INSTALL) --editable '.[train,docs]'
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/train.stamp

@@ -1,4 +1,4 @@
-"""The table of docs/results.md: every method on drawn retinas, where the true P(referable | picture) is known.
+"""The table docs/tables/synthetic.csv: every method on drawn retinas, where the true P(referable | image) is known.
 
     python benchmarks/results.py --out results-synthetic --workers 2
 
@@ -44,9 +44,9 @@ from retinabench.data.records import Records
 from retinabench.experiments.config import Run, load_run, presets
 from retinabench.experiments.demo import IMAGES, SEEDS, SIZE
 from retinabench.predictions.table import Predictions
+from retinabench.reports.toolkit.renderers import csv_bytes
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
-BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
+TABLE = Path(__file__).resolve().parents[1] / "docs" / "tables" / "synthetic.csv"
 # Below MAP by more than this, on average over seeds, a method does not learn. The classes are unbalanced, so that
 # accuracy alone would pass a constant answer.
 MARGIN = {"accuracy": 0.03, "auroc": 0.05}
@@ -55,7 +55,7 @@ NAMES = {
     "referral_accuracy_area": "referral accuracy", "referral_auroc_area": "referral AUROC",
     "excess_risk": "excess risk",
 }  # fmt: skip
-SETS = {"in_domain": "In-domain camera", "shifted": "Shifted camera and population"}
+SETS = ("in_domain", "shifted")
 
 Scores = dict[str, dict[str, float | None]]
 
@@ -111,10 +111,9 @@ def scores_of(predictions: Predictions, records: Records) -> Scores:
     return found
 
 
-def table(rows: dict[str, list[Scores] | str], name: str) -> str:
-    """Return one set's table in Markdown: mean ± standard error over seeds, one value for ensembles."""
-    head = ["method", *NAMES.values(), "learns"]
-    lines = [" | ".join(head), " | ".join(["---"] * len(head))]
+def table(rows: dict[str, list[Scores] | str], name: str) -> list[list[str]]:
+    """Return the rows of one set: mean ± standard error over seeds, one value for ensembles; and whether the method learns."""
+    lines = []
     least = {key: mean_of(rows["MAP"], name, key) - margin for key, margin in MARGIN.items()}
     for title, seeds in rows.items():
         if isinstance(seeds, str):
@@ -122,9 +121,9 @@ def table(rows: dict[str, list[Scores] | str], name: str) -> str:
         else:
             cells = [cell([s[name][key] for s in seeds]) for key in NAMES]
             learns = all(mean_of(seeds, name, key) >= limit for key, limit in least.items())
-            cells.append("yes" if learns else "**no**")
-        lines.append(" | ".join([title, *cells]))
-    return "\n".join(f"| {line} |" for line in lines)
+            cells.append("yes" if learns else "no")
+        lines.append([name, title, *cells])
+    return lines
 
 
 def mean_of(seeds: Sequence[Scores], name: str, key: str) -> float:
@@ -141,16 +140,6 @@ def cell(values: Sequence[float | None]) -> str:
     if len(known) == 1:
         return f"{mean:.4f}"
     return f"{mean:.4f} ± {statistics.stdev(known) / math.sqrt(len(known)):.4f}"
-
-
-def write_page(page: Path, content: str) -> None:
-    """Put `content` between the markers of `page`."""
-    text = page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        raise SystemExit(f"{page} lacks the lines {BEGIN} and {END}")
-    write_bytes(page, f"{before}{BEGIN}\n\n{content}\n\n{END}{after}".encode())
 
 
 def compute(runs: Sequence[Run], out: Path, workers: int) -> dict[str, tuple[Path | None, str, float]]:
@@ -184,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--images", type=int, default=IMAGES)
     parser.add_argument("--size", type=int, default=SIZE)
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--table", type=Path, default=TABLE)
     options = parser.parse_args(arguments)
     methods = list(dict.fromkeys(["map", *options.methods]))
     data, out, seeds = options.out / "data", options.out / "runs", range(options.seeds)
@@ -213,8 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
             scores_of(rb.read_predictions(folder / "predictions.parquet"), records) for folder, _, _ in found
         ]
     write_json(options.out / "results.json", rows)
-    pages = [f"## {heading}\n\n{table(rows, name)}" for name, heading in SETS.items()]
-    write_page(options.page, "\n\n".join(pages))
+    header = ["set", "method", *NAMES.values(), "learns"]
+    write_bytes(options.table, csv_bytes(header, [row for name in SETS for row in table(rows, name)]))
     return rows
 
 

@@ -1,4 +1,4 @@
-"""The script behind docs/results.md, at toy scale, and its excess risk against a closed form."""
+"""The script behind docs/tables/synthetic.csv, at toy scale, and its excess risk against a closed form."""
 
 import json
 import sys
@@ -34,21 +34,18 @@ def test_cells():
 
 
 def test_the_table_at_toy_scale(tmp_path):
-    page = tmp_path / "results.md"
-    page.write_text(f"before\n{results.BEGIN}\nold\n{results.END}\nafter\n")
+    table = tmp_path / "synthetic.csv"
     words = ["model.width=4", "model.stem=small", "optimizer.epochs=1", "optimizer.batch_size=16"]
-    arguments = ["--out", str(tmp_path / "out"), "--page", str(page), "--methods", "dropout", "--images", "60",
+    arguments = ["--out", str(tmp_path / "out"), "--table", str(table), "--methods", "dropout", "--images", "60",
                  "--size", "32", "--seeds", "2", "--workers", "1", *words]  # fmt: skip
     rows = results.main(arguments)
     singles = {"MAP": 2, "MC dropout": 2}
     ensembles = {"ensemble of 2 MAP": 1, "ensemble of 2 MC dropout": 1}
     assert {name: len(rows[name]) for name in singles | ensembles} == singles | ensembles
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == rows
-    text = page.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
-    assert "old" not in text
-    assert text.count("| ensemble of 2 MC dropout |") == 2
+    text = table.read_text()
+    assert text.startswith("set,method,accuracy,AUROC,")
+    assert text.count(",ensemble of 2 MC dropout,") == 2
     # The members of the ensembles are the single runs: no network was trained twice.
     trained = [f.parent for f in (tmp_path / "out" / "runs").glob("*/posterior.pt")]
     assert len(trained) == 4
@@ -62,9 +59,7 @@ def test_a_method_that_breaks_is_a_row_and_not_the_end():
     poor = {name: dict.fromkeys(results.NAMES, 0.7) for name in results.SETS}
     constant = {name: scores | {"auroc": 0.5} for name, scores in good.items()}
     rows = {"MAP": [good, good], "a": [poor], "b": "the loss is not finite", "c": [constant]}
-    text = results.table(rows, "shifted")
-    assert "| b | did not train: the loss is not finite |" in text
-    assert "**no**" in text.splitlines()[3]
-    assert text.splitlines()[2].endswith("| yes |")
-    assert "**no**" in text.splitlines()[5]
-    assert len({line.count("|") for line in text.splitlines()}) == 1
+    of_map, a, b, c = results.table(rows, "shifted")
+    assert b[1:3] == ["b", "did not train: the loss is not finite"]
+    assert [row[-1] for row in (of_map, a, c)] == ["yes", "no", "no"]
+    assert {len(row) for row in (of_map, a, b, c)} == {3 + len(results.NAMES)}

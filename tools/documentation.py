@@ -1,0 +1,110 @@
+"""What mkdocs makes when the documentation is built: the tutorials from the notebooks, and the page of the commands.
+
+A hook of mkdocs (`mkdocs.yml`): `examples/notebooks/*.py` are executed and become `tutorials/*.md` with their output and
+figures; `commands.md` is the help of every command, `api.md` the list of all public names. They exist in the built site only.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = ROOT / "examples" / "notebooks"
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the generated pages to those of `docs/`."""
+    from mkdocs.structure.files import File
+
+    pages: dict[str, str | bytes] = {"api.md": interface(), "commands.md": commands()}
+    for path in sorted(NOTEBOOKS.glob("*.py")):
+        text, figures = tutorial(path)
+        pages[f"tutorials/{path.stem}.md"] = text
+        pages |= {f"tutorials/{name}": content for name, content in figures.items()}
+    for name, content in pages.items():
+        files.append(File.generated(config, name, content=content))
+    return files
+
+
+def tutorial(path: Path) -> tuple[str, dict[str, bytes]]:
+    """Execute a notebook.
+
+    Args:
+        path: A percent script.
+
+    Returns:
+        The page, and its figures by name.
+    """
+    import tempfile
+
+    import jupytext
+    from nbconvert import MarkdownExporter
+    from nbconvert.preprocessors import ExecutePreprocessor
+
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    notebook = jupytext.read(path)
+    with tempfile.TemporaryDirectory() as folder:
+        run = ExecutePreprocessor(timeout=300, kernel_name="python3")
+        run.preprocess(notebook, {"metadata": {"path": folder}})
+    text, resources = MarkdownExporter().from_notebook_node(
+        notebook, {"unique_key": path.stem, "output_files_dir": path.stem}
+    )
+    head = f"*This page is [`examples/notebooks/{path.name}`]({_source(path)}), executed when the site was built.*\n"
+    title, _, rest = text.strip().partition("\n")
+    return f"{title}\n\n{head}\n{rest}", resources["outputs"]
+
+
+def _source(path: Path) -> str:
+    import tomllib
+
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    return f"{urls['Repository']}/blob/main/{path.relative_to(ROOT).as_posix()}"
+
+
+def interface() -> str:
+    """Return the page of the Python interface: every public name, for mkdocstrings to fill in."""
+    import retinabench
+
+    modules = retinabench._MODULES
+    names = [f"::: retinabench.{modules[name]}.{name}" for name in retinabench.__all__ if name in modules]
+    lead = "Everything here is `retinabench.NAME`; `import retinabench as rb` loads neither PyTorch nor any data set."
+    return "\n\n".join(["# Python interface", lead, *names, "::: retinabench.predictions.adapters.Constructors"])
+
+
+def commands() -> str:
+    """Return the page of the commands: what each does, an example, arguments and options."""
+    from retinabench.cli.fidelity.verbs import VERBS
+    from retinabench.cli.main import GROUPS
+
+    groups = {**GROUPS, "Approximate inference": {**GROUPS["Approximate inference"]}}
+    groups["Approximate inference"] |= {f"fidelity {verb}": entry for verb, entry in VERBS.items()}
+    lines = ["# Commands", "", "`retinabench --help` and `retinabench VERB --help` say the same.", ""]
+    for group, verbs in groups.items():
+        lines += [f"## {group}", ""]
+        for verb, (function, example) in verbs.items():
+            lines += [f"### {verb}", "", (inspect.getdoc(function) or "").strip(), "", f"    {example}", ""]
+            rows = [_row(one) for one in inspect.signature(function, eval_str=True).parameters.values()]
+            if rows:
+                lines += ["| argument or option | what it is | default |", "|---|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def _row(parameter: inspect.Parameter) -> str:
+    """Return the line of an argument or option in the table of its command."""
+    kind, info = get_args(parameter.annotation)[:2]
+    # typer keeps the first name where a default stands in its older form.
+    names = [str(name) for name in (info.default, *(info.param_decls or ())) if str(name).startswith("-")]
+    option = bool(names)
+    values = get_args(kind) if get_origin(kind) is Literal else ()
+    value = info.metavar or (" or ".join(values) if option else "")
+    shown = ", ".join(f"`{name}`" for name in names) or f"`{info.metavar or parameter.name.upper()}`"
+    default = parameter.default
+    if default is inspect.Parameter.empty:
+        stated = "required"
+    else:
+        stated = "" if default is None or default is False else f"`{default}`"
+    cells = (f"{shown} {value}" if option and value else shown, info.help or "", stated)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
