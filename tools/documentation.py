@@ -71,7 +71,9 @@ def interface() -> str:
     modules = retinabench._MODULES
     names = [f"::: retinabench.{modules[name]}.{name}" for name in retinabench.__all__ if name in modules]
     lead = "Everything here is `retinabench.NAME`; `import retinabench as rb` loads neither PyTorch nor any data set."
-    return "\n\n".join(["# Python interface", lead, *names, "::: retinabench.predictions.adapters.Constructors"])
+    return "\n\n".join(
+        ["# Python interface", lead, *names, "::: retinabench.predictions.adapters.Constructors"]
+    )
 
 
 def commands() -> str:
@@ -79,8 +81,8 @@ def commands() -> str:
     from retinabench.cli.fidelity.verbs import VERBS
     from retinabench.cli.main import GROUPS
 
-    groups = {**GROUPS, "Approximate inference": {**GROUPS["Approximate inference"]}}
-    groups["Approximate inference"] |= {f"fidelity {verb}": entry for verb, entry in VERBS.items()}
+    groups = {group: dict(verbs) for group, verbs in GROUPS.items()}
+    groups["Approximate inference"].update({f"fidelity {verb}": entry for verb, entry in VERBS.items()})
     lines = ["# Commands", "", "`retinabench --help` and `retinabench VERB --help` say the same.", ""]
     for group, verbs in groups.items():
         lines += [f"## {group}", ""]
