@@ -7,7 +7,10 @@ import torch
 from torch import nn
 
 from retinabench.models.build import initialise
+from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
 from retinabench.models.networks.resnet import resnet18, resnet34, resnet50
+from retinabench.models.pretrained.stages import fine_tune
+from retinabench.models.settings import ModelConfig
 from retinabench.models.stochastic import dropout
 from retinabench.models.stochastic.drawing import use_generator
 from retinabench.models.stochastic.dropout import Dropout, add_dropout, dropout_sites
@@ -26,6 +29,20 @@ def test_dropout_goes_behind_every_inner_activation_and_each_projection(build, p
 def test_dropout_finds_the_activations_of_a_network_that_names_no_sites():
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
     assert dropout_sites(net) == ("1", "3")
+
+
+def test_frozen_stages_stay_without_noise():
+    network = efficientnet_lite0()
+    assert (
+        len(dropout_sites(network)) == 33
+    )  # of the stem, of the first block one, of 15 blocks two each, of the head
+    settings = ModelConfig(name="efficientnet_lite0", weights="imagenet", trained=2)
+    fine_tune(network, settings)
+    assert dropout_sites(network) == ("blocks.6.0.act1", "blocks.6.0.act2", "act2")
+    named = resnet18(width=4)
+    fine_tune(named, ModelConfig(name="resnet18", width=4, weights="imagenet", trained=1))
+    assert dropout_sites(named)
+    assert all(site.startswith("layer4") for site in dropout_sites(named))
 
 
 def test_dropout_keeps_the_mean_and_the_stated_share():

@@ -9,6 +9,10 @@ from retinabench.core.errors import InputError
 from retinabench.models.stochastic.drawing import Draw, Drawing, channels_last
 
 STEPS = 2**16  # of the rate
+ACTIVATIONS = (
+    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Softplus,
+    nn.Tanh,
+)  # fmt: skip
 PIECE = 2**17  # entries of a mask that a processor draws at a time: they stay in its cache
 
 
@@ -59,16 +63,14 @@ def _mask(shape: torch.Size, steps: int, dtype: torch.dtype, generator: torch.Ge
 def add_dropout(model: nn.Module, rate: float) -> nn.Module:
     """Put `Dropout(rate)` behind the sites of `model`, in place; names of parameters stay as they are.
 
-    The sites are the network's own `dropout_sites`, or every activation of a network that names none.
-
     Raises:
-        InputError: There are none.
+        InputError: There are no sites.
     """
     sites = dropout_sites(model)
     if not sites:
         raise InputError(
             f"the network {type(model).__name__} has no activation modules to put dropout behind",
-            hint="Name modules of it in its attribute dropout_sites.",
+            hint="Name modules of it in its attribute dropout_sites, or train more of its stages.",
         )
     for site in sites:
         parent, _, name = site.rpartition(".")
@@ -81,9 +83,19 @@ def add_dropout(model: nn.Module, rate: float) -> nn.Module:
 
 
 def dropout_sites(model: nn.Module) -> tuple[str, ...]:
-    """Name the modules behind which dropout goes."""
+    """Name the modules behind which dropout goes: the network's own `dropout_sites`, or else every activation.
+
+    Where stages are frozen, their sites are left out: those that are registered before the first trained layer.
+    """
+    order = {name: place for place, (name, _) in enumerate(model.named_modules())}
     named = getattr(model, "dropout_sites", None)
-    if named is not None:
+    if named is None:
+        named = [name for name, module in model.named_modules() if isinstance(module, ACTIVATIONS)]
+    if all(parameter.requires_grad for parameter in model.parameters()):
         return tuple(named)
-    activations = (nn.ReLU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.Tanh)
-    return tuple(name for name, module in model.named_modules() if isinstance(module, activations))
+    trained = [
+        order[name]
+        for name, module in model.named_modules()
+        if any(parameter.requires_grad for parameter in module.parameters(recurse=False))
+    ]
+    return tuple(site for site in named if trained and order[site] > min(trained))
