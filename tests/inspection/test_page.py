@@ -41,6 +41,6 @@ def test_page_and_markdown_have_the_same_findings_and_tables(tmp_path):
     found = inspect_data(open_prepared(make_prepared(tmp_path / "data")), read_images=False)
     html, card = page(found, []), markdown(found, [])
     for one in tables(found):
-        assert f'<h4 class="caption">{one.caption}</h4>' in html
+        assert f"<caption><span>{one.caption}</span></caption>" in html
         assert f"## {one.caption}" in card
     assert html.count('<p class="finding') == card.partition("\n## Splits")[0].count("\n- **")

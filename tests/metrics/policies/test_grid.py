@@ -1,11 +1,13 @@
 """Outcomes at other thresholds: each by hand from the images, and the frozen pair as `clinic` has it."""
 
 import math
+from dataclasses import astuple
 
 import numpy as np
 import pytest
 
 import retinabench as rb
+from retinabench.metrics.policies import grid as policies
 from retinabench.metrics.policies.grid import policy_grid
 from support.screened import screened
 
@@ -32,9 +34,13 @@ def test_the_frozen_pair_is_that_of_the_report(screening):
     assert grid.rules[j] == report.referral
     for name, one in report.sets.items():
         found, read = grid.outcomes[name][""][i][j], one.readings["reader"]
-        assert (found.sensitivity, found.specificity) == (read["sensitivity"], read["specificity"])
-        assert (found.missed, found.missed_severe) == (one.missed.referable, one.missed.severe)
-        assert found.referred == one.workload.images
+        pairs = [
+            (found.sensitivity, read["sensitivity"]), (found.specificity, read["specificity"]),
+            (found.missed, one.missed.referable), (found.missed_severe, one.missed.severe),
+            (found.referred, one.workload.images), (found.referred_patients, one.workload.patients),
+        ]  # fmt: skip
+        for here, there in pairs:
+            assert astuple(here) == pytest.approx(astuple(there), rel=1e-12)
         missed = [image.image_id for image in grid.images[name] if image.missed(i, j)]
         assert missed == [image.image_id for image in one.missed.images]
 
@@ -74,6 +80,20 @@ def test_images_are_listed_as_they_are_counted_and_rules_refer_more_and_more(scr
             for j, one in enumerate(row):
                 assert sum(image.missed(i, j) for image in grid.images[name]) == one.missed_images
     assert grid.to_dict()["frozen"] == list(grid.frozen)
+
+
+def test_a_group_lists_its_own_images_and_memory_is_bounded(screening, predictions, monkeypatch):
+    report, grid = screening
+    for name, groups in grid.outcomes.items():
+        for k, (i, j) in ((1, (3, 2)), (2, (8, 5))):
+            missed = [one for one in grid.images[name] if one.missed(i, j) and k in one.groups]
+            assert len(missed) == list(groups.values())[k][i][j].missed_images
+    monkeypatch.setattr(policies, "MOST_CELLS", 3)  # a policy at a time
+    again = policy_grid(predictions, report.stated, most_groups=1)
+    assert len(again.outcomes["in_domain"]) == 2
+    for here, there in zip(again.outcomes["shifted"][""][4], grid.outcomes["shifted"][""][4], strict=True):
+        assert astuple(here.ppv) == pytest.approx(astuple(there.ppv), rel=1e-12, nan_ok=True)
+        assert here.missed_images == there.missed_images
 
 
 def test_without_referral_and_grades_the_frozen_rule_refers_none():

@@ -10,6 +10,7 @@ from retinabench.reports.evaluation.evaluate import evaluate_methods
 from retinabench.reports.evaluation.evaluation import MethodPredictions
 from retinabench.reports.evaluation.findings import verdict
 from retinabench.reports.evaluation.page import render
+from retinabench.reports.evaluation.policies import policy_grids
 from support.fake_predictions import population, predictions
 
 
@@ -28,7 +29,7 @@ def test_a_method_is_never_better_than_itself():
     order = verdict(evaluation).order
     assert order is not None
     assert (order.ahead, order.level) == ([], ["b"])
-    assert "These images cannot tell “a” from “b”" in render(evaluation, title="x")
+    assert "These images cannot tell “a” from “b”" in render(evaluation, policy_grids(evaluation), title="x")
 
 
 def test_a_clearly_better_method_is_bold():

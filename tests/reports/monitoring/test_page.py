@@ -16,6 +16,7 @@ from retinabench.reports.monitoring.page import page
 from retinabench.reports.monitoring.sentences import headline
 from retinabench.reports.monitoring.terminal import monitor_tables
 from support.follow_ups import follow_up
+from support.reading_pages import without_script
 
 GOALS = Certified(
     0.2, 0.5, "<b>own</b>", (Goal("selective_risk", 0.08), Goal("sensitivity", 0.8)), "image", 2
@@ -61,9 +62,9 @@ def test_the_first_line_says_what_matters(watched, name, text):
 def test_the_page_is_whole_escaped_and_states_the_limits_of_the_alarms(watched):
     text = page(watched["broken"])
     assert "<b>own</b>" not in text
-    assert "<script" not in text
+    assert "<script" not in without_script(text)
     assert not re.search(r'(?:src|href)="(?!#)', text)
-    assert text.count("<svg viewBox") == 2 + 2 + len(GOALS.goals)
+    assert text.count('role="img"') == 2 + 2 + len(GOALS.goals)
     assert "Before the labels arrive" in text
     assert "ever raised is at most 5 %, however often one looks" in " ".join(text.split())
     assert "gave no alarm in 94 to 96 %" in " ".join(text.split())

@@ -16,7 +16,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from retinabench.core.errors import printable
-from retinabench.reports.toolkit.figures import WIDTH, Floats, Line, canvas, draw_lines, light_grid, math_free
+from retinabench.reports.toolkit.figures import (
+    TEXT,
+    WIDTH,
+    Floats,
+    Line,
+    canvas,
+    draw_lines,
+    light_grid,
+    math_free,
+)
 from retinabench.reports.toolkit.number_format import Quantity
 from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, HUES, INK, MUTED, PAPER
 
@@ -82,7 +91,7 @@ def draw_performance(
             name,
             transform=place,
             color=color,
-            fontsize=11,
+            fontsize=TEXT,
             ha="center",
             va="bottom",
         )

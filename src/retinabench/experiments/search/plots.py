@@ -40,7 +40,7 @@ def write_figures(ranking: Ranking, folder: Path) -> list[Path]:
 def parallel(ranking: Ranking) -> Figure:
     """Draw parallel coordinates: an axis per parameter on its own scale, the criterion's at the right."""
     parameters, last = list(ranking.space), len(ranking.space)
-    figure, [[axes]] = canvas(max(LEAST, 150 + 125 * last), 400)
+    figure, [[axes]] = canvas(max(LEAST, 150 + 125 * last), 400, text=11)
     low, high = _reach(ranking)
     for x, parameter in enumerate(parameters):
         _axis(axes, x, short_names(ranking.space)[x], _ticks(parameter, 0.08))
@@ -64,7 +64,7 @@ def marginals(ranking: Ranking) -> Figure:
     """Draw the criterion over each parameter, a panel for each."""
     columns = min(4, len(ranking.space))
     rows = math.ceil(len(ranking.space) / columns)
-    figure, grid = canvas(max(LEAST, 70 + 215 * columns), 60 + 205 * rows, rows, columns)
+    figure, grid = canvas(max(LEAST, 70 + 215 * columns), 60 + 205 * rows, rows, columns, text=11)
     low, high = _reach(ranking)
     panels = [axes for line in grid for axes in line]
     names = short_names(ranking.space)

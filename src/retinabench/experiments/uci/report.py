@@ -112,7 +112,7 @@ def _printed(value: Printed, measure: str) -> str:
 def draw_figure(found: Results) -> Figure:
     """Draw one row per set, one column per measure; bars are one standard error over splits (printed: as printed)."""
     titles = {method: result.title for by_method in found.values() for method, result in by_method.items()}
-    figure, axes = canvas(920, 70 + 96 * len(found), rows=len(found), columns=2)
+    figure, axes = canvas(920, 70 + 96 * len(found), rows=len(found), columns=2, text=11)
     for row, name in zip(axes, found, strict=True):
         for panel, measure in zip(row, COLUMNS, strict=True):
             _panel(panel, found, name, measure, list(titles))

@@ -52,7 +52,7 @@ def board_figure(task: TaskBoard) -> Figure:
                 axes.plot([score.low, score.high], [place, place], color=color, linewidth=1.2)
             axes.plot([score.value], [place], marker, color=color, markersize=5)
         axes.set(yticks=places, ylim=(-0.6, len(entries) - 0.4), xlabel=_axis(name))
-        axes.set_yticklabels([entry.title for entry in entries] if axes is row[0] else [], fontsize=10)
+        axes.set_yticklabels([entry.title for entry in entries] if axes is row[0] else [])
         axes.tick_params(axis="y", length=0)
         light_grid(axes, "x")
     return figure

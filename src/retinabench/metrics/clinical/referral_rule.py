@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -81,13 +82,33 @@ def referral_rule(
     Raises:
         InputError: Both are given, or the rate is not in [0, 1].
     """
-    name = referral_uncertainty(predictions, uncertainty, threshold=cut)[1]
     if threshold is not None and rate is not None:
         raise InputError("a threshold and a rate of referral exclude each other", hint="Give one of them.")
     if rate is None:
+        name = referral_uncertainty(predictions, uncertainty, threshold=cut)[1]
         return ReferralRule(math.inf if threshold is None else threshold, name)
     if not 0 <= rate <= 1:
         raise InputError(f"the referral rate is {rate:g}", hint="It lies between 0 and 1, such as 0.2.")
+    return referral_rules(predictions, uncertainty, cut, [rate])[0]
+
+
+def referral_rules(
+    predictions: Predictions, uncertainty: str, cut: float, rates: Sequence[float]
+) -> list[ReferralRule]:
+    """Return the rules of several rates; see `referral_rule`.
+
+    Args:
+        predictions: The file with all its splits.
+        uncertainty: What orders the referral, as in `score`.
+        cut: The decision threshold, for the uncertainty `margin`.
+        rates: The shares to be referred, each in [0, 1].
+
+    Returns:
+        A rule for each.
+
+    Raises:
+        InputError: There is no image that could choose a threshold.
+    """
     split: Literal["validation", "test"] = "validation"
     part = predictions.select(domain="in_domain", split=split)
     if part is None:
@@ -95,7 +116,10 @@ def referral_rule(
         part = predictions.select(domain="in_domain", split=split) or predictions.select(split=split)
     if part is None:
         raise InputError("holds no image of the test split", file=predictions.source, column="split")
-    values = np.sort(referral_uncertainty(part, uncertainty, threshold=cut)[0])[::-1]
-    most = math.floor(rate * len(values) + 1e-9)
-    found = float(values[most]) if most < len(values) else -math.inf
-    return ReferralRule(found, name, rate, split, len(values))
+    found, name = referral_uncertainty(part, uncertainty, threshold=cut)
+    values = np.sort(found)[::-1]
+    places = [math.floor(rate * len(values) + 1e-9) for rate in rates]
+    limits = [float(values[most]) if most < len(values) else -math.inf for most in places]
+    return [
+        ReferralRule(limit, name, rate, split, len(values)) for limit, rate in zip(limits, rates, strict=True)
+    ]

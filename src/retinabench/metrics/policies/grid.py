@@ -6,7 +6,7 @@ needs images of its own to be judged on, or a guarantee (`metrics/guarantees`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,17 @@ from numpy.typing import NDArray
 
 from retinabench.metrics.clinical.consequences import SEVERE
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
-from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_rule
-from retinabench.metrics.clinical.screening import reading_calls
+from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_rules
 from retinabench.metrics.clinical.set_screening import Screened
 from retinabench.metrics.clinical.subgroups import group_members
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import clustered_proportion
+from retinabench.metrics.inference.many_proportions import (
+    Sums,
+    patient_starts,
+    proportion_intervals,
+    proportion_sums,
+)
 from retinabench.metrics.sorted_images import is_positive
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
@@ -29,6 +33,8 @@ from retinabench.predictions.table import Predictions
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 MOST_GROUPS = 24
+MOST_CELLS = 2_000_000
+"""Policies times images that are computed at once: memory stays small for any number of images."""
 Bools = NDArray[np.bool_]
 
 
@@ -42,6 +48,7 @@ class Outcome:
         ppv: Share of referable images among those that are called referable in the end.
         npv: Share of images that are not referable among the others.
         referred: Share of the images that the reader reads.
+        referred_patients: Share of the patients of whom the reader reads an image; NaN where patients are not known.
         missed: Share of the referable images that are neither called referable nor referred.
         missed_severe: The same share of the images of grade 3 and 4; NaN without grades.
         missed_images: Number of referable images that are missed.
@@ -53,6 +60,7 @@ class Outcome:
     ppv: Interval
     npv: Interval
     referred: Interval
+    referred_patients: Interval
     missed: Interval
     missed_severe: Interval
     missed_images: int
@@ -74,6 +82,7 @@ class RankedImage:
         prob: P(referable).
         called: At how many of the thresholds, from the lowest on, it is called referable.
         referred_from: For every threshold, the first rule that refers it; the number of rules where none does.
+        groups: Places of the groups that it is of, in the order of `PolicyGrid.outcomes`; 0 is the whole set.
     """
 
     image_id: str
@@ -82,6 +91,7 @@ class RankedImage:
     prob: float
     called: int
     referred_from: tuple[int, ...]
+    groups: tuple[int, ...] = (0,)
 
     def missed(self, threshold: int, rule: int) -> bool:
         """Whether the pair at these places misses the image."""
@@ -121,15 +131,16 @@ class PolicyGrid:
         }
 
 
-def policy_grid(predictions: Predictions, stated: Screened) -> PolicyGrid:
+def policy_grid(predictions: Predictions, stated: Screened, *, most_groups: int = MOST_GROUPS) -> PolicyGrid:
     """Compute what the programme would do at other thresholds.
 
     Args:
         predictions: The predictions, with all their splits.
         stated: The frozen thresholds, the reader, and the columns of subgroups.
+        most_groups: How many subgroups of each set are looked at, the largest first.
 
     Returns:
-        The outcomes per set and for its at most `MOST_GROUPS` largest subgroups, with clustered 95 % intervals.
+        The outcomes per set and subgroup, with clustered 95 % intervals.
     """
     thresholds, place = _thresholds(stated.threshold)
     rules = [_rules(predictions, stated, cut.value) for cut in thresholds]
@@ -142,11 +153,11 @@ def policy_grid(predictions: Predictions, stated: Screened) -> PolicyGrid:
             continue
         calls = np.stack([is_positive(part.prob, cut.value) for cut in thresholds])
         sent = np.stack([_sent(part, stated, cut, row) for cut, row in zip(thresholds, rules, strict=True)])
+        groups = _groups(part, stated.subgroups, most_groups)
         outcomes[name] = {
-            group: _outcomes(part, rows, calls, sent, stated.reader)
-            for group, rows in _groups(part, stated.subgroups).items()
+            group: _outcomes(part, rows, calls, sent, stated.reader) for group, rows in groups.items()
         }
-        images[name] = _ranked(part, calls, sent)
+        images[name] = _ranked(part, calls, sent, list(groups.values()))
     return PolicyGrid(tuple(thresholds), tuple(rules[place]), frozen, outcomes, images)
 
 
@@ -160,11 +171,8 @@ def _thresholds(frozen: FrozenThreshold) -> tuple[list[FrozenThreshold], int]:
 def _rules(predictions: Predictions, stated: Screened, cut: float) -> list[ReferralRule]:
     """Return the rules from few images to many, with the frozen one in place of its equal."""
     frozen = stated.referral
-    others = [
-        referral_rule(predictions, frozen.uncertainty, cut, threshold=None, rate=rate)
-        for rate in RATES
-        if rate != (0.0 if frozen.extent == "none" else frozen.rate)
-    ]
+    rates = [rate for rate in RATES if rate != (0.0 if frozen.extent == "none" else frozen.rate)]
+    others = referral_rules(predictions, frozen.uncertainty, cut, rates)
     return sorted([*others, frozen], key=lambda one: (-one.threshold, one.rate or 0.0))
 
 
@@ -174,11 +182,11 @@ def _sent(part: Predictions, stated: Screened, cut: FrozenThreshold, rules: list
     return np.stack([rule.refers(values) for rule in rules])
 
 
-def _groups(part: Predictions, columns: Sequence[str] | None) -> dict[str, Bools]:
+def _groups(part: Predictions, columns: Sequence[str] | None, most: int) -> dict[str, Bools]:
     """Return group -> (N,) rows: the whole set, and the largest subgroups in the order of their columns."""
     members = group_members(part, columns)[0] if part.subgroups else {}
     named = {f"{column}: {value}": rows for column, found in members.items() for value, rows in found.items()}
-    largest = sorted(named, key=lambda name: -int(named[name].sum()))[:MOST_GROUPS]
+    largest = sorted(named, key=lambda name: -int(named[name].sum()))[:most]
     return {
         "": np.ones(len(part), bool),
         **{name: rows for name, rows in named.items() if name in largest},
@@ -189,37 +197,81 @@ def _outcomes(
     part: Predictions, rows: Bools, calls: Bools, sent: Bools, reader: tuple[float, float]
 ) -> list[list[Outcome]]:
     """Return T rows of R outcomes of some images; calls (T, N), sent (T, R, N)."""
-    y = part.label[rows] == 1
-    severe = np.zeros(len(y), bool) if part.grade is None else part.grade[rows] >= SEVERE
     codes, _ = cluster_codes((part.image_id if part.patient_id is None else part.patient_id)[rows])
-    return [
-        [_outcome(y, severe, said[rows], referred[rows], codes, reader) for referred in row]
-        for said, row in zip(calls, sent, strict=True)
+    order = np.argsort(codes, kind="stable")
+    chosen = np.flatnonzero(rows)[order]
+    severe = np.zeros(len(chosen), bool) if part.grade is None else part.grade[chosen] >= SEVERE
+    group = _Group(part.label[chosen] == 1, severe, codes[order], part.patient_id is not None, reader)
+    said, referred = calls[:, chosen], sent[:, :, chosen]
+    parts = [
+        group.sums(said[t][None], referred[t, k]) for t in range(len(said)) for k in _blocks(sent.shape[1], len(chosen))
+    ]  # fmt: skip
+    shares = {name: _intervals([part[0][name] for part in parts]) for name in parts[0][0]}
+    counts = np.concatenate([part[1] for part in parts], axis=1).tolist()
+    found = [
+        Outcome(
+            **dict(zip(shares, values, strict=True)), missed_images=lost, missed_severe_images=lost_severe
+        )
+        for *values, lost, lost_severe in zip(*shares.values(), *counts, strict=True)
     ]
+    rules = sent.shape[1]
+    return [found[k : k + rules] for k in range(0, len(found), rules)]
 
 
-def _outcome(
-    y: Bools, severe: Bools, said: Bools, sent: Bools, codes: NDArray[np.intp], reader: tuple[float, float]
-) -> Outcome:
-    called = reading_calls(y, said, sent, reader)["reader"]
-    lost = y & ~said & ~sent
-    return Outcome(
-        sensitivity=clustered_proportion(called, y, codes),
-        specificity=clustered_proportion(1 - called, ~y, codes),
-        ppv=clustered_proportion(y, called, codes),
-        npv=clustered_proportion(~y, 1 - called, codes),
-        referred=clustered_proportion(sent, np.ones(len(y)), codes),
-        missed=clustered_proportion(lost, y, codes),
-        missed_severe=clustered_proportion(lost, severe & y, codes),
-        missed_images=int(lost.sum()),
-        missed_severe_images=int((lost & severe).sum()),
-    )
+def _blocks(rules: int, images: int) -> Iterator[slice]:
+    size = max(1, MOST_CELLS // max(images, 1))
+    return (slice(k, k + size) for k in range(0, rules, size))
 
 
-def _ranked(part: Predictions, calls: Bools, sent: Bools) -> list[RankedImage]:
+def _intervals(parts: Sequence[Sums]) -> list[Interval]:
+    sums = Sums.joined(parts)
+    ends = proportion_intervals(sums)
+    return [Interval(*one) for one in zip(*(array.tolist() for array in (sums.value, *ends)), strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """The M images of a group, sorted by patient."""
+
+    y: Bools
+    severe: Bools
+    codes: NDArray[np.intp]
+    patients: bool
+    reader: tuple[float, float]
+
+    def sums(self, said: Bools, sent: Bools) -> tuple[dict[str, Sums], NDArray[np.intp]]:
+        """Return the sums of every share of K policies, and (2, K) images missed; said (1, M), sent (K, M)."""
+        y, every = self.y, np.ones(len(self.y))
+        called = np.where(sent, np.where(y, self.reader[0], 1 - self.reader[1]), said)
+        lost = y & ~said & ~sent
+        return {
+            "sensitivity": self._of(called, every, y),
+            "specificity": self._of(1 - called, every, ~y),
+            "ppv": self._of(y, called),
+            "npv": self._of(~y, 1 - called),
+            "referred": self._of(sent, every),
+            "referred_patients": self._patients(sent),
+            "missed": self._of(lost, every, y),
+            "missed_severe": self._of(lost, every, y & self.severe),
+        }, np.stack([lost.sum(axis=1), (lost & self.severe).sum(axis=1)])
+
+    def _of(self, success: NDArray[Any], weight: NDArray[Any], rows: Bools | None = None) -> Sums:
+        if rows is None:
+            return proportion_sums(success, weight, patient_starts(self.codes))
+        return proportion_sums(success[..., rows], weight[..., rows], patient_starts(self.codes[rows]))
+
+    def _patients(self, sent: Bools) -> Sums:
+        if not self.patients:
+            return proportion_sums(sent[:, :0], np.empty(0), patient_starts(self.codes[:0]))
+        any_image = np.logical_or.reduceat(sent, patient_starts(self.codes), axis=1)
+        patients = any_image.shape[1]
+        return proportion_sums(any_image, np.ones(patients), np.arange(patients))
+
+
+def _ranked(part: Predictions, calls: Bools, sent: Bools, groups: Sequence[Bools]) -> list[RankedImage]:
     grade = np.full(len(part), -1) if part.grade is None else part.grade
     lost = (part.label == 1) & (~calls[:, None] & ~sent).any(axis=(0, 1))
-    order = np.lexsort((part.image_id, part.prob, -grade))
+    order, of = np.lexsort((part.image_id, part.prob, -grade)), np.stack(groups)
     called, first = calls.sum(axis=0), (~sent).sum(axis=1)  # a later rule refers whatever an earlier one does
     return [
         RankedImage(
@@ -229,6 +281,7 @@ def _ranked(part: Predictions, calls: Bools, sent: Bools) -> list[RankedImage]:
             float(part.prob[k]),
             int(called[k]),
             tuple(first[:, k].tolist()),
+            tuple(np.flatnonzero(of[:, k]).tolist()),
         )
         for k in order[lost[order]]
     ]

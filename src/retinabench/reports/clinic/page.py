@@ -13,8 +13,8 @@ from retinabench.metrics.policies.grid import PolicyGrid
 from retinabench.reports.clinic import figures, tables
 from retinabench.reports.clinic.answer import SetAnswer, answer_sets
 from retinabench.reports.clinic.checklist import checklist, checklist_table
-from retinabench.reports.clinic.explore import explore_json
 from retinabench.reports.toolkit import pages
+from retinabench.reports.toolkit.explore import explorer
 from retinabench.reports.toolkit.figures import to_svg
 from retinabench.reports.toolkit.style import LegendEntry, Panel
 from retinabench.reports.toolkit.tables import Table
@@ -62,7 +62,7 @@ def render(report: ScreeningReport, grid: PolicyGrid | None = None, *, title: st
     context = {
         "title": title,
         "contents": [entry for entry in CONTENTS if entry[0] not in absent],
-        "policies": None if grid is None else explore_json(grid),
+        "explorer": None if grid is None else explorer({"model": grid}, report.reader),
         "report": report,
         "sets": found,
         "many": len(found) > 1,

@@ -130,11 +130,11 @@ def _uncertainty(case: SetPredictions, row: int) -> str:
     return "< 0.001" if 0 < value < 0.0005 else plain(value, 3)
 
 
-def data_uri(image: NDArray[np.uint8]) -> tuple[str, int, int]:
-    """Return an image (H, W, 3) or (H, W) as a JPEG data URI at most `SIDE` pixels wide or high, and its width and height."""
+def data_uri(image: NDArray[np.uint8], side: int = SIDE) -> tuple[str, int, int]:
+    """Return an image (H, W, 3) or (H, W) as a JPEG data URI at most `side` pixels wide or high, and its width and height."""
     drawn = Image.fromarray(np.ascontiguousarray(_trimmed(image))).convert("RGB")
-    if max(drawn.size) > SIDE:
-        drawn.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    if max(drawn.size) > side:
+        drawn.thumbnail((side, side), Image.Resampling.LANCZOS)
     with io.BytesIO() as out:
         drawn.save(out, "JPEG", quality=84)
         text = base64.b64encode(out.getvalue()).decode()

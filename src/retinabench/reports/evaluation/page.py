@@ -5,29 +5,36 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from retinabench.metrics.clinical.operating_points import GOALS
+from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.policies.grid import PolicyGrid
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import PER_IMAGE, SET_LABELS
-from retinabench.reports.evaluation import examples, panels, tables
+from retinabench.reports.evaluation import examples, tables
 from retinabench.reports.evaluation.evaluate import MOST_BAND_REPLICATES
 from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.evaluation.examples import ImageSource
+from retinabench.reports.evaluation.figures import panels
 from retinabench.reports.evaluation.findings import SLIGHT, verdict
+from retinabench.reports.evaluation.policies import page_explorer, pathways
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
 from retinabench.reports.toolkit.style import LegendEntry
 
 CONTENTS = (
-    ("verdict", "Verdict"), ("scored", "Data"), ("scores", "Scores"), ("roc", "ROC"), ("referral", "Referral"),
+    ("verdict", "Verdict"), ("explore", "Other thresholds"), ("findings", "Findings"), ("scored", "Data"), ("scores", "Scores"), ("roc", "ROC"), ("referral", "Referral"),
     ("uncertainty", "Uncertainty"), ("reliability", "Calibration"), ("examples", "Images"),
     ("reading", "Definitions"), ("repeat", "Reproduction"),
 )  # fmt: skip
 
 
-def render(evaluation: Evaluation, *, title: str, images: ImageSource | None = None) -> str:
+def render(
+    evaluation: Evaluation, grids: dict[int, PolicyGrid], *, title: str, images: ImageSource | None = None
+) -> str:
     """Return the page of an evaluation.
 
     Args:
         evaluation: What it says.
+        grids: The outcomes of the page's sliders; see `policy_grids`.
         title: Its headline.
         images: image_id -> (H, W, 3) uint8 or None, for the example images.
 
@@ -55,12 +62,15 @@ def render(evaluation: Evaluation, *, title: str, images: ImageSource | None = N
         "single": len(evaluation.domains) == 1,
         "thresholds": _thresholds(evaluation),
         "show": _show,
+        "shown": _shown,
         "per_image": PER_IMAGE,
         "graded": any(case.grade is not None for case in cases),
         "own_uncertainty": any(case.uncertainty_name == "own" for case in cases),
         "band_replicates": min(evaluation.bootstrap, MOST_BAND_REPLICATES),
         "many_bands": len(evaluation.methods) > panels.MOST_BANDS,
         "with_images": images is not None,
+        "pathways": pathways(evaluation, grids),
+        "explorer": page_explorer(evaluation, grids, images),
         "lead_figure": panels.lead_panel(evaluation),
         "sets_table": tables.sets_table(evaluation),
         "score_tables": tables.score_tables(evaluation),
@@ -78,6 +88,12 @@ def render(evaluation: Evaluation, *, title: str, images: ImageSource | None = N
 
 def _show(quantity: Quantity, style: str = "plain") -> Markup:
     return quantity.whole_html(NumberFormat(2, signed=style == "signed"))
+
+
+def _shown(share: Interval, scale: float = 100) -> str:
+    """Write a share with its interval: in percent, or of so many."""
+    form = NumberFormat(0, scale=scale, suffix=" %" if scale == 100 else "").fitted(share.high - share.low)
+    return f"{form(share.value)} {form.interval(share.low, share.high)}".rstrip()
 
 
 def _thresholds(evaluation: Evaluation) -> list[str]:

@@ -113,8 +113,15 @@ class SetPredictions:
     @cached_property
     def bins(self) -> NDArray[np.intp]:
         """(N,) the equally filled bin of every probability; equal probabilities share one."""
-        edges = np.unique(np.quantile(self.prob, np.linspace(0, 1, BINS + 1)[1:-1]))
-        return np.asarray(np.searchsorted(edges, self.prob, side="left"))
+        return self.bins_of(self.prob)
+
+    def bins_of(self, prob: Floats) -> NDArray[np.intp]:
+        """Return the bin of other probabilities."""
+        return np.asarray(np.searchsorted(self._edges, prob, side="left"))
+
+    @cached_property
+    def _edges(self) -> Floats:
+        return np.unique(np.quantile(self.prob, np.linspace(0, 1, BINS + 1)[1:-1]))
 
 
 def referral(w: Weighted, metric: str) -> Floats:

@@ -21,6 +21,7 @@ from retinabench.reports.evaluation.evaluate import evaluate_methods
 from retinabench.reports.evaluation.evaluation import Evaluation, MethodPredictions, Progress
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.page import render
+from retinabench.reports.evaluation.policies import policy_grids, policy_records
 from retinabench.reports.evaluation.set_statistics import scored
 from retinabench.reports.toolkit.number_format import Quantity
 from retinabench.reports.toolkit.renderers import csv_bytes
@@ -46,9 +47,9 @@ def write_report(
     uncertainty: str = "auto",
     progress: Progress | None = None,
 ) -> Path:
-    """Score methods and write `index.html`, `scores.json` and `table.csv` into `out`.
+    """Score methods and write `index.html`, `scores.json`, `policies.json` and `table.csv` into `out`.
 
-    The same arguments give the same bytes. The page needs no network and runs no script.
+    The same arguments give the same bytes. The page needs no network.
 
     Args:
         methods: Methods in the order in which they are shown, each with the test predictions of one or more seeds; or a
@@ -92,7 +93,7 @@ def write_report(
 def write_evaluation(
     evaluation: Evaluation, out: Path, *, title: str = TITLE, images: ImageSource | None = None
 ) -> Path:
-    """Write `index.html`, `scores.json` and `table.csv` of an evaluation.
+    """Write `index.html`, `scores.json`, `policies.json` and `table.csv` of an evaluation.
 
     Args:
         evaluation: What is written.
@@ -103,7 +104,9 @@ def write_evaluation(
     Returns:
         The path of the page.
     """
-    page = render(evaluation, title=title, images=images)
+    grids = policy_grids(evaluation)
+    page = render(evaluation, grids, title=title, images=images)
+    write_json(out / "policies.json", policy_records(evaluation, grids), indented=False)
     write_json(out / "scores.json", score_records(evaluation))
     write_bytes(out / "table.csv", table_csv(evaluation))
     write_bytes(out / "index.html", page.encode())

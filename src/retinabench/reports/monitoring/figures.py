@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.result import Evidence
-from retinabench.reports.toolkit.figures import WIDTH, canvas, light_grid, thin
+from retinabench.reports.toolkit.figures import TEXT, WIDTH, canvas, light_grid, thin
 from retinabench.reports.toolkit.style import BAD, MUTED, Mark, mark
 
 HEIGHT = 260
@@ -45,7 +45,7 @@ def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Fig
     axes.axhline(needed, color=BAD, linewidth=1)
     axes.annotate(
         f"alarm at {needed:g}", (0, needed), (4, 4), xycoords=("axes fraction", "data"), textcoords="offset points",
-        color=BAD, fontsize=10,
+        color=BAD, fontsize=TEXT,
     )  # fmt: skip
     axes.set(yscale="log", ylim=(least / 3, 5 * largest), ylabel="evidence (1: none)")
     _dated(axes)

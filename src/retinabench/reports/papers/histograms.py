@@ -70,7 +70,7 @@ def _figure(
 
 def _draw(methods: Sequence[MethodRuns], name: str) -> Figure:
     pairs = [[_densities(method, name, grade) for method in methods] for grade in range(5)]
-    figure, grid = canvas(80 + 118 * len(methods), 5 * 74 + 40, 5, len(methods), sharex=True)
+    figure, grid = canvas(80 + 118 * len(methods), 5 * 74 + 40, 5, len(methods), sharex=True, text=11)
     top = _top([density for row in pairs for right, wrong, *_ in row for density in (right, wrong)])
     for grade, (line, cells) in enumerate(zip(grid, pairs, strict=True)):
         for axes, cell in zip(line, cells, strict=True):

@@ -186,7 +186,7 @@ def control_line(axes: Axes, x: Floats, y: Floats, name: str) -> None:
 
 def panel_grid(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
     """Return a figure of panels and its axes, with room for the legend below."""
-    figure, grid = canvas(PANEL[0] * columns + 10, PANEL[1] * rows + 46, rows, columns)
+    figure, grid = canvas(PANEL[0] * columns + 10, PANEL[1] * rows + 46, rows, columns, text=11)
     figure.get_layout_engine().set(w_pad=0.05, h_pad=0.06)  # type: ignore[union-attr, call-arg]
     return figure, grid
 

@@ -29,8 +29,12 @@ from retinabench.core.untrusted.text import visible
 from retinabench.reports.toolkit.style import FAINT, INK, MUTED, VARIABLES, Mark
 
 Floats = NDArray[np.float64]
-WIDTH = 380
-"""Width in CSS pixels of a panel that a page sets beside others; its text stays readable on a phone."""
+WIDTH = 360
+"""Width in CSS pixels of a panel that a page sets beside others, which a phone shows at about this size."""
+TEXT = 13
+"""Size of the text of a page's figures in CSS pixels at their own width."""
+SMALLEST_TEXT = 12
+"""Size in CSS pixels below which no text of a page's figure is ever shown."""
 MOST_POINTS = 200
 FORMATS: dict[str, dict[str, Any]] = {
     "svg": {"metadata": dict.fromkeys(("Date", "Creator", "Format", "Type"))},
@@ -40,7 +44,7 @@ FORMATS: dict[str, dict[str, Any]] = {
 _RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 11,
+    "font.size": TEXT,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.linewidth": 0.7,
@@ -56,8 +60,8 @@ _RC: dict[Any, Any] = {
     "text.color": INK,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
+    "xtick.labelsize": "medium",
+    "ytick.labelsize": "medium",
 }
 
 
@@ -71,7 +75,7 @@ def figure_style() -> Iterator[None]:
 
 
 def canvas(
-    width: float, height: float, rows: int = 1, columns: int = 1, *, sharex: bool = False
+    width: float, height: float, rows: int = 1, columns: int = 1, *, sharex: bool = False, text: int = TEXT
 ) -> tuple[Figure, list[list[Axes]]]:
     """Return an empty figure.
 
@@ -81,11 +85,12 @@ def canvas(
         rows: Number of rows of axes.
         columns: Number of columns of axes.
         sharex: All axes of a column share their horizontal range.
+        text: Size of its text; a text that is added later states its own.
 
     Returns:
         The figure and its axes by row and column.
     """
-    with figure_style():
+    with figure_style(), rc_context({"font.size": text}):
         layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
         figure = Figure(figsize=(width / 72, height / 72), layout=layout)
         axes = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
@@ -188,7 +193,7 @@ def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup
         description: Content of the figure for screen readers.
 
     Returns:
-        The `svg` element.
+        The `svg` element; it is never shown so narrow that a text of it would be smaller than `SMALLEST_TEXT`.
     """
     with figure_style(), io.StringIO() as out, warnings.catch_warnings():
         warnings.filterwarnings(
@@ -204,10 +209,13 @@ def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup
         r"<[^>]*>", _shortened, body
     )  # the coordinates in the tags; the text between them stays as it is
     body = _themed(_namespaced(body, name))
+    smallest = min(map(float, re.findall(r"font-size: ([\d.]+)px", body)), default=TEXT)
+    narrowest = float(view[1].split()[2]) * SMALLEST_TEXT / smallest
+    drawn = Markup(re.sub(r"\n\s*", "\n", body))  # noqa: S704 - drawn by matplotlib, which escapes text
     return Markup(
-        '<svg viewBox="{}" role="img" aria-labelledby="{}-title {}-desc">'
-        '<title id="{}-title">{}</title><desc id="{}-desc">{}</desc>{}</svg>'
-    ).format(view[1], name, name, name, title, name, description, Markup(re.sub(r"\n\s*", "\n", body)))  # noqa: S704 - drawn by matplotlib, which escapes text
+        '<svg id="{0}-figure" viewBox="{1}" style="min-width:{2:.0f}px" role="img" aria-labelledby="{0}-title {0}-desc">'
+        '<title id="{0}-title">{3}</title><desc id="{0}-desc">{4}</desc>{5}</svg>'
+    ).format(name, view[1], narrowest, title, description, drawn)
 
 
 def _shortened(tag: re.Match[str]) -> str:

@@ -5,13 +5,18 @@ A page extends `templates/base.html.j2`, which has the blocks `head` (further st
 
     page = render("page.html.j2", {"title": ...}, package="retinabench.reports.evaluation")
 
-Everything is escaped, the style sheet is inside, a missing name is an error, and the page runs no script. Templates know
-the filters of `FILTERS`; `parts.html.j2` has macros for figures, legends, findings and lists of facts. A template whose
-name does not end in `.html.j2` is text (Markdown): nothing is escaped but what passes through the filter `md`.
+Everything is escaped, the style sheet is inside, and a missing name is an error. The page runs one script, `SCRIPTS`, which is
+the same in every page and which the page's content security policy names by its hash: it sorts and filters tables, opens
+folded sections, and shows texts that the page holds already. Without it the page is complete. Templates know the filters of
+`FILTERS`; `parts.html.j2` has macros for sections, figures, legends, findings and lists of facts. A template whose name does
+not end in `.html.j2` is text (Markdown): nothing is escaped but what passes through the filter `md`.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +33,8 @@ from retinabench.reports.toolkit import renderers
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names, percent, plain
 
 TOOLKIT = "retinabench.reports.toolkit"
+SCRIPTS = ("tables.js", "folds.js", "explore.js", "hover.js")
+"""The parts of the one script of all pages."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +69,30 @@ def render(template: str, context: Mapping[str, Any], *, package: str = TOOLKIT)
         jinja2.UndefinedError: The template uses a name that the context lacks.
     """
     style = Markup(_source(TOOLKIT, "style.css") or "")  # noqa: S704 - a file of this package
-    filled = _environment(package).get_template(template)
-    page = visible(filled.render({**context, "style": style, "version": __version__}))
+    script, script_hash = _script()
+    known = {"style": style, "script": script, "script_hash": script_hash, "version": __version__}
+    page = visible(_environment(package).get_template(template).render({**context, **known}))
     return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", page) if template.endswith(".html.j2") else page
 
 
 def macros(template: str, *, package: str = TOOLKIT) -> Any:
     """Return the macros of a template as attributes: `macros("findings.html.j2").shift(facts)` returns `Markup`."""
     return _environment(package).get_template(template).module
+
+
+@cache
+def _script() -> tuple[Markup, str]:
+    """Return the script of all pages, and its hash as a content security policy writes it."""
+    text = "\n" + "".join(_source(TOOLKIT, name) or "" for name in SCRIPTS)
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return Markup(text), digest  # noqa: S704 - files of this package
+
+
+def script_json(content: object) -> Markup:
+    """Return data as JSON for a `script` element of type `application/json`, in which no tag can end it."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # No character is left that HTML gives a meaning to.
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))  # noqa: S704
 
 
 @cache

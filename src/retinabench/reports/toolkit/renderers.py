@@ -22,14 +22,13 @@ _CLASSES = {"": "", "best": "best", "good": "yes", "bad": "no"}
 
 
 def to_html(table: Table) -> Markup:
-    """Return a scrollable HTML table below its caption; classes are those of `templates/style.css`."""
-    caption = Markup('<h4 class="caption">{}</h4>\n').format(table.caption)
-    parts = [_html_block(block, table) for block in table.blocks]
+    """Return a scrollable HTML table with its caption; classes are those of `templates/style.css`."""
+    parts = [_html_block(block, table, first=not number) for number, block in enumerate(table.blocks)]
     note = Markup('\n<p class="note">{}</p>').format(table.note) if table.note else Markup("")
-    return caption + Markup("\n").join(parts) + note
+    return Markup("\n").join(parts) + note
 
 
-def _html_block(block: Block, table: Table) -> Markup:
+def _html_block(block: Block, table: Table, *, first: bool) -> Markup:
     head = Markup("").join(
         Markup('<th scope="col" class="text">{}</th>' if column.text else '<th scope="col">{}</th>').format(  # noqa: S704 - constants, which `format` fills and escapes
             header_text(column)
@@ -41,19 +40,29 @@ def _html_block(block: Block, table: Table) -> Markup:
     )
     rows = Markup("\n").join(_html_row(row, block.columns) for row in block.rows)
     label = f"{table.caption}: {block.title}" if block.title else table.caption
+    caption = Markup("<caption><span>{}</span></caption>\n").format(table.caption) if first else Markup("")
     return Markup(
-        '<div class="scroll" role="region" tabindex="0" aria-label="{}">\n<table aria-label="{}">\n'
+        '<div class="scroll" role="group" tabindex="0" aria-label="{}">\n<table aria-label="{}">\n{}'
         "<thead><tr>{}</tr></thead>\n<tbody>{}{}</tbody></table></div>"
-    ).format(label, label, head, title if block.title else "", rows)
+    ).format(label, label, caption, head, title if block.title else "", rows)
 
 
 def _html_row(row: Row, columns: Sequence[Column]) -> Markup:
     cells = Markup("").join(
-        Markup('<td class="text wrap">{}</td>' if column.text else "<td>{}</td>").format(cell_html(cell))  # noqa: S704 - constants
-        for cell, column in zip(row.cells, columns, strict=True)
+        _html_cell(cell, text=column.text) for cell, column in zip(row.cells, columns, strict=True)
     )
     opened = Markup('<tr class="control">' if row.control else "<tr>")  # noqa: S704 - constants
     return opened + Markup('<th scope="row">{}</th>').format(row.label) + cells + Markup("</tr>")
+
+
+def _html_cell(cell: Cell, *, text: bool) -> Markup:
+    """Return the `td`; a number without a place has its exact value as `data-sort`, by which the page sorts."""
+    content = cell.content
+    key = ""
+    if isinstance(content, Quantity) and content.defined and content.place is None:
+        key = f' data-sort="{float(content.value)!r}"'
+    kind = ' class="text wrap"' if text else ""
+    return Markup(f"<td{kind}{key}>{{}}</td>").format(cell_html(cell))  # noqa: S704 - constants and a number
 
 
 def cell_html(cell: Cell) -> Markup:

@@ -6,7 +6,7 @@ variable of the style sheet (`var(--c0, #0067a5)`), so that one drawing serves l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
@@ -70,8 +70,9 @@ class LegendEntry:
 
 @dataclass(frozen=True)
 class Panel:
-    """A figure of a page: its heading, the drawing as SVG (may be empty) and a caption."""
+    """A figure of a page: its heading, the drawing as SVG (may be empty), a caption, and its points (`hover.py`)."""
 
     heading: str
     svg: Markup
     caption: str = ""
+    points: Markup = field(default_factory=Markup)

@@ -15,7 +15,16 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from retinabench.metrics.clinical.operating_points import GOALS
-from retinabench.reports.toolkit.figures import WIDTH, Floats, Line, canvas, draw_lines, light_grid, thin
+from retinabench.reports.toolkit.figures import (
+    TEXT,
+    WIDTH,
+    Floats,
+    Line,
+    canvas,
+    draw_lines,
+    light_grid,
+    thin,
+)
 from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, INK, MUTED, PASS
 
 HEIGHT = 300
@@ -114,9 +123,9 @@ def histogram_panel(columns: Sequence[Uncertainties], *, limits: tuple[float, fl
                 chosen = known == grade
             _draw_histogram(axes, column.uncertainty[chosen], column.correct[chosen], edges)
             if grade is not None and number == 0:
-                axes.set_ylabel(f"grade {grade}", rotation=0, ha="right", va="center", fontsize=10)
-        grid[0][number].set_title(column.heading, fontsize=11, color=INK, loc="left")
-        grid[-1][number].set_xlabel(label, fontsize=10)
+                axes.set_ylabel(f"grade {grade}", rotation=0, ha="right", va="center", fontsize=TEXT)
+        grid[0][number].set_title(column.heading, fontsize=TEXT, color=INK, loc="left")
+        grid[-1][number].set_xlabel(label, fontsize=TEXT)
         for axes in (line[number] for line in grid[:-1]):
             axes.tick_params(bottom=False)
     return figure
@@ -165,7 +174,7 @@ def _draw_controls(axes: Axes, controls: Sequence[Control], limits: tuple[float,
     lowest = -1.0
     for share, label in sorted(ends):
         lowest = max(share, lowest + 0.065)
-        axes.text(1.015, lowest, label, transform=axes.transAxes, fontsize=10, color=MUTED, va="center")
+        axes.text(1.015, lowest, label, transform=axes.transAxes, fontsize=TEXT, color=MUTED, va="center")
 
 
 def _draw_histogram(axes: Axes, values: Floats, correct: NDArray[np.bool_], edges: Floats) -> None:
@@ -180,4 +189,4 @@ def _draw_histogram(axes: Axes, values: Floats, correct: NDArray[np.bool_], edge
     axes.spines["bottom"].set_visible(False)
     for height, count, color in ((0.35, right.sum(), GOOD), (-0.35, wrong.sum(), BAD)):
         place = axes.get_yaxis_transform()
-        axes.text(1.02, height, f"{int(count)}", transform=place, fontsize=9, color=color, va="center")
+        axes.text(1.02, height, f"{int(count)}", transform=place, fontsize=TEXT, color=color, va="center")

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.evaluation.evaluation import Evaluation
-from retinabench.reports.evaluation.figures import (
+from retinabench.reports.evaluation.figures.drawing import (
     NHS,
     Control,
     Uncertainties,
@@ -15,6 +15,12 @@ from retinabench.reports.evaluation.figures import (
     referral_panel,
     reliability_panel,
     roc_panel,
+)
+from retinabench.reports.evaluation.figures.traces import (
+    observed_points,
+    predicted_by_bin,
+    referral_points,
+    roc_points,
 )
 from retinabench.reports.evaluation.set_statistics import GRID, Floats, referral
 from retinabench.reports.toolkit.figures import Line, to_svg
@@ -79,8 +85,9 @@ def roc_panels(evaluation: Evaluation) -> list[Panel]:
         if lines:
             said = f"Area under the curve: {_spoken(evaluation, name, 'auroc')}. The NHS standard lies at a false-positive rate of {NHS[0]} and a sensitivity of {NHS[1]}."
             title = f"ROC curves, {SET_LABELS[name].lower()}"
-            svg = to_svg(roc_panel(lines), f"roc-{name}", title=title, description=said)
-            out.append(Panel(SET_LABELS[name], svg))
+            figure = roc_panel(lines)
+            svg = to_svg(figure, f"roc-{name}", title=title, description=said)
+            out.append(Panel(SET_LABELS[name], svg, points=roc_points(figure, evaluation, name)))
         else:
             caption = "No ROC curve: this set has images of one class only."
             out.append(Panel(SET_LABELS[name], Markup(""), caption))
@@ -110,7 +117,8 @@ def referral_panels(evaluation: Evaluation) -> list[tuple[str, list[Panel]]]:
                 description=_at_share(evaluation, name, metric),
             )  # fmt: skip
             caption = _composition(evaluation, name) if metric == "accuracy" else ""
-            panels.append(Panel(SET_LABELS[name], svg, caption))
+            found = referral_points(figure, evaluation, name, metric)
+            panels.append(Panel(SET_LABELS[name], svg, caption, found))
         groups.append(
             ({"accuracy": "Accuracy", "auroc": "AUROC", "nll": "NLL, lower is better"}[metric], panels)
         )
@@ -124,10 +132,11 @@ def lead_panel(evaluation: Evaluation) -> Panel | None:
     if not lines:
         return None
     limits = _limits("accuracy", {name: lines}, {name: controls})
+    figure = referral_panel(
+        lines, controls, label="accuracy of retained images", limits=limits, referred=evaluation.referred
+    )
     svg = to_svg(
-        referral_panel(
-            lines, controls, label="accuracy of retained images", limits=limits, referred=evaluation.referred
-        ), "lead",
+        figure, "lead",
         title=f"Accuracy of the retained images against the share referred, {SET_LABELS[name].lower()}",
         description=_at_share(evaluation, name, "accuracy"),
     )  # fmt: skip
@@ -135,7 +144,8 @@ def lead_panel(evaluation: Evaluation) -> Panel | None:
         "in_domain": "Referral of the most uncertain images",
         "shifted": "Referral of the most uncertain shifted images",
     }
-    return Panel(heading[name], svg, _composition(evaluation, name))
+    found = referral_points(figure, evaluation, name, "accuracy")
+    return Panel(heading[name], svg, _composition(evaluation, name), found)
 
 
 def _controls(evaluation: Evaluation, name: str, metric: str) -> list[Control]:
@@ -211,24 +221,22 @@ def reliability_panels(evaluation: Evaluation) -> list[Panel]:
     colors = {"in_domain": GOOD, "shifted": BAD}
     panels = []
     for i, method in enumerate(evaluation.methods):
-        points, counts, said = [], [], []
+        places, counts, said = [], [], []
         for name, color in colors.items():
             case, band = evaluation.first(i, name), evaluation.curves.get((i, name, "observed"))
             if case is None or band is None:
                 continue
-            total = np.bincount(case.bins, minlength=len(band.y))
-            sums = np.bincount(case.bins, case.prob, len(band.y))
-            filled = total > 0
-            x = sums[filled] / total[filled]
-            points.append((color, x, band.y[filled], band.low[filled], band.high[filled]))
+            x, filled = predicted_by_bin(case)
+            places.append((color, x, band.y[filled], band.low[filled], band.high[filled]))
             counts.append(np.histogram(case.prob, np.linspace(0, 1, 21))[0].astype(float))
             said.append(
                 f"{SET_LABELS[name].lower()}: predicted {case.prob.mean():.2f} on average, observed {case.label.mean():.2f}"
             )
-        if points:
+        if places:
+            figure = reliability_panel(places, counts)
             svg = to_svg(
-                reliability_panel(points, counts), f"reliability-{i}",
+                figure, f"reliability-{i}",
                 title=f"Reliability of {method.name}, positive class", description="; ".join(said),
             )  # fmt: skip
-            panels.append(Panel(method.name, svg))
+            panels.append(Panel(method.name, svg, points=observed_points(figure, evaluation, i)))
     return panels

@@ -1,0 +1,186 @@
+"""The part of a page that one can play with: every text and thumbnail that its sliders show, computed here.
+
+`explore_json` makes the data; a template shows them by `{% include "explore.html.j2" %}`, which reads `explorer`, a `Explorer`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from retinabench.metrics.clinical.referral_rule import ReferralRule
+from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.policies.grid import Outcome, PolicyGrid, RankedImage
+from retinabench.metrics.sets import SET_LABELS
+from retinabench.reports.toolkit.number_format import COUNT, DASH, PERCENT, NumberFormat, plain
+from retinabench.reports.toolkit.pages import script_json
+
+MOST_IMAGES = 1000
+"""Missed images of each set that the page can list."""
+SHOWN_IMAGES = 6
+"""Missed images of a pair of thresholds that are shown as thumbnails, where there are any."""
+MOST_THUMBNAILS = 60
+"""Thumbnails in the page, of all sets and models."""
+ROWS = (
+    "Sensitivity", "Specificity", "PPV", "NPV", "Images read, per 1,000 images", "Patients read, per 1,000 patients",
+    "Referable images missed", "Severe images missed",
+)  # fmt: skip
+THOUSAND = NumberFormat(0, scale=1000)
+Thumbnails = Callable[[str], str]
+"""image_id -> data URI, empty where there is no thumbnail."""
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """What a page's sliders show.
+
+    Attributes:
+        data: The JSON for the page's script.
+        reader: Sensitivity and specificity of the reader of the referred images.
+        thumbnails: Whether the page has thumbnails of missed images.
+        models: Number of models.
+        same_images: Whether the rates were turned into thresholds on the test images themselves.
+    """
+
+    data: Markup
+    reader: tuple[float, float]
+    thumbnails: bool
+    models: int
+    same_images: bool
+
+
+def explorer(
+    grids: Mapping[str, PolicyGrid], reader: tuple[float, float], thumbnails: Thumbnails | None = None
+) -> Explorer:
+    """Return what the sliders of a page show.
+
+    Args:
+        grids: Name of a model -> its outcomes.
+        reader: Sensitivity and specificity of the reader, who is the same in all grids.
+        thumbnails: Gives the thumbnail of an image; None: the page has none.
+
+    Returns:
+        The explorer.
+    """
+    content, found = _content(grids, thumbnails)
+    same = any(rule.same_images for grid in grids.values() for rule in grid.rules)
+    return Explorer(script_json(content), reader, found, len(grids), same)
+
+
+def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> tuple[dict[str, Any], bool]:
+    """Return the data of the sliders, and whether they hold thumbnails.
+
+    `texts` holds every text once, and `cells` their places: per model, set and group (T, R, rows). `missed` says how many
+    referable images a pair misses, `images` holds the `MOST_IMAGES` most severe of them: id, patient, grade, probability, at
+    how many thresholds it is called, for each threshold the first referral that sends it to the reader, and its groups.
+    """
+    texts = _Texts()
+    models = [
+        {
+            "name": name,
+            "thresholds": [one.comparison for one in grid.thresholds],
+            "referrals": [_referral(one) for one in grid.rules],
+            "cuts": [one.value for one in grid.thresholds],
+            "shares": [one.rate for one in grid.rules],
+            "frozen": grid.frozen,
+            "sets": [_set(key, grid, texts) for key in grid.outcomes],
+        }
+        for name, grid in grids.items()
+    ]
+    shown = {} if thumbnails is None else _thumbnails(grids, thumbnails)
+    content = {"rows": ROWS, "models": models, "texts": texts.known, "thumbnails": shown}
+    return content, bool(shown)
+
+
+def _set(key: str, grid: PolicyGrid, texts: _Texts) -> dict[str, Any]:
+    return {
+        "key": key,
+        "label": SET_LABELS[key],
+        "groups": [
+            {
+                "name": group or "all images",
+                "cells": [[[texts.place(text) for text in cells(one)] for one in row] for row in rows],
+                "missed": [[one.missed_images for one in row] for row in rows],
+            }
+            for group, rows in grid.outcomes[key].items()
+        ],
+        "images": [
+            [one.image_id, one.patient_id or "", one.grade, plain(one.prob, 3), one.called, one.referred_from, one.groups]
+            for one in grid.images[key][:MOST_IMAGES]
+        ],
+    }  # fmt: skip
+
+
+class _Texts:
+    """Texts that stand in a page once and are named by their place."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+
+    @property
+    def known(self) -> list[str]:
+        return list(self._places)
+
+    def place(self, text: str) -> int:
+        return self._places.setdefault(text, len(self._places))
+
+
+def _thumbnails(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails) -> dict[str, str]:
+    """Return image_id -> thumbnail of the images that most pairs of thresholds would show first."""
+    wanted: Counter[str] = Counter()
+    for grid in grids.values():
+        for images in grid.images.values():
+            for i in range(len(grid.thresholds)):
+                for j in range(len(grid.rules)):
+                    wanted.update(_first_missed(images, i, j))
+    found: dict[str, str] = {}
+    for image_id in sorted(wanted, key=lambda one: (-wanted[one], one)):
+        if len(found) == MOST_THUMBNAILS:
+            break
+        if thumbnail := thumbnails(image_id):
+            found[image_id] = thumbnail
+    return found
+
+
+def _first_missed(images: Sequence[RankedImage], threshold: int, rule: int) -> list[str]:
+    first: list[str] = []
+    for one in images[:MOST_IMAGES]:
+        if one.missed(threshold, rule):
+            first.append(one.image_id)
+            if len(first) == SHOWN_IMAGES:
+                break
+    return first
+
+
+def _referral(rule: ReferralRule) -> str:
+    if rule.rate is not None:
+        return f"{PERCENT(rule.rate)} of the images"
+    return "no image" if rule.extent == "none" else f"uncertainty above {rule.threshold:.3g}"
+
+
+def cells(one: Outcome) -> Sequence[str]:
+    """Return the texts of an outcome, in the order of `ROWS`."""
+    return [
+        *(_text(value, PERCENT) for value in (one.sensitivity, one.specificity, one.ppv, one.npv)),
+        _text(one.referred, THOUSAND),
+        _text(one.referred_patients, THOUSAND),
+        _missed(one.missed_images, one.missed),
+        _missed(one.missed_severe_images, one.missed_severe),
+    ]
+
+
+def _missed(images: int, share: Interval) -> str:
+    shares = _text(share, PERCENT)
+    return shares if shares == DASH else f"{COUNT(images)}: {shares}"
+
+
+def _text(one: Interval, form: NumberFormat) -> str:
+    if not math.isfinite(one.value):
+        return DASH
+    fitted = form.fitted(one.high - one.low)
+    return f"{fitted(one.value)} {fitted.interval(one.low, one.high)}".rstrip()
