@@ -5,7 +5,6 @@ import pyarrow.parquet
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.predictions.columns import check_width
 from retinabench.predictions.formats import bounded_parquet
 from retinabench.predictions.formats.bounded_parquet import read_table
 from retinabench.predictions.io import read_predictions
@@ -70,9 +69,3 @@ def test_of_very_many_columns_the_first_hundred_are_read(tmp_path):
     found = read_predictions(path)
     assert list(found.subgroups) == [f"f{k}" for k in range(100)]
     assert any("50 further columns are left out" in note for note in found.notes)
-
-
-def test_text_is_as_wide_as_its_longest_cell_in_every_row():
-    check_width(2**20, 2**10, "image_id", "t.csv")
-    with pytest.raises(InputError, match=r"t.csv, column 'image_id': .*Shorten it to 1024 characters"):
-        check_width(2**20, 2**10 + 1, "image_id", "t.csv")
