@@ -3,9 +3,7 @@
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.datasets import aptos, eyepacs
 from retinabench.data.ingest.archives import open_files
-from retinabench.data.ingest.label_matching import Survey
 from retinabench.data.ingest.labels import check_distinct, grade_of, ids_of, read_table, refuse_typos
 
 GOOD = "image,level\n1_left,0\n1_right,3\n"
@@ -61,54 +59,6 @@ def test_grades_and_ids(tmp_path):
         ids_of(rows, "image", "t.csv")
     with pytest.raises(InputError, match=r"row 4, column 'image': is empty"):
         ids_of(rows[3:], "image", "t.csv")
-
-
-@pytest.mark.parametrize(
-    ("train", "test", "says"),
-    [
-        ("image,level\n1_left,7\n", None, "trainLabels.csv, row 1, column 'level': is '7'"),
-        ("image,level\nleft_1,1\n", None, "row 1, column 'image': 'left_1' is not <patient>_"),
-        (None, "image,level,Usage\n9_left,1,Publik\n", "column 'Usage': is 'Publik'. Did you mean 'Public'"),
-        (None, "image,level\n9_left,1\n", "column 'Usage': is missing"),
-        (None, "image,level,Usage\n1_left,1,Public\n", "'1_left' is in trainLabels.csv too"),
-    ],
-)
-def test_bad_eyepacs_labels_are_named(tmp_path, train, test, says):
-    (tmp_path / "trainLabels.csv").write_text(train or GOOD)
-    (tmp_path / "retinopathy_solution.csv").write_text(test or "image,level,Usage\n9_left,1,Public\n")
-    with pytest.raises(InputError, match=says):
-        eyepacs.labels(open_files(tmp_path))
-
-
-def test_missing_test_labels_say_how_to_get_them(tmp_path):
-    (tmp_path / "trainLabels.csv").write_text(GOOD)
-    says = r"no retinopathy_solution.csv. Add --download: .* Or go on without its images: add --on-bad skip\."
-    with pytest.raises(InputError, match=says):
-        eyepacs.labels(open_files(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("absent", "splits"),
-    [("retinopathy_solution.csv", {"train"}), ("trainLabels.csv", {"validation"})],
-)
-def test_one_part_of_eyepacs_is_read_where_what_is_missing_may_be_left_out(tmp_path, absent, splits):
-    (tmp_path / "trainLabels.csv").write_text(GOOD)
-    (tmp_path / "retinopathy_solution.csv").write_text("image,level,Usage\n9_left,1,Public\n")
-    (tmp_path / absent).unlink()
-    survey = Survey(skips=True)
-    assert set(eyepacs.labels(open_files(tmp_path), survey).split.tolist()) == splits
-    assert survey.notes == [f"no {absent}, so its images are left out"]
-    for path in tmp_path.iterdir():
-        path.unlink()
-    with pytest.raises(InputError, match=r"holds no trainLabels\.csv"):
-        eyepacs.labels(open_files(tmp_path), survey)
-
-
-def test_another_number_of_aptos_rows_cannot_give_the_published_split(tmp_path):
-    (tmp_path / "train.csv").write_text("id_code,diagnosis\nab,1\ncd,4\n")
-    with pytest.raises(InputError, match="has 2 rows, not 3,662: the published split goes by row number"):
-        aptos.labels(open_files(tmp_path))
-    assert set(aptos.labels(open_files(tmp_path), "test").split) == {"test"}
 
 
 @pytest.mark.parametrize("second", ["p1\u200b", "p\u00ad1", "\u2060p1"])
