@@ -1,4 +1,4 @@
-"""Every method of `METHODS` through the checks of `experiments/conformance.py`, and those checks on faulty methods."""
+"""Every method of `METHODS` through the checks of `experiments/conformance/`, and those checks on faulty methods."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.conformance import check_method, checks_of, find_method
-from retinabench.experiments.conformance_checks import CHECKS, Subject
+from retinabench.experiments.conformance.checks import CHECKS
+from retinabench.experiments.conformance.method import checks_of
+from retinabench.experiments.conformance.subject import Subject
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.methods.ensembles import ensemble
@@ -62,32 +63,3 @@ def test_dropout_samples_differ_and_map_has_one(subjects):
     assert probs.shape[1] == 5
     assert (np.ptp(probs, axis=1) > 0).mean() > 0.9
     assert subjects["map"].predictions.samples == 1
-
-
-UNSEEDED = """
-from retinabench.methods.map import *
-from retinabench.methods import map as correct
-import torch
-from typing import Literal
-
-class Config(correct.Config):
-    name: Literal["unseeded"] = "unseeded"
-
-def fit(model, batches, run, *rest):
-    for parameter in model.parameters():
-        parameter.data += 0.01 * torch.randn(parameter.shape)
-    return correct.fit(model, batches, run, *rest)
-"""
-
-
-def test_a_method_that_draws_from_the_global_generator_does_not_conform(tmp_path):
-    (tmp_path / "unseeded.py").write_text(UNSEEDED)
-    name = find_method(str(tmp_path / "unseeded.py"))
-    try:
-        found = {
-            one.check: one.problem for one in check_method(name, tmp_path, only=("learns", "is_reproducible"))
-        }
-    finally:
-        METHODS.remove(name)
-    assert found["learns"] == ""
-    assert "draws from a generator that is not derived from the seed" in found["is_reproducible"]

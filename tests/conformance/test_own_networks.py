@@ -11,7 +11,8 @@ import retinabench as rb
 from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.conformance_checks import CHECKS, Subject
+from retinabench.experiments.conformance.checks import CHECKS
+from retinabench.experiments.conformance.subject import Subject
 from retinabench.experiments.engines.jobs import Job
 from retinabench.experiments.engines.local import LocalEngine
 from retinabench.experiments.execution import Resources

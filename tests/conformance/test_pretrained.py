@@ -13,7 +13,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import array_batches
 from retinabench.experiments.config import load_run
-from retinabench.experiments.conformance_checks import easy_points, errors_of
+from retinabench.experiments.conformance.likelihoods import easy_points, errors_of
 from retinabench.experiments.execution import Resources, is_composed
 from retinabench.experiments.run import execute, load_posterior
 from retinabench.methods.registry import METHODS

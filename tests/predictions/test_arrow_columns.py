@@ -54,7 +54,10 @@ def test_samples_are_stacked_in_the_order_of_their_numbers():
     [
         ({"label": [0, None]}, "row 2, column 'label': is empty"),
         ({"image_id": pa.nulls(2)}, "column 'image_id': is empty in every row"),
-        ({"prob": ["0.5", "0,5"]}, "row 2, column 'prob': is '0,5', not a number. Write decimals with a point"),
+        (
+            {"prob": ["0.5", "0,5"]},
+            "row 2, column 'prob': is '0,5', not a number. Write decimals with a point",
+        ),
         ({"image_id": ["a", "b\0"]}, "row 2, column 'image_id': holds a zero byte"),
         ({"image_id": ["a", "x" * 1001]}, "row 2, column 'image_id': has 1,001 characters"),
         ({"patient_id": [[1], [2]]}, "column 'patient_id': has type list"),

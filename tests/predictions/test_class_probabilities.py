@@ -31,7 +31,9 @@ def test_what_is_no_distribution_is_refused(probs, lowest, message):
 
 
 def test_softmax_and_the_sigmoid_of_a_single_logit():
-    np.testing.assert_allclose(class_probabilities(CHECK, [[0.0, np.log(3)], [1e4, 0]]), [[0.25, 0.75], [1, 0]])
+    np.testing.assert_allclose(
+        class_probabilities(CHECK, [[0.0, np.log(3)], [1e4, 0]]), [[0.25, 0.75], [1, 0]]
+    )
     two = [[0.25, 0.75], [0.5, 0.5]]
     np.testing.assert_allclose(class_probabilities(CHECK, [np.log(3), 0]), two)
     np.testing.assert_allclose(class_probabilities(CHECK, [[np.log(3)], [0]]), two)

@@ -64,7 +64,10 @@ def test_metadata_make_the_round_trip_and_others_are_refused():
         (b"[1]", "unreadable metadata"),
         (b"{", "unreadable metadata"),
         (b'{"a": "\\ud800"}', "unreadable metadata"),
-        (json.dumps({"schema": "retinabench.predictions/9"}).encode(), "has schema 'retinabench.predictions/9'"),
+        (
+            json.dumps({"schema": "retinabench.predictions/9"}).encode(),
+            "has schema 'retinabench.predictions/9'",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             c.read_metadata(Path("p"), content)

@@ -14,9 +14,9 @@ from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.data.easy_images import write_easy_data
 from retinabench.data.prepared import write_shard
 from retinabench.data.records import Records
-from retinabench.experiments import conformance
+from retinabench.experiments.conformance.method import TINY as TINY_WORDS
 
-TINY = list(conformance.TINY)
+TINY = list(TINY_WORDS)
 make_prepared = write_easy_data
 
 

@@ -88,7 +88,7 @@ def check(
     quiet: Silent = False,
 ) -> None:
     """Check in seconds that one method keeps its contract, with your own network too: seeds, saved state, continued trainings."""
-    from retinabench.experiments.conformance import check_method, find_method
+    from retinabench.experiments.conformance.method import check_method, find_method
 
     failed = count = 0
     with tempfile.TemporaryDirectory() as folder:

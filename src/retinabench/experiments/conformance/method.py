@@ -1,6 +1,6 @@
 """Conformance of a method with its contract, for `retinabench check`, for plug-ins and for the tests.
 
-Each check (`conformance_checks.py`) runs the method on `write_easy_data`: 160 images of 16 x 16 pixels, in which every
+Each check (`checks.py`) runs the method on `write_easy_data`: 160 images of 16 x 16 pixels, in which every
 referable image has a bright patch, with a network of a few thousand weights. All checks of one method take seconds.
 """
 
@@ -16,7 +16,8 @@ from retinabench.core.errors import InputError
 from retinabench.core.registry import import_location
 from retinabench.data.easy_images import write_easy_data
 from retinabench.experiments.config import load_run
-from retinabench.experiments.conformance_checks import CHECKS, OF_TRAINED, NonconformingError, Subject
+from retinabench.experiments.conformance.checks import CHECKS, OF_TRAINED
+from retinabench.experiments.conformance.subject import NonconformingError, Subject
 from retinabench.experiments.execution import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.models.build import check_size

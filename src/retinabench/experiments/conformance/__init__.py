@@ -1,0 +1,1 @@
+"""Conformance of a method with its contract."""

@@ -1,0 +1,52 @@
+"""The checks on methods that are faulty or not registered."""
+
+from __future__ import annotations
+
+import pytest
+
+from retinabench.core.errors import InputError
+from retinabench.experiments.conformance.checks import CHECKS, OF_TRAINED
+from retinabench.experiments.conformance.method import check_method, checks_of, find_method
+from retinabench.methods.registry import METHODS
+
+UNSEEDED = """
+from retinabench.methods.map import *
+from retinabench.methods import map as correct
+import torch
+from typing import Literal
+
+class Config(correct.Config):
+    name: Literal["unseeded"] = "unseeded"
+
+def fit(model, batches, run, *rest):
+    for parameter in model.parameters():
+        parameter.data += 0.01 * torch.randn(parameter.shape)
+    return correct.fit(model, batches, run, *rest)
+"""
+
+
+def test_a_method_that_draws_from_the_global_generator_does_not_conform(tmp_path):
+    (tmp_path / "unseeded.py").write_text(UNSEEDED)
+    name = find_method(str(tmp_path / "unseeded.py"))
+    try:
+        found = {
+            one.check: one.problem for one in check_method(name, tmp_path, only=("learns", "is_reproducible"))
+        }
+    finally:
+        METHODS.remove(name)
+    assert found["learns"] == ""
+    assert "draws from a generator that is not derived from the seed" in found["is_reproducible"]
+
+
+def test_what_is_no_method_is_named(tmp_path):
+    (tmp_path / "empty.py").write_text('"""Nothing."""\n')
+    with pytest.raises(InputError, match="is no method"):
+        find_method(str(tmp_path / "empty.py"))
+    with pytest.raises(InputError, match=r"unknown method .mapp.*map"):
+        find_method("mapp")
+    assert find_method("map") == "map"
+
+
+def test_a_composed_method_is_not_asked_for_a_posterior_of_its_own():
+    assert set(checks_of("map")) == set(CHECKS)
+    assert set(CHECKS) - set(checks_of("ensemble")) == OF_TRAINED
