@@ -52,12 +52,6 @@ def test_an_ensemble_is_its_members_pooled(subjects):
     assert np.array_equal(members[0].probs, subjects["map"].predictions.probs)
 
 
-def test_ensembles_of_other_seeds_share_no_member():
-    runs = [load_run(None, ["method.name=ensemble"], data="d", seed=seed) for seed in (0, 1, 2)]
-    seeds = [member.seed for run in runs for member in ensemble.member_runs(run)]
-    assert sorted(seeds) == list(range(9))
-
-
 def test_dropout_samples_differ_and_map_has_one(subjects):
     probs = subjects["dropout"].predictions.probs
     assert probs.shape[1] == 5

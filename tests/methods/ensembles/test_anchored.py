@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
-from retinabench.experiments.config import load_run
-from retinabench.methods.ensembles.anchors import Anchors
-from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
-from support.linear_gaussian import FEATURES, NOISE, PRIOR, LinearGaussian, fitted, make_run, truth
+from retinabench.methods.training.likelihood import Bernoulli, Categorical
+from support.linear_gaussian import FEATURES, PRIOR, fitted, make_run, truth
 
 LR = "optimizer.lr=0.8"  # the mean loss has curvatures near 1: 20 steps of plain gradient descent arrive; an epoch has as many
 
@@ -56,23 +53,6 @@ def test_the_law_of_the_members(anchors):
     assert (abs(np.cov(members.T) - covariance) < 4 * error).all()
 
 
-def test_the_drawn_score_has_the_fisher_information_as_covariance():
-    """XᵀX / σ² of all points, 800 draws, each entry within 4 standard errors; its mean is 0."""
-    run = make_run("anchored", LR)
-    _, batches = fitted(run)
-    model = LinearGaussian()
-    anchors, generator, scores = Anchors(model, run), torch.Generator().manual_seed(0), []
-    for _ in range(800):
-        anchors.draw_score(model, batches, run, Gaussian(), generator)
-        scores.append(anchors.score.double().numpy())
-    x = batches.source.inputs.double().numpy()
-    fisher, found = x.T @ x / NOISE**2, np.stack(scores)
-    diagonal = fisher.diagonal()
-    assert (abs(found.mean(axis=0)) < 4 * np.sqrt(diagonal / 800)).all()
-    error = np.sqrt((np.outer(diagonal, diagonal) + fisher**2) / 800)
-    assert (abs(np.cov(found.T) - fisher) < 4 * error).all()
-
-
 @pytest.mark.parametrize("outputs", [1, 5])
 def test_labels_are_drawn_from_the_network_s_own_probabilities(outputs):
     """20,000 draws; shares within 4 standard errors."""
@@ -94,19 +74,3 @@ def test_passes_beside_the_epochs_are_told(anchors, extra):
     for method, passes in (("anchored", 1), ("sequential_anchored", 7)):
         run = make_run(method, f"method.anchors={anchors}", f"method.samples={passes}", epochs=30)
         assert run.method.gradients_per_example(run.optimizer) == 30 + extra * passes
-
-
-@pytest.mark.parametrize("words", [["optimizer.l2=0"], ["optimizer.l2_on=nothing"]])
-@pytest.mark.parametrize("method", ["anchored", "sequential_anchored"])
-def test_a_run_without_a_prior_is_refused(method, words):
-    with pytest.raises(InputError, match=r"draws anchors from the prior.*Set optimizer.l2 above 0"):
-        fitted(make_run(method, *words))
-
-
-def test_weights_without_a_prior_have_no_anchor():
-    """With L2 on the `weights` only biases stay free, but their likelihood is drawn like that of all others."""
-    run = load_run(None, ["method.name=anchored", "method.anchors=matched"], data="d")
-    model = torch.nn.Linear(3, 2)
-    anchors = Anchors(model, run)
-    assert anchors.anchor.shape == (6,)
-    assert anchors.score.shape == (8,)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
@@ -15,7 +14,7 @@ from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.variational import ivon
 from retinabench.methods.variational.ivon import Ivon, next_hessian
-from retinabench.methods.variational.natural_gradients import initial_hessian, next_mean
+from retinabench.methods.variational.natural_gradients import next_mean
 from retinabench.models.build import build_model
 from support.helpers import TINY, make_prepared
 
@@ -111,14 +110,6 @@ def test_on_a_gaussian_posterior_it_finds_the_mean_field_optimum(samples):
     assert torch.allclose(torch.stack(means).mean(dim=0), exact, atol=0.02)
     expected = ess * (A.diagonal() + delta)
     assert torch.allclose(torch.stack(precisions).mean(dim=0), expected, rtol=0.04)
-
-
-def test_the_start_is_as_wide_as_asked_and_no_wider_than_the_prior():
-    ess, delta = 600.0, 5e-4
-    hessian = initial_hessian(0.01, ess, delta)
-    assert (ess * (hessian + delta)) ** -0.5 == pytest.approx(0.01)
-    with pytest.raises(InputError, match=r"method.std 2 is wider than the prior, 1\.83"):
-        initial_hessian(2.0, ess, delta)
 
 
 def test_the_posterior_has_the_optimiser_s_width_and_a_colder_one_is_narrower(tmp_path):
