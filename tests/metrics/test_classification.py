@@ -11,7 +11,6 @@ from sklearn import metrics
 
 from retinabench.core.errors import InputError
 from retinabench.metrics import classification as c
-from retinabench.metrics.inference.over_seeds import aggregate, average_roc
 from retinabench.metrics.sorted_images import Cases
 from support.shared_inputs import answers, cases_of, images
 
@@ -75,25 +74,3 @@ def test_a_saturated_mistake_costs_34_nats():
         warnings.simplefilter("error")
         assert c.nll([1], [0.0]) == pytest.approx(-np.log(1e-15))
         assert c.nll([0], [0.0]) == pytest.approx(0, abs=1e-14)
-
-
-def test_aggregate():
-    found = aggregate([1.0, 2.0, 4.0])
-    assert found.mean == pytest.approx(7 / 3)
-    assert found.error == pytest.approx(np.std([1, 2, 4], ddof=1) / np.sqrt(3))
-    assert np.isnan(aggregate([1.0, None]).mean)
-    assert np.isnan(aggregate([1.0]).error)
-
-
-def test_average_roc_of_one_curve_is_the_curve():
-    roc = c.roc_curve([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.5, 0.9])
-    grid, mean, error = average_roc([roc])
-    assert np.isnan(error).all()
-    last = np.append(np.diff(roc.false_positive_rate) > 0, True)
-    for x, y in zip(roc.false_positive_rate[last], roc.sensitivity[last], strict=True):
-        found = average_roc([roc], [x])[1]
-        assert found[0] == pytest.approx(y)
-    assert mean[-1] == 1
-    assert (np.diff(mean) >= -1e-12).all()
-    tied = c.roc_curve([0, 1], [0.5, 0.5])  # one chord from (0, 0) to (1, 1)
-    np.testing.assert_allclose(average_roc([tied, tied])[1], grid, atol=1e-12)

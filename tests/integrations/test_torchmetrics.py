@@ -1,0 +1,65 @@
+"""Scores as a torchmetrics metric, in one process and over two."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import torch
+from torch import multiprocessing
+
+from retinabench.core.errors import InputError
+from support.raw_outputs import NAMES, expected_scores, output_batches
+
+
+@pytest.fixture
+def batches():
+    return output_batches()
+
+
+def test_torchmetrics_alone_and_in_a_collection(batches):
+    torchmetrics = pytest.importorskip("torchmetrics")
+    from retinabench.integrations.torchmetrics import ReferralScores
+
+    metric = ReferralScores(NAMES)
+    together = torchmetrics.MetricCollection([metric])
+    for _ in range(2):  # after a reset nothing of the first time is left
+        together.reset()
+        for logits, label in batches:
+            together.update(logits, label)
+        found = together.compute()
+        assert {name: float(value) for name, value in found.items()} == pytest.approx(
+            expected_scores(batches)
+        )
+    with pytest.raises(InputError, match=r"unknown score 'aurocc'.*'auroc'"):
+        ReferralScores(("aurocc",))
+
+
+def shares(rank, folder, port):
+    """Process `rank` of two sees every second batch; what it computes is written."""
+    from retinabench.integrations.torchmetrics import ReferralScores
+
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
+    )
+    metric = ReferralScores(NAMES)
+    for logits, label in torch.load(folder / "batches.pt")[rank::2]:
+        metric.update(logits, label)
+    torch.save(metric.compute(), folder / f"{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_torchmetrics_over_two_processes(batches, tmp_path):
+    """Every process gets the scores of all images; the parts differ in size (32 and 28 images)."""
+    pytest.importorskip("torchmetrics")
+    torch.save(batches, tmp_path / "batches.pt")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    multiprocessing.start_processes(shares, (tmp_path, port), nprocs=2, start_method="fork")
+    for rank in range(2):
+        found = torch.load(tmp_path / f"{rank}.pt")
+        assert {name: float(value) for name, value in found.items()} == pytest.approx(
+            expected_scores(batches)
+        )

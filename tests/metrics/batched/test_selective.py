@@ -1,0 +1,43 @@
+"""Batched summaries of failure detection against brute force over pairs and retained counts of repeated images."""
+
+import numpy as np
+
+from retinabench.metrics.batched import selective
+from support.repeated import weighted_and_repeated
+
+
+def risks(wrong, uncertainty):
+    """Number of wrong images among the k most certain, ties shared evenly, for k = 1 … N."""
+    certain = np.sort(uncertainty)
+    return [
+        wrong[uncertainty < certain[k - 1]].sum()
+        + wrong[uncertainty == certain[k - 1]].mean() * (k - (uncertainty < certain[k - 1]).sum())
+        for k in range(1, len(wrong) + 1)
+    ]
+
+
+def pairs(wrong, uncertainty):
+    """Pairs of an image and a wrong one that is less uncertain, ties half, over N²."""
+    less = uncertainty[:, None] > uncertainty[None]
+    return ((less + 0.5 * (uncertainty[:, None] == uncertainty[None])) * wrong[None]).sum() / len(wrong) ** 2
+
+
+def test_pairs_of_images_and_of_right_and_wrong_ones():
+    batch, copies = weighted_and_repeated()
+    for row, (y, p, u, _) in enumerate(copies):
+        wrong = ((p > 0.5) != y).astype(float)
+        assert np.isclose(selective.augrc(batch)[row], pairs(wrong, u))
+        against = u[wrong == 1][:, None], u[wrong == 0][None]
+        area = np.mean((against[0] > against[1]) + 0.5 * (against[0] == against[1]))
+        assert np.isclose(selective.failure_auroc(batch)[row], area)
+        possible = wrong.mean() / 2 - wrong.mean() ** 2 / 2
+        assert np.isclose(selective.prr(batch)[row], (wrong.mean() / 2 - pairs(wrong, u)) / possible)
+
+
+def test_the_accuracy_of_the_retained_is_that_of_the_most_certain():
+    batch, copies = weighted_and_repeated()
+    n = len(copies[0][0])
+    found = selective.accurate(batch, np.tile(np.arange(1.0, n + 1), (len(copies), 1)))
+    for row, (y, p, u, _) in enumerate(copies):
+        expected = 1 - np.array(risks(((p > 0.5) != y).astype(float), u)) / np.arange(1, n + 1)
+        np.testing.assert_allclose(found[row], expected, atol=1e-12)

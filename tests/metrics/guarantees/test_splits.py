@@ -1,0 +1,88 @@
+"""The validation and test images of a file, and what a frozen threshold does to them."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.metrics.guarantees.risks import Cases, Goal
+from retinabench.metrics.guarantees.splits import infinity_as_text, notes_on, on_sets, validation_and_test
+
+
+def predictions(split, domain=None, patient=None):
+    n = len(split)
+    return rb.Predictions(
+        np.arange(n), np.arange(n) % 2, np.full(n, 0.3), split=split, domain=domain, patient_id=patient
+    )
+
+
+def test_the_parts_that_exist_are_returned():
+    split = ["validation", "test", "test", "validation"]
+    found = validation_and_test(predictions(split, ["in_domain", "in_domain", "shifted", "shifted"]))
+    assert {name: part.image_id.tolist() for name, part in found.items()} == {
+        "validation": ["0"],
+        "in_domain": ["1"],
+        "shifted": ["2"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("split", "patient", "message"),
+    [
+        (["test", "test"], None, "no in-domain image of the validation split"),
+        (["validation", "validation"], None, "no image of the test split"),
+        (
+            ["validation", "test", "test"],
+            ["p", "p", "q"],
+            r"1 patients are in .* such as 'p'.*Split by patient",
+        ),
+    ],
+)
+def test_what_cannot_choose_a_threshold_is_refused(split, patient, message):
+    with pytest.raises(InputError, match=message):
+        validation_and_test(predictions(split, patient=patient))
+
+
+def sets(n=60):
+    """The same images under three names, of which those of `shifted` are wrong twice as often."""
+    rng = np.random.default_rng(0)
+    u, label = rng.random(n), np.arange(n) % 2 == 1
+    wrong = {name: u > limit for name, limit in (("validation", 0.8), ("in_domain", 0.8), ("shifted", 0.4))}
+    return {name: Cases(label, label ^ w, u, np.arange(n), np.ones(n)) for name, w in wrong.items()}
+
+
+def test_every_set_has_its_numbers_and_test_sets_their_verdicts():
+    cases = sets()
+    features = {name: one.uncertainty[:, None] for name, one in cases.items()}
+    found = on_sets(cases, 0.9, [Goal("selective_risk", 0.3)], features, (1.0, 1.0), 10, 0)
+    for name, one in cases.items():
+        kept = one.uncertainty <= 0.9
+        wrong = one.positive != one.label
+        assert found[name].selective_risk.value == pytest.approx(wrong[kept].mean())
+        assert found[name].referred == (~kept).sum()
+    assert found["validation"].resemblance is None
+    assert found["validation"].verdicts == ()
+    assert found["in_domain"].guarantee != "broken"
+    assert found["shifted"].guarantee == "broken"
+
+
+def test_notes_count_what_is_missed_and_name_absent_patients():
+    part = predictions(["validation", "test"])
+    cases = sets()
+    quiet = {
+        name: Cases(one.label, np.zeros(60, bool), one.uncertainty, one.patient, one.weight)
+        for name, one in cases.items()
+    }
+    features = {name: one.uncertainty[:, None] for name, one in cases.items()}
+    realised = on_sets(quiet, 2.0, [], features, (1.0, 1.0), 10, 0)
+    notes = notes_on(part, {"in_domain": realised["in_domain"]}, [], "missed")
+    assert "no patient_id: every image counts as a patient" in notes
+    assert notes[-1] == "in-domain: 30 of 30 referable images are missed; ask for --goal sensitivity=0.9"
+
+
+def test_infinite_numbers_become_text():
+    content = infinity_as_text({"a": [math.inf, 1.5, (-math.inf,)], "b": "inf", "c": 2})
+    assert json.dumps(content, allow_nan=False) == '{"a": ["inf", 1.5, ["-inf"]], "b": "inf", "c": 2}'
