@@ -17,6 +17,25 @@ MOST_MODULES, MOST_LINES = 12, 60
 ONE_MODULE_PER_ENTRY = ("data/datasets", "metrics", "models/networks")
 # Stated once, in `methods/base.py`, `methods/training/posterior.py` and `data/image_dataset.py`.
 CONTRACT = ("build", "ends", "fit", "predict", "read", "records")
+# Modules without a test file of their own.
+WITHOUT_TESTS = {
+    "core/version.py": "one constant, which tests/test_init.py reads",
+    **dict.fromkeys(
+        (
+            "cli/application.py", "cli/clinical/guarantees.py", "cli/examining.py", "cli/fidelity/reference.py",
+            "cli/options.py", "cli/output.py", "cli/training.py",
+            "concepts/examinees/answers.py", "concepts/questioning/examination.py", "concepts/report/figures.py",
+            "fidelity/leaderboard/figures.py", "fidelity/targets/batched_networks.py",
+            "reports/clinic/checklist.py", "reports/clinic/figures.py", "reports/clinic/plan_terminal.py",
+            "reports/clinic/tables.py", "reports/evaluation/evaluate.py", "reports/evaluation/figures.py",
+            "reports/evaluation/panels.py", "reports/evaluation/tables.py", "reports/guarantees/sets_table.py",
+            "reports/monitoring/figures.py", "reports/monitoring/sentences.py", "reports/monitoring/tables.py",
+            "reports/monitoring/terminal.py", "reports/papers/printed/filos.py", "reports/report.py",
+            "reports/toolkit/style.py", "reports/toolkit/tables.py",
+        ),
+        "tested by the tests of the modules that use it",
+    ),
+}  # fmt: skip
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 # Words that have a standard term, which is used instead; the tuples name places where the word is the right one.
@@ -184,6 +203,18 @@ def undocumented_arguments() -> list[str]:
     return found
 
 
+def modules_without_tests() -> list[str]:
+    """Modules `a/b.py` without a file `tests/a/test_b.py`, and exceptions of `WITHOUT_TESTS` that have one."""
+
+    def tested(path: Path) -> bool:
+        return (ROOT / "tests" / path.parent.relative_to(PACKAGE) / f"test_{path.name}").is_file()
+
+    found = {named(path) for path in modules() if not path.name.startswith("__") and not tested(path)}
+    return [f"{name} has no test file" for name in sorted(found - set(WITHOUT_TESTS))] + [
+        f"{name} has a test file, and is an exception" for name in sorted(set(WITHOUT_TESTS) - found)
+    ]
+
+
 CHECKS = [
     imports_inside_functions,
     imports_of_the_root,
@@ -192,6 +223,7 @@ CHECKS = [
     packages_with_code,
     forbidden_names,
     undocumented_arguments,
+    modules_without_tests,
 ]
 
 

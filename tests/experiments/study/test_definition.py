@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.experiments.study.definition import Study, read_study, study_presets
-from retinabench.experiments.study.prediction_files import ensembles
-from retinabench.experiments.study.runs import base_run, cells, merged, most_runs, trials, with_seeds
-from support.studies import tiny
+from retinabench.experiments.study.definition import read_study, study_presets
+from retinabench.experiments.study.runs import cells, most_runs, trials
 
 MINIMAL = """
 trials = 0
@@ -86,21 +82,6 @@ def test_every_preset_fits_its_methods_and_spaces(name, tmp_path):
         assert all(run.method.name == cell.base.method.name for run in runs)
 
 
-@pytest.mark.parametrize("name", ["country", "severity"])
-@pytest.mark.parametrize("rules", ["corrected", "published"])
-def test_the_published_choices_can_be_taken_instead_of_a_search(name, rules, tmp_path):
-    study = read_study(name, ["trials=0", f"rules={rules}"])
-    found = {
-        base_run(study, cell.task, cell.method, tmp_path, criterion)
-        for cell in cells(study, tmp_path)
-        for criterion in study.choices
-    }
-    # Radial and rank-1 have one choice for both criteria on the severity task.
-    assert len(found) == 12 - 2 * (name == "severity")
-    norms = {run.method.norm for run in found if run.method.name == "radial"}
-    assert norms == {"per_filter" if rules == "published" else "layer"}
-
-
 def test_demo_is_as_large_as_promised():
     study = read_study("demo")
     assert len(study.methods) >= 4
@@ -108,39 +89,6 @@ def test_demo_is_as_large_as_promised():
     assert study.seeds >= 3
     assert study.ensemble == 3
     assert most_runs(study) == 2 * (study.seeds - 1)
-
-
-def test_words_override_the_file(tmp_path):
-    study = read_study(written(tmp_path, MINIMAL), ["seeds=5", "base.optimizer.epochs=7", "seed=40"])
-    (cell,) = cells(study, tmp_path)
-    assert cell.base.optimizer.epochs == 7
-    assert [run.seed for run in with_seeds(study, cell.base)] == [40, 41, 42, 43, 44]
-
-
-def test_tables_are_laid_over_each_other():
-    config = {"method": "map", "optimizer": {"lr": 0.1, "epochs": 3}}
-    own = {"method": {"samples": 2}, "optimizer": {"lr": 0.2}}
-    assert merged(config, own) == {
-        "method": {"name": "map", "samples": 2},
-        "optimizer": {"lr": 0.2, "epochs": 3},
-    }
-    assert config["optimizer"] == {"lr": 0.1, "epochs": 3}
-
-
-def test_a_search_shares_its_first_trials_with_a_longer_one(tmp_path):
-    short, long = (Study(**tiny(tmp_path, Path("data"), trials=n)) for n in (2, 5))
-    for a, b in zip(cells(short, tmp_path), cells(long, tmp_path), strict=True):
-        assert trials(short, a) == trials(long, b)[:2]
-
-
-def test_repeated_cross_validation_gives_every_repeat_seeds_and_ensembles_of_its_own(tmp_path):
-    study = read_study(written(tmp_path, MINIMAL), ["folds=4", "repeats=2", "seeds=3", "ensemble=2"])
-    assert study.run_seeds == (0, 1, 2, 3, 4, 5)
-    runs = with_seeds(study, base_run(study, "country_shift", "map", tmp_path))
-    assert [(run.seed, run.cross_validation.repeat) for run in runs] == [(k, k // 3) for k in range(6)]
-    assert all(run.cross_validation.folds == 4 for run in runs)
-    assert ensembles(study) == [(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)]
-    assert most_runs(study) == 6
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""The demo asks for the runs that its page compares; `retinabench demo` itself takes minutes (benchmarks/)."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from retinabench.core.progress import QUIET
+from retinabench.experiments import demo as module
+from retinabench.experiments.execution import member_runs
+
+
+def test_three_seeds_of_map_dropout_and_their_ensemble_on_one_drawn_data_set(tmp_path, monkeypatch, capsys):
+    asked, drawn, page = [], {}, tmp_path / "report" / "index.html"
+
+    def prepare(name, folder, **options):
+        drawn.update(name=name, folder=folder, **options)
+        return SimpleNamespace(image=None)
+
+    def execute(run, out, resources):
+        asked.append((run.method.name, run.seed, run.task))
+        assert out == tmp_path / "runs"
+        return out
+
+    def evaluate(methods, **options):
+        assert [(one.name, len(one.predictions)) for one in methods] == [
+            ("MAP", 3), ("MC dropout", 1), ("deep ensemble of 3", 1),
+        ]  # fmt: skip
+        return SimpleNamespace(files=[[]], sets={}, controls=None)
+
+    monkeypatch.setattr(module, "prepare", prepare)
+    monkeypatch.setattr(module, "execute", execute)
+    monkeypatch.setattr(module, "read_predictions", lambda path: path)
+    monkeypatch.setattr(
+        module,
+        "MethodPredictions",
+        SimpleNamespace(of=lambda name, files: SimpleNamespace(name=name, predictions=files)),
+    )
+    monkeypatch.setattr(module, "evaluate_methods", evaluate)
+    monkeypatch.setattr(module, "write_evaluation", lambda *_, **__: page)
+    monkeypatch.setattr(module, "scores_table", lambda *_: "the table")
+    assert module.run_demo(tmp_path, seed=2, images=64, progress=QUIET) == page
+    assert asked == [
+        *(("map", seed, "country_shift") for seed in (6, 7, 8)),
+        ("dropout", 2, "country_shift"), ("ensemble", 2, "country_shift"),
+    ]  # fmt: skip
+    assert (drawn["name"], drawn["images"], drawn["seed"]) == ("synthetic", 64, 2)
+    assert drawn["folder"] == tmp_path / "data"
+    shown = capsys.readouterr().out
+    assert "the table" in shown
+    assert shown.splitlines()[-1] == str(page)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_ensembles_members_are_the_seeds_of_map(seed):
+    run = module.load_run("demo/ensemble", data="d", task="country_shift", seed=seed)
+    members = member_runs(run)
+    assert [one.seed for one in members] == [module.SEEDS * seed + k for k in range(module.SEEDS)]
