@@ -52,7 +52,11 @@ def plan(**changes):
 
 
 def cells_of(table):
-    return [[row.label, *(cell.text for cell in row.cells)] for block in table.blocks for row in block.rows]
+    return [
+        [row.label, *(str(cell.content) for cell in row.cells)]
+        for block in table.blocks
+        for row in block.rows
+    ]
 
 
 def test_a_plan_is_summed_over_what_is_left():

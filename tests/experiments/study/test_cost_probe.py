@@ -1,13 +1,9 @@
-"""The cost of a run by its formula, and a probe that counts."""
+"""The cost of a run by its formula; `test_cost_plan.py` probes."""
 
 import pytest
 
-from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
-from retinabench.experiments.study import cost_probe as module
-from retinabench.experiments.study.cost_probe import ALLOWANCE, Cost, prediction_bytes, probe, stated_cost
-from support.helpers import TINY, make_prepared
+from retinabench.experiments.study.cost_probe import ALLOWANCE, Cost, prediction_bytes, stated_cost
 
 SIZES = {"train": 1000, "validation": 100, "test": 200, "shifted_test": 50}
 
@@ -28,13 +24,3 @@ def test_a_stated_speed_counts_a_gradient_as_three_passes():
     assert cost.train == pytest.approx(1 / 100)
     assert cost.predict == pytest.approx(6 / 300)
     assert cost.start == 0
-
-
-def test_a_probe_measures_times_and_what_a_run_keeps(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "SECONDS", 0.02)
-    data = make_prepared(tmp_path / "data")
-    run = load_run(None, [*TINY, "method=map"], data=str(data))
-    cost = probe(run, load_task(data, run.task), Resources("cpu"), threads=1)
-    assert cost.train > 0
-    assert cost.predict > 0
-    assert cost.disk > 10_000  # the weights of a small network
