@@ -16,6 +16,7 @@ import pytest
 import typer
 
 import retinabench as rb
+from retinabench.cli.fidelity.verbs import VERBS
 from retinabench.cli.main import GROUPS, app, run
 from retinabench.data.registry import DATASETS, TASKS
 from retinabench.methods.registry import METHODS
@@ -399,6 +400,24 @@ def test_the_help_is_coloured_only_where_it_may_be(no_color, capsys, monkeypatch
     monkeypatch.setenv("NO_COLOR", no_color)
     assert run(["score", "-h"]) == 0
     assert ("\x1b[3" in capsys.readouterr().out) == (not no_color)
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_an_error_is_coloured_only_where_it_may_be(no_color, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    assert run(["score", "nowhere.csv"]) == 2
+    said = capsys.readouterr().err
+    assert ("\x1b[1;31m" in said) == (not no_color)
+    assert said.count("\n") == 1
+
+
+def test_no_help_is_cut_at_80_columns(capsys, monkeypatch):
+    """Rich ends a word that does not fit its column with an ellipsis."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for verb in [*(verb.split() for verb, _ in EXAMPLES), *(["fidelity", verb] for verb in VERBS)]:
+        assert run([*verb, "--help"]) == 0
+        assert not re.search(r"\w…", capsys.readouterr().out), verb
 
 
 @pytest.mark.parametrize(("verb", "example"), EXAMPLES)

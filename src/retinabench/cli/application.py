@@ -41,6 +41,33 @@ def add_verbs(app: typer.Typer, verbs: Verbs, group: str | None = None) -> None:
         app.command(name, epilog=f"Example: {example}", rich_help_panel=group)(function)
 
 
+def argument(value: str, text: str) -> Any:
+    """Return an argument.
+
+    Args:
+        value: What stands for it in the help, such as ``FILE``.
+        text: What the help says of it.
+
+    Returns:
+        What `Annotated` takes beside the type.
+    """
+    return typer.Argument(metavar=value, help=text)
+
+
+def flag(*names: str, help: str, **further: Any) -> Any:
+    """Return an option without a value.
+
+    Args:
+        *names: How it is given, such as ``--quiet``.
+        help: What the help says of it.
+        **further: As `typer.Option` has them.
+
+    Returns:
+        What `Annotated` takes beside the type.
+    """
+    return typer.Option(*names, metavar="", help=help, **further)
+
+
 def option(name: str, value: str, text: str = "", **further: Any) -> Any:
     """Return an option that takes a value.
 

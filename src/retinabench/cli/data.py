@@ -7,18 +7,18 @@ from typing import Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import option
+from retinabench.cli.application import argument, flag, option
 from retinabench.cli.options import Out, Seed, Silent, Workers
 from retinabench.cli.output import ExitCode, progress_of, say
 from retinabench.data.registry import DATASETS
 
 DatasetName = Annotated[
     str,
-    typer.Argument(help=f"{', '.join(DATASETS)}; folder is for your own images."),
+    argument("DATASET", f"{', '.join(DATASETS)}; folder is for your own images."),
 ]
 Source = Annotated[Path | None, option("--source", "PATH", "The data set as downloaded: folder or zip.")]
 Download = Annotated[
-    bool, typer.Option("--download", help="Fetch what needs no login into --source, or say what to do.")
+    bool, flag("--download", help="Fetch what needs no login into --source, or say what to do.")
 ]
 Size = Annotated[int, option("--size", "N", "Side of the square images, in pixels.")]
 Images = Annotated[int | None, option("--images", "N", "Synthetic data: number of training images.")]
@@ -31,7 +31,7 @@ Blur = Annotated[
     int, option("--blur", "N", "graham: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30.")
 ]
 Published = Annotated[
-    bool, typer.Option("--published", help="graham: the pixels of the released code, faults included.")
+    bool, flag("--published", help="graham: the pixels of the released code, faults included.")
 ]
 Corrupt = Annotated[
     str | None,
@@ -109,7 +109,7 @@ def prepare(
 
 
 def inspect(
-    path: Annotated[Path, typer.Argument(help="A predictions file, run folder or prepared folder.")],
+    path: Annotated[Path, argument("PATH", "A predictions file, run folder or prepared folder.")],
     out: Annotated[
         Path | None,
         option(
@@ -127,7 +127,7 @@ def inspect(
 
 
 def verify(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of runs, data, searches, …: whole trees.")],
+    folders: Annotated[list[Path], argument("FOLDER", "Folders of runs, data, searches, …: whole trees.")],
 ) -> int:
     """Check every file of folders against its checksum: damage on the disk, files cut short or missing.
 

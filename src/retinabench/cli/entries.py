@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from retinabench.cli.application import option
+from retinabench.cli.application import argument, option
 from retinabench.cli.options import Json, Model, Overrides, Silent
 from retinabench.cli.output import print_result, say
 from retinabench.core.errors import WorkError
@@ -78,8 +78,8 @@ def _preset(content: Mapping[str, Any]) -> str:
 def check(
     method: Annotated[
         str,
-        typer.Argument(
-            help="A method's name, its Python file (my_method.py) or its module (my_package.mine)."
+        argument(
+            "METHOD", "A method's name, its Python file (my_method.py) or its module (my_package.mine)."
         ),
     ],
     overrides: Overrides = None,

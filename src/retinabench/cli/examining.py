@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from retinabench.cli.application import option
+from retinabench.cli.application import argument, flag, option
 from retinabench.cli.examinees import BANK, Asked, asks_about_images
 from retinabench.cli.options import Out, Seed, Silent
 from retinabench.cli.output import print_notes, progress_of, say
@@ -30,9 +30,7 @@ BankName = Annotated[
         rich_help_panel=BANK,
     ),
 ]
-Figures = Annotated[
-    bool, typer.Option("--figures", help="Write Figures 2 to 4 of the publication to OUT/figures.")
-]
+Figures = Annotated[bool, flag("--figures", help="Write Figures 2 to 4 of the publication to OUT/figures.")]
 Concepts = Annotated[
     str | None,
     option("--concepts", "CONCEPTS", "Columns of the truth file, separated by commas; default: all."),
@@ -171,7 +169,7 @@ def _examined(
 @asks_about_images
 def lesions(
     asked: Asked,
-    dataset: Annotated[str, typer.Argument(help="A bank, as in examine --bank: synthetic, idrid …")],
+    dataset: Annotated[str, argument("DATASET", "A bank, as in examine --bank: synthetic, idrid …")],
     out: Out = Path("lesions"),
     goal: Goals = None,
     seed: Seed = 0,

@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 
 from retinabench.cli import data, entries, examining, scoring, studies, training, tuning
-from retinabench.cli.application import Verbs, add_verbs, application
+from retinabench.cli.application import Verbs, add_verbs, application, flag
 from retinabench.cli.clinical import clinic, guarantees, monitor
 from retinabench.cli.fidelity.verbs import app as fidelity_app
-from retinabench.cli.output import ExitCode, say
+from retinabench.cli.output import ExitCode, say, say_error
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.subprocesses import sleeping_threads
 from retinabench.core.version import __version__
@@ -110,7 +110,7 @@ def _print_version(asked: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+        flag("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     pass
@@ -164,5 +164,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    say(f"retinabench: error: {' '.join(message.split())}", error=True)
+    say_error(" ".join(message.split()))
     return code

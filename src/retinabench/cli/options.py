@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from retinabench.cli.application import option
+from retinabench.cli.application import argument, flag, option
 from retinabench.core.errors import InputError
 from retinabench.data.registry import TASKS
 from retinabench.methods.registry import METHODS
@@ -25,7 +25,7 @@ Out = Annotated[Path, option("--out", "FOLDER", "Folder to write into.")]
 Seed = Annotated[int, option("--seed", "N", "Seed of everything random.", min=0, rich_help_panel=COMPUTING)]
 Silent = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="No progress, only results and errors.", rich_help_panel=COMPUTING),
+    flag("--quiet", "-q", help="No progress, only results and errors.", rich_help_panel=COMPUTING),
 ]
 Workers = Annotated[
     int | None,
@@ -47,8 +47,8 @@ Readers = Annotated[
 Device = Annotated[str, option("--device", "DEVICE", "auto, cpu, cuda or cuda:N.", rich_help_panel=COMPUTING)]
 Rules = Annotated[
     Literal["corrected", "published"],
-    typer.Option(
-        "--rules", help="corrected: ours; published: as the released Retina Benchmark, faults included."
+    option(
+        "--rules", "RULES", "corrected: ours; published: as the released Retina Benchmark, faults included."
     ),
 ]
 Uncertainty = Annotated[
@@ -86,7 +86,7 @@ Config = Annotated[
     ),
 ]
 Overrides = Annotated[
-    list[str] | None, typer.Argument(help="key=value, such as method.rate=0.2 or optimizer.epochs=20.")
+    list[str] | None, argument("KEY=VALUE", "key=value, such as method.rate=0.2 or optimizer.epochs=20.")
 ]
 Task = Annotated[str | None, option("--task", "TASK", f"One of: {', '.join(TASKS)}.")]
 Method = Annotated[str | None, option("--method", "METHOD", f"One of: {', '.join(METHODS)}.")]
@@ -159,7 +159,7 @@ Columns = Annotated[
 ]
 Softmax = Annotated[
     bool,
-    typer.Option(
+    flag(
         "--softmax",
         help="prob_0, prob_1 … are the probabilities of classes, not samples.",
         rich_help_panel=READING,
@@ -167,7 +167,7 @@ Softmax = Annotated[
 ]
 Grades = Annotated[
     bool,
-    typer.Option(
+    flag(
         "--grades",
         help="The classes are the grades 0 to 4: P(referable) = P(grade >= 2).",
         rich_help_panel=READING,

@@ -61,6 +61,15 @@ def say(line: object = "", *, error: bool = False, flush: bool = False) -> None:
     print(visible(str(line)), file=sys.stderr if error else sys.stdout, flush=flush)
 
 
+def say_error(message: str) -> None:
+    """Print an error on standard error, its head in red where the terminal and `NO_COLOR` allow it."""
+    from rich.console import Console as Screen
+    from rich.text import Text
+
+    line = Text.assemble(("retinabench: error: ", "bold red"), visible(message))
+    Screen(stderr=True).print(line, soft_wrap=True)
+
+
 def print_result(table: RenderableType, json: Path | None, content: Callable[[], Any]) -> None:
     """Print the table of a result, and write the result as JSON where `--json` asks for it.
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from retinabench.cli.application import option
+from retinabench.cli.application import argument, flag, option
 from retinabench.cli.options import (
     PLAIN,
     Bootstrap,
@@ -41,7 +39,7 @@ ReferAbove = Annotated[
 
 Tables = Annotated[
     bool,
-    typer.Option("--tables", help="Instead of the page, the papers' tables and figures into OUT/papers."),
+    flag("--tables", help="Instead of the page, the papers' tables and figures into OUT/papers."),
 ]
 Labels = Annotated[
     Path | None,
@@ -55,7 +53,7 @@ Images = Annotated[
 
 @reads_predictions
 def score(
-    files: Annotated[list[Path], typer.Argument(help="Predictions: Parquet, CSV or NPZ, or run folders.")],
+    files: Annotated[list[Path], argument("FILE", "Predictions: Parquet, CSV or NPZ, or run folders.")],
     rules: Rules = "corrected",
     bootstrap: Bootstrap = 1000,
     uncertainty: Uncertainty = "auto",
@@ -124,8 +122,8 @@ def _write_referral_list(
 
 @reads_predictions
 def compare(
-    a: Annotated[Path, typer.Argument(help="Predictions file or run folder.")],
-    b: Annotated[Path, typer.Argument(help="Another, of the same images.")],
+    a: Annotated[Path, argument("A", "Predictions file or run folder.")],
+    b: Annotated[Path, argument("B", "Another, of the same images.")],
     rules: Rules = "corrected",
     bootstrap: Bootstrap = 1000,
     uncertainty: Uncertainty = "auto",
@@ -152,7 +150,7 @@ def compare(
 @reads_predictions
 def report(
     files: Annotated[
-        list[Path], typer.Argument(help="Predictions files or run folders; seeds of one method join.")
+        list[Path], argument("FILE", "Predictions files or run folders; seeds of one method join.")
     ],
     out: Out = Path("report"),
     data: Annotated[Path | None, option("--data", "FOLDER", "Prepared folder, for example images.")] = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retinabench.cli.application import option
+from retinabench.cli.application import argument, flag, option
 from retinabench.cli.options import (
     Address,
     Attempts,
@@ -41,11 +41,11 @@ StudyName = Annotated[
     ),
 ]
 StudyOverrides = Annotated[
-    list[str] | None, typer.Argument(help="key=value, such as seeds=3 or base.optimizer.epochs=10.")
+    list[str] | None, argument("KEY=VALUE", "key=value, such as seeds=3 or base.optimizer.epochs=10.")
 ]
 StudyOut = Annotated[Path | None, option("--out", "FOLDER", "Folder to write into; default: benchmark-NAME.")]
 Plan = Annotated[
-    bool, typer.Option("--plan", help="Only say what it will compute, in hours and disk, from a timed probe.")
+    bool, flag("--plan", help="Only say what it will compute, in hours and disk, from a timed probe.")
 ]
 Speed = Annotated[
     float | None,
@@ -56,9 +56,7 @@ Speed = Annotated[
         min=1e-6,
     ),
 ]
-Status = Annotated[
-    bool, typer.Option("--status", help="Only say where it stands, also while another process works.")
-]
+Status = Annotated[bool, flag("--status", help="Only say where it stands, also while another process works.")]
 FirstSeed = Annotated[
     int | None, option("--seed", "N", "First seed of the runs, and of all else that is random.", min=0)
 ]

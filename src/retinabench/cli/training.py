@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from retinabench.cli.application import option
+from retinabench.cli.application import argument, option
 from retinabench.cli.options import (
     Config,
     Data,
@@ -69,7 +67,7 @@ def train(
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(help="Folder of a finished run, or of an exported model.")],
+    folder: Annotated[Path, argument("RUN", "Folder of a finished run, or of an exported model.")],
     out: Annotated[Path, option("--out", "FILE", "Predictions file to write: .parquet, .csv or .npz.")],
     data: Annotated[
         Path | None,
@@ -137,7 +135,7 @@ def _predict_images(
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    folder: Annotated[Path, argument("RUN", "Folder of a finished run.")],
     out: Annotated[Path, option("--out", "FOLDER", "Folder to write; new or empty.")],
     model: OwnModel = None,
 ) -> None:
@@ -171,7 +169,7 @@ def configured_run(
 
 
 def track(
-    folders: Annotated[list[Path], typer.Argument(help="Run folders, finished or still in training.")],
+    folders: Annotated[list[Path], argument("FOLDER", "Run folders, finished or still in training.")],
     to: Annotated[
         str, option("--to", "TRACKER", "tensorboard, mlflow, or wandb (WANDB_MODE=offline: without network).")
     ] = "tensorboard",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from retinabench.cli.application import option
 from retinabench.cli.options import (
     Address,
@@ -37,7 +35,11 @@ SpaceFile = Annotated[
 Trials = Annotated[int, option("--trials", "N", "Points of the space; more later keep the first.", min=1)]
 Criterion = Annotated[
     Literal["in_domain_auroc", "balanced_joint_accuracy_area"],
-    typer.Option("--criterion", help="What ranks the trials, on the validation split; see docs/tuning.md."),
+    option(
+        "--criterion",
+        "CRITERION",
+        "What ranks the trials, on the validation split: in_domain_auroc or balanced_joint_accuracy_area.",
+    ),
 ]
 Halving = Annotated[
     int | None,

@@ -6,9 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from retinabench.cli.application import option
+from retinabench.cli.application import argument, option
 from retinabench.cli.options import (
     PLAIN,
     FileReader,
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from retinabench.metrics.clinical.screening_report import ScreeningReport
 
 Pilot = Annotated[
-    Path | None, typer.Argument(help="Predictions of a pilot, from which what is not stated is read.")
+    Path | None, argument("FILE", "Predictions of a pilot, from which what is not stated is read.")
 ]
 Prevalence = Annotated[float | None, option("--prevalence", "X", "Share of referable images: 0.1.")]
 Sensitivity = Annotated[
@@ -75,7 +73,9 @@ Cost = Annotated[
 ]
 Reader = Annotated[
     str,
-    option("--reader", "SENSITIVITY/SPECIFICITY", "Of the human who reads the referred images: 0.9/0.95."),
+    option(
+        "--reader", "X/X", "Sensitivity/specificity of the human who reads the referred images: 0.9/0.95."
+    ),
 ]
 ImagesPerHour = Annotated[float, option("--images-per-hour", "X", "What an expert reads in an hour.")]
 Subgroups = Annotated[
@@ -87,7 +87,7 @@ Page = Annotated[Path | None, option("--out", "FOLDER", "Folder for the page and
 
 @reads_predictions
 def clinic(
-    file: Annotated[Path, typer.Argument(help="Predictions file or run folder.")],
+    file: Annotated[Path, argument("FILE", "Predictions file or run folder.")],
     referral: ReferralRate = 0.2,
     threshold: Threshold = "0.5",
     uncertainty: Uncertainty = "auto",

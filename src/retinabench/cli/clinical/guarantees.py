@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import option
+from retinabench.cli.application import argument, flag, option
 from retinabench.cli.options import (
     PLAIN,
     FileReader,
@@ -57,7 +57,7 @@ MostImages = Annotated[
 ]
 Zones = Annotated[
     bool,
-    typer.Option(
+    flag(
         "--zones",
         help="Three zones by two thresholds of P(referable): negative, read by the expert, positive. "
         "Goals: npv, sensitivity, missed_referable, missed_severe, severe_sensitivity; ppv, specificity.",
@@ -77,7 +77,7 @@ Permutations = Annotated[int, option("--bootstrap", "N", "Permutations of the sc
 
 @reads_predictions
 def transfer(
-    file: Annotated[Path, typer.Argument(help="Predictions with a validation and a test split.")],
+    file: Annotated[Path, argument("FILE", "Predictions with a validation and a test split.")],
     target: Target = "selective_risk",
     goal: Goals = None,
     zones: Zones = False,

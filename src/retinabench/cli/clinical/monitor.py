@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from retinabench.cli.application import option
+from retinabench.cli.application import argument, option
 from retinabench.cli.options import PLAIN, FileReader, Json, Seed, Silent, reads_predictions
 from retinabench.cli.output import ExitCode, print_notes, print_path, print_result, progress_of
 from retinabench.core.errors import InputError
@@ -19,8 +17,9 @@ from retinabench.core.errors import InputError
 def monitor(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            help="Predictions with dates, labels may be empty; rows of the validation split are the reference."
+        argument(
+            "FILE",
+            "Predictions with dates, labels may be empty; rows of the validation split are the reference.",
         ),
     ],
     certificate: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import option
+from retinabench.cli.application import argument, option
 from retinabench.cli.options import Device, Seed, Silent
 from retinabench.cli.output import progress_of, say
 from retinabench.core.errors import InputError
@@ -24,7 +24,7 @@ Step = Annotated[float | None, option("--step", "X", "First step size; default: 
 
 
 def reference(
-    task: Annotated[str, typer.Argument(help="A target: fundus, energy-gap, …")],
+    task: Annotated[str, argument("TARGET", "A target: fundus, energy-gap, …")],
     out: Annotated[Path, option("--out", "FILE", "File to write, such as fundus.npz.")],
     data: Annotated[
         Path | None, option("--data", "FOLDER", "Folder or file of the data, where none are shipped.")

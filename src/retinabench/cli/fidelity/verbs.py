@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import Verbs, add_verbs, application, option
+from retinabench.cli.application import Verbs, add_verbs, application, argument, option
 from retinabench.cli.fidelity.reference import reference as make_reference
 from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent
 from retinabench.cli.output import print_result, print_table, progress_of, say
@@ -49,7 +49,7 @@ def tasks(
 
 
 def run(
-    method: Annotated[str, typer.Argument(help="An entry, such as map, ensemble or ivon.")],
+    method: Annotated[str, argument("METHOD", "An entry, such as map, ensemble or ivon.")],
     task: Task,
     data: Source = None,
     budget: Annotated[
@@ -64,7 +64,8 @@ def run(
         typer.Option("--track", help="stated refuses a run that targets another posterior, open takes it."),
     ] = "stated",
     overrides: Annotated[
-        list[str] | None, typer.Argument(help="key=value, such as optimizer.lr=0.01 or method.members=5.")
+        list[str] | None,
+        argument("KEY=VALUE", "key=value, such as optimizer.lr=0.01 or method.members=5."),
     ] = None,
     out: Annotated[Path, option("--out", "FOLDER", "Folder to write into.")] = Path("fidelity-runs"),
     seed: Seed = 0,
@@ -85,7 +86,7 @@ def run(
 
 
 def tune(
-    method: Annotated[str, typer.Argument(help="An entry for which settings are searched.")],
+    method: Annotated[str, argument("METHOD", "An entry for which settings are searched.")],
     task: Annotated[
         str, option("--task", "TASK", "A development target: fundus-small or energy-gap-wall.")
     ] = "fundus-small",
@@ -121,8 +122,8 @@ def tune(
 def score(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            help="Probabilities or 1,000 draws of y: NPZ, CSV, Parquet, competition zip, run folder."
+        argument(
+            "FILE", "Probabilities or 1,000 draws of y: NPZ, CSV, Parquet, competition zip, run folder."
         ),
     ],
     task: Task,
@@ -155,7 +156,7 @@ def score(
 
 def board(
     folders: Annotated[
-        list[Path], typer.Argument(help="Folders with submissions for any tasks, or such files.")
+        list[Path], argument("FOLDER", "Folders with submissions for any tasks, or such files.")
     ],
     out: Annotated[Path, option("--out", "FOLDER", "Folder for index.html, board.md and board.json.")] = Path(
         "fidelity-board"
