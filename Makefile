@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test slow coverage torture recipes lint hooks docs notebooks pictures dist bench clean
+.PHONY: demo test slow coverage torture recipes lint hooks docs docs-version notebooks pictures dist bench clean
 
 demo: $(VENV)/train.stamp
 	$(BIN)/retinabench demo
@@ -40,6 +40,12 @@ hooks: $(VENV)/dev.stamp
 
 docs: $(VENV)/docs.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The documentation as one version of the published site, on the branch gh-pages.
+VERSION ?= dev
+docs-version: $(VENV)/docs.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --push --update-aliases $(VERSION) $(ALIAS)
+	test -z "$(ALIAS)" || $(BIN)/mike set-default --push $(ALIAS)
 
 # The notebooks as executed .ipynb files, in build/notebooks.
 notebooks: $(VENV)/docs.stamp
