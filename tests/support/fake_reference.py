@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from retinabench.fidelity.distances import epistemic
+from retinabench.fidelity.reference.judgement import Judgement
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +18,12 @@ class FakeReference:
     passed: bool = True
     why: list = field(default_factory=list)
     meta: dict = field(default_factory=dict)
+
+    external = False
+
+    @property
+    def judgement(self):
+        return Judgement(tuple(self.why))
 
     @property
     def chains(self):

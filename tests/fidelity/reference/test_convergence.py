@@ -95,3 +95,34 @@ def test_z_of_the_half_step_is_standard_normal_where_nothing_changed():
 
 def test_an_output_that_no_chain_moves_counts_as_converged():
     assert convergence.share_below(np.array([np.nan, 1.0, 1.2, np.inf]), 1.05) == 0.5
+
+
+def test_divergences_weak_comparisons_and_narrow_starts_are_named():
+    errors = history()
+    errors[:3, 2] = 25.0  # 12 of 600 trajectories
+    found = convergence.later_verdict("categorical", convergence.energy(errors), 0.2, 0.3)
+    assert [one.partition(" ")[0] for one in found] == ["2.0%", "the", "the"]
+    assert "0.30 times as far apart" in found[2]
+    assert convergence.later_verdict("categorical", convergence.energy(history()), 0.1, 1.5) == []
+    assert len(convergence.later_verdict("categorical", convergence.energy(history()), np.nan, np.nan)) == 2
+
+
+def test_the_power_of_the_half_step_is_the_one_stated():
+    # A change as large as `detectable` is beyond three standard errors in .8 of the outputs; here with 4,000 independent ones the
+    # standard error of that share is .006, and the errors of the stretch are known to 10 %.
+    random = np.random.default_rng(0)
+    kept, half = random.normal(size=(400, 4, 4000, 1)), random.normal(size=(100, 4, 4000, 1))
+    error = np.full((4000, 1), 1 / np.sqrt(1600))
+    change = convergence.detectable(error, 4)
+    found = convergence.half_step(
+        kept, history(transitions=400), half + change, history(transitions=100), error
+    )
+    assert found.beyond == pytest.approx(0.8, abs=0.03)
+    assert found.detectable == pytest.approx(change)
+
+
+def test_dispersion_is_the_ratio_of_the_stds():
+    random = np.random.default_rng(0)
+    start, states = 2 * random.normal(size=(400, 30, 2)), random.normal(size=(200, 4, 30, 2))
+    states[:, :, 0] = 1.0  # an output that never moves
+    assert convergence.dispersion(start, states) == pytest.approx(2, rel=0.05)

@@ -21,7 +21,7 @@ def fake():
     probs = softmax(np.random.default_rng(1).normal(size=(4, 6, FUNDUS.outputs)))
     quality = np.ones((6, FUNDUS.outputs), np.float32)
     meta = {
-        "task": FUNDUS.name, "target": FUNDUS.fingerprint(DATA), "data": DATA, "chains": 4, "passed": False, "why": ["short"],
+        "task": FUNDUS.name, "target": FUNDUS.fingerprint(DATA), "data": DATA, "chains": 4, "passed": True, "why": [],
     }  # fmt: skip
     return Reference(meta, quality, quality, quality, quality, quality[:, 0], probs, probs.astype(np.float16))
 
@@ -63,7 +63,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, changed):
         read_reference(FUNDUS, DATA, tmp_path / "r.npz")
 
 
-@pytest.mark.parametrize("meta", [{"chains": "four"}, {"passed": 3}, {"why": None}, {"task": "\ud800"}])
+@pytest.mark.parametrize("meta", [{"chains": "four"}, {"data": 3}, {"target": None}, {"task": "\ud800"}])
 def test_metadata_that_say_something_else_are_refused(tmp_path, meta):
     made = fake()
     write_reference(tmp_path / "r.npz", replace(made, meta={**made.meta, **meta}))

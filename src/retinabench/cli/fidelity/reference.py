@@ -89,4 +89,6 @@ def _print_summary(found: Reference, out: Path, title: str) -> None:
             say(f"one chain against the others, {kind}: {means}")
     for reason in found.why:
         say(f"FAILED: {reason}")
+    for reservation in found.judgement.reservations:
+        say(f"reservation: {reservation}")
     say(f"{out}: {'passed' if found.passed else 'failed its own diagnostics and gives no ranking'}")

@@ -260,7 +260,12 @@ class TaskBoard:
             "data": evaluator.data.sha256,
             "bootstrap": evaluator.replicates,
             "seed": evaluator.seed,
-            "reference": {"passed": reference.passed, "why": list(reference.why)},
+            "reference": {
+                "passed": reference.passed,
+                "why": list(reference.why),
+                "verdict": reference.judgement.verdict,
+                "reservations": list(reference.judgement.reservations),
+            },
             "points": self.points,
             "ceiling": _groups_record(self.ceiling),
             "floor": evaluator.floor,

@@ -298,5 +298,6 @@ def _target_cell(entry: Entry, target: Target) -> Cell:
 def _note(task: TaskBoard) -> str:
     reference = task.evaluator.reference
     if reference.passed:
-        return _LEGEND
+        verdict = reference.judgement.verdict
+        return _LEGEND if verdict == "passed" else f"The reference is {verdict}. {_LEGEND}"
     return f"No ranking: the reference fails its own diagnostics ({'; '.join(reference.why)}). {_LEGEND}"

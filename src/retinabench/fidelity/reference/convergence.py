@@ -29,6 +29,10 @@ class Thresholds:
         mcse: Greatest 95 % quantile of the Monte Carlo standard errors, by likelihood: of probabilities, of y in stds.
         half_step_z: Standard errors by which predictions may change at half the step ...
         half_step_share: ... except for this share of them.
+        diverged: Greatest share of trajectories whose energy error is 20 or more.
+        diverged_earlier: The same for references that were made before there was this limit.
+        dispersion: Least median ratio of the std of the first predictions over chains to that of the posterior.
+        detectable: Greatest median change that the comparison with half the step misses one time in five, by likelihood.
     """
 
     chains: int = 4
@@ -39,8 +43,13 @@ class Thresholds:
     mcse: Mapping[str, float] = field(default_factory=lambda: {"categorical": 0.03, "gaussian": 0.05})
     half_step_z: float = 3.0
     half_step_share: float = 0.05
+    diverged: float = 0.01
+    diverged_earlier: float = 0.05
+    dispersion: float = 1.0
+    detectable: Mapping[str, float] = field(default_factory=lambda: {"categorical": 0.15, "gaussian": 0.15})
 
 
+POWER_80 = 0.84  # standard errors beyond a threshold at which a test finds a change four times in five
 THRESHOLDS = Thresholds()
 
 
@@ -133,6 +142,7 @@ class HalfStep:
             0 have heavy tails.
         beyond: Share of |z| above `Thresholds.half_step_z`.
         mean_difference: Mean absolute difference of the two means.
+        detectable: Median change of a prediction that would be beyond `Thresholds.half_step_z` four times in five.
     """
 
     transitions: float
@@ -141,13 +151,14 @@ class HalfStep:
     median_z: float
     beyond: float
     mean_difference: float
+    detectable: float
 
 
 def half_step(
     predictions: NDArray[np.floating],
-    history: Values,
+    history: NDArray[np.floating],
     half: NDArray[np.floating],
-    after: Values,
+    after: NDArray[np.floating],
     mcse: Values,
 ) -> HalfStep:
     """Compare the kept transitions with some at half the step.
@@ -174,7 +185,62 @@ def half_step(
         median_z=float(np.median(np.abs(z))),
         beyond=float((np.abs(z) > THRESHOLDS.half_step_z).mean()),
         mean_difference=float(np.abs(_mean(half) - _mean(predictions)).mean()),
+        detectable=detectable(mcse, len(predictions) / len(half)),
     )
+
+
+def detectable(mcse: Values, length: float) -> float:
+    """Return the median change at half the step that is found with a power of .8.
+
+    Args:
+        mcse: Standard errors of the kept transitions, (N, O).
+        length: Number of the kept transitions over that at half the step.
+    """
+    return float(np.nanmedian(mcse) * np.sqrt(1 + length) * (THRESHOLDS.half_step_z + POWER_80))
+
+
+def dispersion(start: NDArray[np.floating], states: NDArray[np.floating]) -> float:
+    """Return the median ratio of the std of the first predictions over chains to that of the kept states.
+
+    R-hat can only find a region that some chain begins in: chains should begin farther apart than the posterior is wide.
+
+    Args:
+        start: Predictions before the first transition, (K, N, O).
+        states: Predictions of the kept states, (T, K, N, O).
+    """
+    wide = start.std(axis=0, ddof=1, dtype=np.float64)
+    posterior = states.std(axis=(0, 1), dtype=np.float64)
+    moving = posterior > 1e-4  # an output that never moves has no width to compare with
+    return float(np.median(wide[moving] / posterior[moving])) if moving.any() else 0.0
+
+
+def later_verdict(
+    likelihood: str, errors: EnergyErrors, found_change: float, width: float | None
+) -> list[str]:
+    """Return the reasons by the thresholds that version 0.1 did not have, in sentences.
+
+    Args:
+        likelihood: Of the target.
+        errors: Summary of the energy errors.
+        found_change: What `detectable` returns.
+        width: What `dispersion` returns; None where it is not known.
+    """
+    limit, why = THRESHOLDS, []
+    if not errors.diverged <= limit.diverged:
+        why.append(
+            f"{errors.diverged:.1%} of the trajectories diverge, more than {limit.diverged:.0%}: where the posterior is "
+            "narrow the step is too large; use a smaller one"
+        )
+    if not found_change <= limit.detectable[likelihood]:
+        why.append(
+            f"the comparison with half the step would find a change of {found_change:.2g} four times in five, not one of "
+            f"{limit.detectable[likelihood]:g}; keep more transitions"
+        )
+    if width is not None and not width >= limit.dispersion:
+        why.append(
+            f"the chains start {width:.2f} times as far apart as the posterior is wide; over-dispersed starts are needed"
+        )
+    return why
 
 
 def verdict(

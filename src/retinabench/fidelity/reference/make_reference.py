@@ -27,6 +27,7 @@ from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.mcmc import hmc
 
+STATE_BYTES = 16_000_000  # for the states from which anyone computes the diagnostics again
 SAMPLE_BYTES = 1_000_000  # for thinned samples, so that a file stays small
 DRAWS = 1000  # of y, of each chain: as many as submissions have, so that distances have the same noise
 GRAIN = 2**-10  # draws are rounded to it, which halves the file: a twentieth of the least std
@@ -94,8 +95,36 @@ def make_reference(
         "seconds": kept.seconds + half.seconds,
         "machine": f"{platform.machine()}, {torch.device(device).type}, PyTorch {torch.__version__}",
     }
-    qualities = {name: getattr(found, name).astype(np.float32) for name in QUALITIES}
-    return Reference(meta, **qualities, **arrays)
+    arrays |= {name: getattr(found, name).astype(np.float32) for name in QUALITIES}
+    return _judged(Reference(meta, **arrays, **_evidence(kept, half, _started(density, plan))))
+
+
+def _judged(made: Reference) -> Reference:
+    """Write the verdict into the metadata, for readers of the file; `read_reference` computes it again."""
+    made.meta.update(passed=made.passed, why=made.why)
+    return made
+
+
+def _evidence(kept: Chains, half: Chains, start: NDArray[np.floating]) -> dict[str, NDArray[Any]]:
+    """Return the arrays that the verdict is computed from; states are thinned alike where they are too many."""
+    stride = max(1, -(-2 * kept.predictions.size // STATE_BYTES))
+    return {
+        "states": kept.predictions[::stride].astype(np.float16),
+        "half_states": half.predictions[::stride].astype(np.float16),
+        "history": _finite(kept.kept_history),
+        "half_history": _finite(half.kept_history),
+        "start": start.astype(np.float32),
+    }
+
+
+def _finite(history: Values) -> NDArray[np.float32]:
+    """Return a history as float32, with a trajectory that left the finite numbers as an energy error of 1e9."""
+    return np.clip(np.nan_to_num(history, nan=1e9), -1e9, 1e9).astype(np.float32)
+
+
+def _started(density: Density, plan: Plan) -> NDArray[np.floating]:
+    """Return the predictions before the first transition, (K, N, O)."""
+    return density.predict(initial_weights(plan, density)).cpu().numpy()
 
 
 def _sample_twice(
@@ -108,9 +137,10 @@ def _sample_twice(
         "data": data.sha256,
         "dtype": dtype,
         "device": torch.device(device).type,
+        "start": "prior",
     }
     kept = sample(density, plan, folder, manifest, progress=progress, label=target.name)
-    length = min(max(20, plan.keep // 10), 200)
+    length = max(20, plan.keep // 4)
     stretch = Plan(plan.chains, 0, length, derive(plan.seed, "half step"), kept.step / 2)
     half = sample(
         density, stretch, folder / "half-step", manifest,
@@ -128,7 +158,6 @@ def _assessment(
         kept.predictions, kept.kept_history, half.predictions, half.kept_history, found.mcse
     )
     acceptance = kept.kept_history[:, 0].mean(axis=0)
-    why = convergence.verdict(target.likelihood, plan.chains, found, acceptance, errors, halved)
     steps = hmc.steps_for(kept.step, target.prior_variance)
     weights = kept.weights.transpose(1, 0, 2)
     return {
@@ -139,12 +168,11 @@ def _assessment(
         "step": kept.step,
         "steps": steps,
         "prior_variance": target.prior_variance,
+        "start": "a draw of the prior for each chain",
         "acceptance": acceptance.tolist(),
         "energy_error": asdict(errors),
         "half_step": asdict(halved),
         "thresholds": asdict(convergence.THRESHOLDS),
-        "passed": not why,
-        "why": why,
         **{name: convergence.summary(values) for name, values in asdict(found).items()},
         "rhat_below": {
             limit: convergence.share_below(found.rhat, float(limit)) for limit in ("1.01", "1.05", "1.1")

@@ -3,7 +3,10 @@
 classification   chain_probs (K, N, C) float64, the mean of each chain; samples (S, N, C) float16, equally many of each
                  chain, in chain order; pairwise_disagreement ()
 regression       chain_draws (K, N, m) float32: samples of y, noise included, in the standardised unit
-both             rhat, ess_bulk, ess_tail, mcse (N, O) of class probabilities, or of mean and std;
+both             states (T, K, N, O) and half_states float16, the predictions of the kept states and of those at half the step, all or evenly
+                 thinned; history and half_history (T, 3, K): acceptance probability, acceptance and energy error; start (K, N, O), the
+                 predictions before the first transition (files of version 0.1 lack these five)
+                 rhat, ess_bulk, ess_tail, mcse (N, O) of class probabilities, or of mean and std;
                  epistemic (N,): mutual information in nats, or the std of the predicted mean; meta, JSON
 """
 
@@ -11,10 +14,11 @@ from __future__ import annotations
 
 import json
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,50 +26,50 @@ from numpy.typing import NDArray
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.fidelity.reference.arrays import ReferenceArrays
+from retinabench.fidelity.reference.judgement import Judgement, judge
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.formats.npz_format import DAMAGED_ARRAYS, read_member
 
 SCHEMA = "retinabench.fidelity-reference/1"
-STATED = {"task": str, "target": str, "data": str, "chains": int, "passed": bool, "why": list}
+STATED = {"task": str, "target": str, "data": str, "chains": int}
 """What the metadata state beside how the reference was made."""
 QUALITIES = ("rhat", "ess_bulk", "ess_tail", "mcse")
-ARRAYS = (*QUALITIES, "epistemic", "chain_probs", "samples", "pairwise_disagreement", "chain_draws", "meta")
+EVIDENCE = ("states", "half_states", "history", "half_history", "start")
+ARRAYS = (
+    *EVIDENCE,
+    *QUALITIES,
+    "epistemic",
+    "chain_probs",
+    "samples",
+    "pairwise_disagreement",
+    "chain_draws",
+    "meta",
+)
+
+_MEANS = 0.02  # mean absolute difference of the means of thinned states, or of draws, from those of all
 
 Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
-class Reference:
-    """The predictions of a posterior with their accuracy; which arrays there are depends on the likelihood.
+class Reference(ReferenceArrays):
+    """The predictions of a posterior with their accuracy, and the verdict on them."""
 
-    The module's documentation lists the arrays; `meta` is the JSON of the file.
-    """
-
-    meta: dict[str, Any]
-    rhat: Floats
-    ess_bulk: Floats
-    ess_tail: Floats
-    mcse: Floats
-    epistemic: Floats
-    chain_probs: Floats | None = None
-    samples: Floats | None = None
-    pairwise_disagreement: Floats | None = None
-    chain_draws: Floats | None = None
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The verdict, computed from the arrays."""
+        return judge(self)
 
     @property
     def passed(self) -> bool:
-        """Whether it reached all thresholds; one that did not gives no ranking."""
-        return bool(self.meta["passed"])
+        """Whether it misses no threshold; one that does gives no ranking."""
+        return not self.judgement.why
 
     @property
     def why(self) -> list[str]:
         """The thresholds that it missed, in sentences."""
-        return list(self.meta["why"])
-
-    @property
-    def chains(self) -> int:
-        """Number of chains."""
-        return int(self.meta["chains"])
+        return list(self.judgement.why)
 
     @property
     def probs(self) -> NDArray[np.float64]:
@@ -82,7 +86,8 @@ class Reference:
 
 def write_reference(path: Path, reference: Reference) -> None:
     """Write a reference file atomically."""
-    arrays = {name: value for name, value in vars(reference).items() if name != "meta" and value is not None}
+    known = {one.name: getattr(reference, one.name) for one in fields(reference) if one.name != "meta"}
+    arrays = {name: value for name, value in known.items() if value is not None}
     meta = json.dumps({"schema": SCHEMA, **reference.meta}, allow_nan=False)
     with atomic_write(path) as sink:
         np.savez_compressed(sink, meta=np.array(meta), **arrays)
@@ -178,7 +183,47 @@ def _check_arrays(reference: Reference, target: Target, name: str | Path) -> Non
     if target.likelihood == "categorical":
         samples = 0 if reference.samples is None else len(reference.samples)
         shapes["samples"] = (samples, points, target.outputs)
+    shapes |= _evidence_shapes(reference, target, chains, points, name)
     for column, shape in shapes.items():
         array = getattr(reference, column)
         if array is None or array.shape != shape or 0 in shape or array.dtype.kind != "f":
             raise InputError(f"is not an array of shape {shape} and numbers", file=name, column=column)
+    if reference.states is not None:
+        _check_means(reference, name)
+
+
+def _evidence_shapes(
+    reference: Reference, target: Target, chains: int, points: int, name: str | Path
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that states and histories must have; nothing of a file without states."""
+    present = [column for column in EVIDENCE if getattr(reference, column) is not None]
+    if not present:
+        return {}
+    if len(present) < len(EVIDENCE):
+        missing = next(column for column in EVIDENCE if column not in present)
+        raise InputError(f"holds {present[0]} and not {missing}", file=name, column=missing)
+    tail = (chains, points, target.outputs)
+    lengths = {
+        column: len(getattr(reference, column)) for column in EVIDENCE if getattr(reference, column).ndim
+    }
+    if any(lengths.get(column, 0) < 8 for column in ("states", "half_states", "history", "half_history")):
+        raise InputError("holds fewer than 8 states of a chain", file=name, column="states")
+    return {
+        "states": (lengths["states"], *tail), "half_states": (lengths["half_states"], *tail), "start": tail,
+        "history": (lengths["history"], 3, chains), "half_history": (lengths["half_history"], 3, chains),
+    }  # fmt: skip
+
+
+def _check_means(reference: Reference, name: str | Path) -> None:
+    """Refuse probabilities, or draws, that are not those of the states."""
+    assert reference.states is not None
+    states = reference.states.mean(axis=0, dtype=np.float64)  # (K, N, O)
+    if reference.chain_probs is not None:
+        difference = np.abs(states - reference.chain_probs).mean()
+    else:
+        assert reference.chain_draws is not None
+        difference = np.abs(states[..., 0] - reference.chain_draws.mean(axis=2, dtype=np.float64)).mean()
+    if difference > _MEANS:
+        raise InputError(
+            f"holds states whose means are {difference:.2g} from those of the predictions", file=name
+        )

@@ -1,0 +1,140 @@
+"""The verdict on a reference, from the arrays of its file and not from what the file says of itself.
+
+A file that keeps the states of its chains is judged by them alone: every diagnostic is computed again. Earlier files keep the
+diagnostics of each predicted quantity, the mean of each chain and some samples. Of them R-hat is computed again from these
+means and samples, and the worse of it and the stated one counts; acceptance, energy errors and the comparison with half the
+step can only be taken from their metadata. Thresholds that did not exist when they were made are reservations: such a
+reference is provisional, and still ranks.
+
+Letters: K chains, N test points, O predicted quantities, S samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.fidelity.reference import convergence
+from retinabench.fidelity.reference.arrays import ReferenceArrays
+
+Verdict = Literal["passed", "provisional", "failed", "unverified"]
+LACKING = (
+    "it keeps too few states to compute its diagnostics again, so that acceptance, energy errors and the comparison with half the "
+    "step stand on its metadata"
+)
+NO_STARTS = (
+    "its chains started from half a draw of the prior each, nearer together than the posterior is wide"
+)
+_LEAST_VARIANCE = 1e-8  # of a chain's states, above the rounding of float16 samples
+_STATED_ERRORS = 4.0  # largest ratio of the variance of the chains' mean to the one stated
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Why a reference gives no ranking, and what else is to be known of it, in sentences.
+
+    Args:
+        why: Thresholds that it misses.
+        reservations: Of a reference that is ranked by all the same.
+        external: Whether it was imported, without chains to judge.
+    """
+
+    why: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = ()
+    external: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict in a word."""
+        if self.external:
+            return "unverified"
+        return "failed" if self.why else "provisional" if self.reservations else "passed"
+
+
+def judge(reference: ReferenceArrays) -> Judgement:
+    """Return the judgement of a reference by its arrays."""
+    if reference.external:
+        return Judgement(reservations=("it was imported: its convergence was not checked",), external=True)
+    likelihood = "categorical" if reference.chain_probs is not None else "gaussian"
+    if reference.states is not None:
+        return Judgement(tuple(_of_states(reference, likelihood)))
+    return _of_summaries(reference, likelihood)
+
+
+def _of_states(reference: ReferenceArrays, likelihood: str) -> list[str]:
+    """Return the thresholds that the states miss."""
+    states, half = reference.states, reference.half_states
+    history, after = reference.history, reference.half_history
+    assert states is not None
+    assert half is not None
+    assert history is not None
+    assert after is not None
+    assert reference.start is not None
+    found = convergence.diagnose(states)
+    errors = convergence.energy(history.astype(np.float64))
+    halved = convergence.half_step(states, history, half, after, found.mcse)
+    why = convergence.verdict(
+        likelihood, states.shape[1], found, history[:, 0].mean(axis=0), errors, halved
+    )  # fmt: skip
+    width = convergence.dispersion(reference.start, states)
+    return why + convergence.later_verdict(likelihood, errors, halved.detectable, width)
+
+
+def _of_summaries(reference: ReferenceArrays, likelihood: str) -> Judgement:
+    """Judge an earlier file: its arrays where they suffice, else the numbers of its metadata."""
+    meta = reference.meta
+    if reference.samples is not None and len(reference.samples) < 2 * reference.chains:
+        return Judgement(("it keeps fewer than two samples of each chain",))
+    between, within = _variances(reference)
+    rhat = np.sqrt(1 + between / np.maximum(within, _LEAST_VARIANCE))
+    known = (
+        np.fmax(reference.rhat, rhat),
+        reference.rhat,
+        reference.ess_bulk,
+        reference.ess_tail,
+        reference.mcse,
+    )
+    diagnosis = convergence.Diagnosis(*(np.asarray(values, np.float64) for values in known))
+    try:
+        errors = convergence.EnergyErrors(**_numbers(meta["energy_error"]))
+        stated = _numbers(meta["half_step"])
+        halved = convergence.HalfStep(**{"detectable": np.nan, **stated})
+        acceptance = np.array([float(rate) for rate in meta["acceptance"]])
+        length = float(meta["kept"]) / stated["transitions"]
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return Judgement(("it states no acceptance, energy errors or comparison with half the step",))
+    why = convergence.verdict(likelihood, len(between), diagnosis, acceptance, errors, halved)
+    if likelihood == "categorical":
+        ratio = float((between.mean() / reference.chains) / np.mean(np.square(diagnosis.mcse)))
+        if not ratio <= _STATED_ERRORS:
+            why.append(f"the means of its chains vary {ratio:.0f} times as much as its standard errors allow")
+    detectable = convergence.detectable(diagnosis.mcse, length)
+    later = convergence.later_verdict(likelihood, errors, detectable, None)
+    if errors.diverged > convergence.THRESHOLDS.diverged_earlier:
+        return Judgement((*why, *later))
+    return Judgement(tuple(why), (*later, LACKING, NO_STARTS))
+
+
+def _variances(reference: ReferenceArrays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the variance of the chains' means, and the mean variance within chains: (N, O), or (N, 1) of y."""
+    if reference.chain_probs is not None:
+        assert reference.samples is not None
+        chains, parts = reference.chain_probs, np.array_split(reference.samples, reference.chains)
+        within = np.mean(
+            [part.var(axis=0, ddof=1, dtype=np.float64) for part in parts if len(part) > 1], axis=0
+        )
+        return chains.var(axis=0, ddof=1), within
+    assert reference.chain_draws is not None
+    draws = reference.chain_draws
+    means = draws.mean(axis=2, dtype=np.float64)
+    return means.var(axis=0, ddof=1)[:, None], draws.var(axis=2, ddof=1, dtype=np.float64).mean(axis=0)[
+        :, None
+    ]
+
+
+def _numbers(table: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in table.items()}
