@@ -67,6 +67,17 @@ Goals = Annotated[
         "per concept; may be repeated; default: nothing is judged.",
     ),
 ]
+MainDecision = Annotated[
+    Path | None,
+    option(
+        "--predictions",
+        "FILE",
+        "Predictions file of the same images: does the model refer those in which it sees the concepts?",
+    ),
+]
+ReferAt = Annotated[
+    str, option("--threshold", "RULE", "From which P(referable) on --predictions refers, as in `score`.")
+]
 Confidence = Annotated[float, option("--confidence", "X", "Of the decisions of all claims together.")]
 UncertaintyReading = Annotated[
     Literal["std", "variance"],
@@ -97,6 +108,8 @@ def examine(
     claim: Claims = None,
     confidence: Confidence = 0.95,
     goal: Goals = None,
+    predictions: MainDecision = None,
+    threshold: ReferAt = "0.5",
     reading: UncertaintyReading = "std",
     rules: QuestionRules = "corrected",
     kernel: KernelChoice = "published",
@@ -117,6 +130,8 @@ def examine(
         claims=claim or (),
         confidence=confidence,
         goals=goal or (),
+        predictions=predictions,
+        threshold=threshold,
         reading=reading,
         rules=rules,
         kernel=kernel,

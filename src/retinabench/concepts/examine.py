@@ -12,6 +12,7 @@ from retinabench.concepts.banks.tables import read_bank
 from retinabench.concepts.examinees.answers import Examinee, read_answers
 from retinabench.concepts.inference.gaussian_process import Reading
 from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.referral import Decisions, agreement, decisions
 from retinabench.concepts.questioning.strategy_comparison import compare_strategies
 from retinabench.concepts.report.findings import findings
 from retinabench.concepts.report.goals import parse_goals
@@ -22,6 +23,8 @@ from retinabench.concepts.report.snapshot import snapshot
 from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.metrics.clinical.decision_threshold import DecisionThreshold
+from retinabench.predictions.io import read_predictions
 
 # Questions of one repetition of the comparison if their number is not given: the paper's largest bank has 2,200.
 LONGEST = 5000
@@ -40,6 +43,8 @@ class ExamineOptions:
         claims: Claims to decide.
         confidence: Confidence of all decisions together.
         goals: Goals by which the page judges the concepts, as `report.goals.parse_goals` reads them; none: nothing is judged.
+        predictions: Predictions of the same images by the model's main decision, to compare its referrals with its answers.
+        threshold: From which P(referable) on it refers, as `DecisionThreshold.parse` reads it.
         reading: Which uncertainty.
         rules: ``corrected`` or ``published``.
         kernel: ``published`` or ``fitted`` hyper-parameters of the reported curves.
@@ -56,6 +61,8 @@ class ExamineOptions:
     claims: Sequence[str] = ()
     confidence: float = 0.95
     goals: Sequence[str] = ()
+    predictions: Path | None = None
+    threshold: str = "0.5"
     reading: Reading = "std"
     rules: Literal["corrected", "published"] = "corrected"
     kernel: Literal["published", "fitted"] = "published"
@@ -105,8 +112,9 @@ def examine_bank(
     Returns:
         See `examine_files`.
     """
-    goals = parse_goals(options.goals, bank.concepts)  # is refused before the questions begin
-    found = examine(
+    # What is wrong in an option or a file is refused before the questions begin.
+    goals, decided = parse_goals(options.goals, bank.concepts), _decisions(bank, options)
+    examined = examine(
         bank,
         examinee,
         progress=progress,
@@ -121,10 +129,13 @@ def examine_bank(
         rules=options.rules,
         kernel=options.kernel,
         transcript=out / "transcript.jsonl",
-    ).to_dict()
+    )
+    found = examined.to_dict()
     found["goals"] = goals
     found["findings"] = findings(found)
     found["bank"]["together"] = together(bank)
+    if decided is not None:
+        found["referral"] = agreement(bank, examined.record, decided)
     write_json(out / "examination.json", found, checked=True)
     comparison = _compare(bank, examinee, options, progress) if options.repetitions else None
     if comparison is not None:
@@ -136,6 +147,14 @@ def examine_bank(
             questions=options.questions or LONGEST, seed=options.seed, reading=options.reading, progress=progress,
         )  # fmt: skip
     return found
+
+
+def _decisions(bank: Bank, options: ExamineOptions) -> Decisions | None:
+    """Return the main decisions about the images of a bank; None where no predictions are named."""
+    if options.predictions is None:
+        return None
+    predictions = read_predictions(options.predictions)
+    return decisions(bank, predictions, DecisionThreshold.parse(options.threshold).freeze(predictions))
 
 
 def _compare(bank: Bank, examinee: Examinee, options: ExamineOptions, progress: Progress) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from retinabench.concepts.report.findings import (
     scarce_samples,
     strategy_order,
 )
+from retinabench.concepts.report.referral_tables import referral_tables
 from retinabench.concepts.report.thresholds import cut_offs, ranking
 from retinabench.core.atomic_files import write_bytes
 from retinabench.reports.toolkit import pages
@@ -34,7 +35,8 @@ from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Tab
 
 TITLE = "Which concepts does the model recognise?"
 CONTENTS = (
-    ("verdict", "Results"), ("claims", "Claims"), ("concepts", "Concepts"), ("performance", "Answers"),
+    ("verdict", "Results"), ("claims", "Claims"), ("concepts", "Concepts"), ("referral", "Referral"),
+    ("performance", "Answers"),
     ("strategies", "Strategies"), ("state", "Snapshot"), ("reading", "Definitions"), ("repeat", "Reproduction"),
 )  # fmt: skip
 
@@ -87,6 +89,7 @@ def render(found: Mapping[str, Any], comparison: Mapping[str, Any] | None = None
         "claims_table": _claims_table(found) if found["claims"] else None,
         "companion_table": _companion_table(found),
         "counts_table": _counts_table(found),
+        "referral_tables": referral_tables(found["referral"]) if "referral" in found else [],
         "performance_figures": _performance_figures(found),
         "progress_figure": _progress_figure(comparison) if comparison else None,
         "strategies": [LegendEntry(name, sign) for name, sign in _marks(comparison)],
@@ -96,6 +99,7 @@ def render(found: Mapping[str, Any], comparison: Mapping[str, Any] | None = None
     }
     shown = {
         "claims": context["claims_table"],
+        "referral": context["referral_tables"],
         "strategies": context["progress_figure"],
         "state": context["state_figures"],
     }
@@ -206,7 +210,7 @@ def _new_cell(rate: ConceptRate) -> Cell:
     if not rate.asked:
         return UNDEFINED
     low, high = (percent(end) for end in rate.simultaneous)
-    return Cell(rate.quantity, PERCENT, below=f"all at once: {low} to {high}")
+    return Cell(rate.quantity, PERCENT, below=f"all at once [{low}, {high}]")
 
 
 def _bank_cell(rate: Mapping[str, Any]) -> Cell:

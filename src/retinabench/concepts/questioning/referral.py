@@ -1,0 +1,202 @@
+"""Does the model refer the images in which it sees lesions? Concept answers against its main decision on the same images.
+
+For a concept, `yes` are the images about which the model answered yes, and `refers` those that it refers. Stated are, as shares of
+images of this bank's kind, for all of them and within each grade:
+
+    agreement       = P(yes = refers)
+    refers_if_yes   = P(refers | yes),     refers_if_no = P(refers | no)
+    at_equal_grade  = sum_g w_g (P(refers | yes, g) - P(refers | no, g)),    w_g ~ n_yes,g n_no,g / n_g    (Mantel and Haenszel)
+
+A difference over all images is expected of every good model, since lesions make the grade. At equal grade, a positive one means that
+images of the same severity are referred more often where the model says that it sees the concept. This is an association: only
+changing the image, as occlusion does, tells what the referral is made from.
+
+Questions are not asked in the proportion of the bank: an image of a cell with N samples, n of them asked about, counts N / n times.
+Intervals are at 95 % and respect patients (`metrics.inference.proportions.clustered_proportion`); that of the difference joins
+those of the two standardised shares by the square-and-add rule. They are for a number of questions fixed beforehand and for samples
+drawn at random within cells.
+
+References:
+    Mantel and Haenszel, Journal of the National Cancer Institute 22:719 (1959). Greenland and Robins, Biometrics 41:55 (1985).
+    Newcombe, Statistics in Medicine 17:873 (1998), method 10. Zou and Donner, Statistics in Medicine 27:1693 (2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.inference.gaussian_process import says_yes
+from retinabench.concepts.questioning.record import Record
+from retinabench.core.errors import InputError
+from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
+from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.inference.proportions import clustered_proportion
+from retinabench.predictions.table import Predictions
+from retinabench.predictions.validation import UNKNOWN_GRADE
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """The main decision about the samples of a bank.
+
+    Args:
+        known: (n,) whether the predictions hold the sample.
+        refers: (n,) whether it is referred.
+        grade: (n,) its grade; `UNKNOWN_GRADE` where it is not known.
+        patient: (n,) number of its patient.
+        threshold: The threshold on P(referable).
+    """
+
+    known: Bools
+    refers: Bools
+    grade: NDArray[np.int8]
+    patient: NDArray[np.intp]
+    threshold: FrozenThreshold
+
+
+def decisions(bank: Bank, predictions: Predictions, threshold: FrozenThreshold) -> Decisions:
+    """Join predictions to the samples of a bank by their ``image_id``.
+
+    Args:
+        bank: The questions.
+        predictions: The main decision's predictions of the same images.
+        threshold: The threshold on P(referable).
+
+    Returns:
+        The decisions.
+
+    Raises:
+        InputError: The predictions hold none of the bank's images.
+    """
+    place = {name: row for row, name in enumerate(predictions.image_id.tolist())}
+    rows = np.array([place.get(bank.name(sample), -1) for sample in range(bank.samples)])
+    known = rows >= 0
+    if not known.any():
+        example = f"The bank has for example '{bank.name(0)}'."
+        raise InputError(
+            "holds none of the bank's images", file=predictions.source, column="image_id", hint=example
+        )
+    prob = predictions.prob[rows]
+    refers = prob > threshold.value if threshold.is_default else prob >= threshold.value
+    grade = np.full(len(rows), UNKNOWN_GRADE, np.int8)
+    if predictions.grade is not None:
+        grade[known] = predictions.grade[rows[known]]
+    patient = np.arange(len(rows))
+    if predictions.patient_id is not None:
+        patient[known] = np.unique(predictions.patient_id[rows[known]], return_inverse=True)[1]
+    return Decisions(known, refers & known, grade, patient, threshold)
+
+
+def agreement(bank: Bank, record: Record, decided: Decisions) -> dict[str, Any]:
+    """Compare the answers of an examination with the main decision.
+
+    Args:
+        bank: The questions.
+        record: What was asked and answered.
+        decided: The main decision about the samples.
+
+    Returns:
+        JSON content: ``threshold``, the numbers of ``images`` joined and ``missing``, per concept the shares described above,
+        ``at_equal_grade`` and the same by grade, and ``named``: among images about whose concepts all was asked, the shares of referred
+        and of other images with at least one yes, by grade too.
+    """
+    concepts, said = {}, np.zeros(bank.truth.shape, np.int8)
+    for place, name in enumerate(bank.concepts):
+        sample, truth, prob = record.about(place)
+        yes = np.array([says_yes(one) for one in prob.tolist()], bool)
+        said[sample, place] = np.where(yes, 1, -1)
+        asked = np.bincount(truth, minlength=2)
+        weight = bank.cells[place][truth] / np.maximum(asked, 1)[truth]
+        joined = decided.known[sample]
+        concepts[name] = _concept(sample[joined], yes[joined], weight[joined], decided)
+    return {
+        "threshold": decided.threshold.to_dict(),
+        "images": int(decided.known.sum()),
+        "missing": int((~decided.known).sum()),
+        "concepts": concepts,
+        "named": _named(said, np.asarray(bank.truth) >= 0, decided),
+    }
+
+
+def _concept(sample: NDArray[np.int64], yes: Bools, weight: Floats, decided: Decisions) -> dict[str, Any]:
+    """The shares of one concept; sample, yes and weight are (q,) over the questions about it."""
+    grade = decided.grade[sample]
+    grades = sorted(set(grade[grade != UNKNOWN_GRADE].tolist()))
+
+    def shares(chosen: Bools) -> dict[str, Any]:
+        refers = decided.refers[sample]
+        parts = {
+            "agreement": (refers == yes, chosen),
+            "refers_if_yes": (refers, chosen & yes),
+            "refers_if_no": (refers, chosen & ~yes),
+        }
+        found: dict[str, Any] = {"images": int(chosen.sum())}
+        return found | {
+            name: _share(success[among], weight[among], decided.patient[sample[among]])
+            for name, (success, among) in parts.items()
+        }
+
+    return {
+        **shares(np.ones(len(sample), bool)),
+        "at_equal_grade": _at_equal_grade(sample, yes, weight, decided, grades),
+        "grades": {str(one): shares(grade == one) for one in grades},
+    }
+
+
+def _share(success: Bools, weight: Floats, patient: NDArray[np.intp]) -> dict[str, Any]:
+    found = clustered_proportion(success, weight, patient) if len(success) else Interval(float("nan"))
+    return found.to_dict() | {"images": len(success)}
+
+
+def _at_equal_grade(
+    sample: NDArray[np.int64], yes: Bools, weight: Floats, decided: Decisions, grades: Sequence[int]
+) -> dict[str, Any]:
+    """Mantel and Haenszel's difference over the grades in which both answers were given."""
+    standard, used = np.zeros(len(sample)), []
+    for one in grades:
+        mine = decided.grade[sample] == one
+        with_yes, with_no = weight[mine & yes].sum(), weight[mine & ~yes].sum()
+        if with_yes and with_no:
+            used.append(one)
+            total = with_yes + with_no
+            standard[mine] = weight[mine] * np.where(yes[mine], with_no, with_yes) / total
+    if not used:
+        why = "no grade is known" if not grades else "in no grade were both answers given"
+        return {"value": None, "low": None, "high": None, "grades": [], "why": why}
+    refers, patient = decided.refers[sample], decided.patient[sample]
+    p, q = (
+        clustered_proportion(refers[among], standard[among], patient[among])
+        for among in (yes & (standard > 0), ~yes & (standard > 0))
+    )
+    value = p.value - q.value
+    low = value - np.hypot(p.value - p.low, q.high - q.value)
+    high = value + np.hypot(p.high - p.value, q.value - q.low)
+    return Interval(value, float(low), float(high)).to_dict() | {"grades": used}
+
+
+def _named(said: NDArray[np.int8], known: Bools, decided: Decisions) -> dict[str, Any]:
+    """Among images about whose concepts all was asked: how many with a yes to any, by the main decision."""
+    whole = decided.known & known.any(axis=1) & ((said != 0) | ~known).all(axis=1)
+    some = (said == 1).any(axis=1)
+
+    def shares(chosen: Bools) -> dict[str, Any]:
+        return {
+            kind: _share(some[among], np.ones(int(among.sum())), decided.patient[among])
+            for kind, among in (
+                ("referred", chosen & decided.refers),
+                ("not_referred", chosen & ~decided.refers),
+            )
+        }
+
+    grades = sorted(set(decided.grade[whole & (decided.grade != UNKNOWN_GRADE)].tolist()))
+    by_grade = {str(one): shares(whole & (decided.grade == one)) for one in grades}
+    return {"images": int(whole.sum()), **shares(whole), "grades": by_grade}

@@ -1,0 +1,29 @@
+"""The tables of concept answers against the main decision."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.referral import agreement, decisions
+from retinabench.concepts.report.page import render
+from retinabench.concepts.report.referral_tables import referral_tables
+from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
+from retinabench.predictions.table import Predictions
+from support.examinees import CONCEPTS, examinee
+
+
+def test_the_page_shows_the_shares(bank):
+    result = examine(bank, examinee(bank))
+    names = [bank.name(k) for k in range(120)]
+    grade = (np.arange(120) % 3).astype(np.int8)
+    predictions = Predictions(names, (grade >= 2).astype(np.int8), np.linspace(0, 1, 120), grade=grade)
+    found = agreement(bank, result.record, decisions(bank, predictions, FrozenThreshold()))
+    tables = referral_tables(found)
+    assert [row.label for row in tables[0].blocks[0].rows] == list(CONCEPTS)
+    assert [row.label for row in tables[1].blocks[0].rows] == ["0", "1", "2"]
+    assert [row.label for row in tables[2].blocks[0].rows] == ["all", "0", "1", "2"]
+    html = render(result.to_dict() | {"referral": found})
+    assert "of 120 images are compared with its answers." in " ".join(html.split())
+    assert 'href="#referral"' in html
+    assert 'id="referral"' not in render(result.to_dict())
