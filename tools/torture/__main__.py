@@ -33,7 +33,7 @@ class Batch:
     name: str
     seed: int
     process: subprocess.Popen[bytes]
-    scratch: Path
+    folder: Path
     start: float
 
 
@@ -57,24 +57,30 @@ def run_batch(
 
 
 def start_batch(name: str, seed: int, log: Path) -> Batch:
-    """Start a batch in a process group of its own."""
-    scratch = Path(tempfile.mkdtemp(prefix=f"torture-{name}-"))
+    """Start a batch in a process group of its own; its temporary files lie in its folder, which is deleted at its end."""
+    folder = Path(tempfile.mkdtemp(prefix=f"torture-{name}-"))
+    scratch, temporary = folder / "scratch", folder / "tmp"
+    scratch.mkdir()
+    temporary.mkdir()
     arguments = ["--log", str(log), "--only", name, "--seed", str(seed), "--scratch", str(scratch), "--quiet"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "torture", *arguments], stdin=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, "-m", "torture", *arguments],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
     )
-    return Batch(name, seed, process, scratch, time.monotonic())
+    return Batch(name, seed, process, folder, time.monotonic())
 
 
 def stop(batch: Batch) -> None:
     """End a batch's processes and delete its folder."""
     end_group(batch.process.pid)
     batch.process.wait()
-    shutil.rmtree(batch.scratch, ignore_errors=True)
+    shutil.rmtree(batch.folder, ignore_errors=True)
 
 
 def next_batch(names: list[str], log: OutcomeLog, running: list[Batch]) -> tuple[str, int] | None:
-    """Return the campaign that has had the least time, and its next seed; None when all have nothing left."""
+    """Return the campaign that has had the least of its share of time, and its next seed; None when all have nothing left."""
     done = log.batches()
     spent = {name: sum(line["seconds"] for line in done.get(name, [])) for name in names}
     for batch in running:
@@ -83,7 +89,7 @@ def next_batch(names: list[str], log: OutcomeLog, running: list[Batch]) -> tuple
     left = [name for name in names if all(line["trials"] for line in done.get(name, []))]
     if not left:
         return None
-    name = min(left, key=lambda name: spent[name])
+    name = min(left, key=lambda name: spent[name] / getattr(load(name), "SHARE", 1.0))
     taken = {line["seed"] for line in done.get(name, [])}
     taken |= {batch.seed for batch in running if batch.name == name}
     return name, next(seed for seed in range(len(taken) + 1) if seed not in taken)

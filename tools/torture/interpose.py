@@ -5,6 +5,7 @@ Children that this process forks or starts share the plan, and count their opera
 
 from __future__ import annotations
 
+import atexit
 import mmap
 import os
 import shutil
@@ -62,6 +63,7 @@ def interposed() -> Plan | None:
     """Return the plan; start this process again with the library where it lacks it. None where there is no C compiler."""
     path = os.environ.get(VARIABLE)
     if path and Path(path).is_file():
+        atexit.register(shutil.rmtree, Path(path).parent, ignore_errors=True)
         return Plan(Path(path))
     compiler = shutil.which("cc")
     if compiler is None or sys.platform != "linux":

@@ -1,8 +1,13 @@
-"""Commands in forked children of a warm process: PyTorch is imported once, and a command starts within milliseconds."""
+"""Commands in forked children of a warm process: PyTorch is imported once, and a command starts within milliseconds.
+
+Their workers are forked as well, not spawned, and their figures are blank: finding fonts and drawing would take most of the time.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
+import multiprocessing
 import os
 import re
 import signal
@@ -12,8 +17,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
+
+from matplotlib.figure import Figure
 
 from retinabench.cli.main import main
+from retinabench.experiments.engines import local
 from torture.trial import Ended, end_group
 
 PATIENCE = 120.0  # seconds for a command of a few seconds on a busy machine
@@ -73,7 +82,11 @@ class Running:
 
 
 def start(
-    arguments: Sequence[str | Path], folder: Path, output: Path, first: Callable[[], object] = int
+    arguments: Sequence[str | Path],
+    folder: Path,
+    output: Path,
+    first: Callable[[], object] = int,
+    modules: Path | None = None,
 ) -> Running:
     """Start a `retinabench` command in a forked child.
 
@@ -82,6 +95,7 @@ def start(
         folder: Its working folder.
         output: File for what it prints.
         first: Is called in the child before the command.
+        modules: Where the names of the modules that it has imported are written.
 
     Returns:
         The running command.
@@ -100,6 +114,9 @@ def start(
         os.dup2(file, 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        local.SPAWN = multiprocessing.get_context("fork")  # type: ignore[assignment]
+        Figure.draw_without_rendering = lambda figure: None
+        Figure.savefig = _save_blank
         first()
         sys.argv = ["retinabench", *map(str, arguments)]
         main()
@@ -109,9 +126,17 @@ def start(
         traceback.print_exc()
     finally:
         with contextlib.suppress(BaseException):
+            if modules:
+                modules.write_text("\n".join(name for name in sys.modules if not name.startswith("__")))
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _save_blank(figure: Figure, file: IO[Any], *, format: str, **_: object) -> None:
+    """Write a blank figure to a file that is open for text or bytes."""
+    blank = '<svg viewBox="0 0 1 1"><g></g></svg>'
+    file.write(blank if isinstance(file, io.TextIOBase) else blank.encode() if format == "svg" else b"blank")
 
 
 def session(number: int) -> list[int]:

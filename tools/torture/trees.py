@@ -8,8 +8,6 @@ import io
 import json
 import os
 import shutil
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -28,13 +26,6 @@ LOGS = (
     "logs",
     "results",
 )  # they state when and how often something was started; names of run folders are random
-MODULES = """
-import sys, traceback
-from retinabench.cli.main import run
-from pathlib import Path
-Path(sys.argv[1]).write_text(str(run(sys.argv[2:])))
-Path(sys.argv[1]).write_text("\\n".join(name for name in sys.modules if not name.startswith("__")))
-"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +38,7 @@ class Undisturbed:
         files: Path below `out` -> content; None for one in which two runs differ.
         operations: Operations on files, as `interpose.c` counts them.
         seconds: How long it takes.
+        given: `Verb.given`.
     """
 
     arguments: list[str]
@@ -54,6 +46,7 @@ class Undisturbed:
     files: Mapping[str, bytes | None]
     operations: int
     seconds: float
+    given: str = ""
 
     def start(self, folder: Path, number: int = 0, first: Callable[[], object] = int) -> Running:
         """Start the command in a folder.
@@ -88,10 +81,10 @@ def undisturbed(verb: Verb, scratch: Path, plan: Plan, more: Collection[str] = (
     inputs = scratch / "inputs"
     make_inputs(inputs, {*verb.needs, *more})
     arguments = verb.arguments(inputs)
-    _import_what_it_needs(arguments, scratch)
+    _import_what_it_needs(Undisturbed(arguments, scratch, {}, 0, 0.0, verb.given))
     found, operations, seconds = [], 0, 0.0
     for _ in range(2):
-        base = Undisturbed(arguments, scratch, {}, 0, 0.0)
+        base = Undisturbed(arguments, scratch, {}, 0, 0.0, verb.given)
         folder = fresh(base)
         plan.set(folder / "out")
         ended = base.start(folder).wait()
@@ -102,25 +95,25 @@ def undisturbed(verb: Verb, scratch: Path, plan: Plan, more: Collection[str] = (
         found.append(contents(folder / "out"))
     first, second = found
     files = {name: content if first.get(name) == content else None for name, content in second.items()}
-    return Undisturbed(arguments, scratch, files, operations, seconds)
+    return Undisturbed(arguments, scratch, files, operations, seconds, verb.given)
 
 
-def _import_what_it_needs(arguments: list[str], scratch: Path) -> None:
-    folder, names = scratch / "import", scratch / "modules"
-    (folder / "out").mkdir(parents=True)
-    subprocess.run(
-        [sys.executable, "-c", MODULES, names, *arguments], cwd=folder, capture_output=True, check=False
-    )
+def _import_what_it_needs(base: Undisturbed) -> None:
+    """Run the command once in a child, and import the modules that it has imported."""
+    names = base.scratch / "modules"
+    start(base.arguments, fresh(base), base.scratch / "output", modules=names).wait()
     for name in names.read_text().split("\n") if names.is_file() else ():
         with contextlib.suppress(Exception):
             importlib.import_module(name)
 
 
 def fresh(base: Undisturbed) -> Path:
-    """Return an empty working folder, always under the same name, with an empty `out` in it."""
+    """Return a working folder, always under the same name, with `out` in it, which is empty or holds what is given."""
     folder = base.scratch / "trial"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "out").mkdir(parents=True)
+    if base.given:
+        shutil.copytree(base.scratch / "inputs" / base.given, folder / "out" / base.given)
     return folder
 
 

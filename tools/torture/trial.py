@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -65,44 +65,85 @@ def isolated(
     Returns:
         How it ended.
     """
-    receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
-    start = time.monotonic()
-    child = os.fork()
-    if child == 0:
-        _call(function, arguments, sender, megabytes)
-    sender.close()
-    content: tuple[int, Any, str, str] | None = None
+    (ended,) = isolated_each(lambda _: function(*arguments), [0], seconds=seconds, megabytes=megabytes)
+    return ended
+
+
+def isolated_each(
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+    *,
+    together: int = 1,
+    seconds: float = SECONDS,
+    megabytes: int = MEGABYTES,
+) -> Iterator[Ended]:
+    """Call a function with each item in forked children that work on one item after the other.
+
+    A child that fails is replaced, so that no failure changes the next trial.
+
+    Args:
+        function: Returns something small that can be pickled.
+        items: Its arguments.
+        together: Items for one child at most.
+        seconds: Limit of wall time of each.
+        megabytes: As in `isolated`.
+
+    Yields:
+        How each ended, in order.
+    """
+    place = 0
+    while place < len(items):
+        part = items[place : place + together]
+        receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
+        child = os.fork()
+        if child == 0:
+            _call(function, part, sender, megabytes)
+        sender.close()
+        try:
+            for _ in part:
+                ended = _await(child, receiver, seconds, megabytes)
+                place += 1
+                yield ended
+                if ended.code or ended.broken:
+                    break
+        finally:
+            receiver.close()
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+
+
+def _await(child: int, receiver: Connection, seconds: float, megabytes: int) -> Ended:
+    """Wait for what the child sends of its next item; a child that hangs or died is ended."""
+    start, content = time.monotonic(), None
     hung = not receiver.poll(seconds)
     if not hung:
         with contextlib.suppress(EOFError):
             content = receiver.recv()
-    if hung or content is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-    receiver.close()
-    status = os.waitpid(child, 0)[1]
     spent = time.monotonic() - start
-    if hung:
-        return Ended(-signal.SIGKILL, seconds=spent, broken=f"longer than {seconds:g} s")
-    if content is None:
-        code = os.waitstatus_to_exitcode(status)
-        return Ended(code, seconds=spent, broken=f"died with code {code}")
-    code, value, error, where = content
-    broken = f"more than {megabytes} MB" if error.startswith("MemoryError") else ""
-    return Ended(code, value, error, where, seconds=spent, broken=broken)
+    if content is not None:
+        code, value, error, where = content
+        broken = f"more than {megabytes} MB" if error.startswith("MemoryError") else ""
+        return Ended(code, value, error, where, seconds=spent, broken=broken)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    broken = f"longer than {seconds:g} s" if hung else f"died with code {code}"
+    return Ended(-signal.SIGKILL if hung else code, seconds=spent, broken=broken)
 
 
-def _call(function: Callable[..., Any], arguments: Sequence[Any], sender: Connection, megabytes: int) -> None:
-    """Call the function in the child, send what comes of it, and end the child."""
+def _call(function: Callable[[Any], Any], items: Sequence[Any], sender: Connection, megabytes: int) -> None:
+    """Call the function in the child with each item, send what comes of it, and end the child."""
     with contextlib.suppress(BaseException):
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + megabytes * 2**20
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        try:
-            content = (0, function(*arguments), "", "")
-        except BaseException as error:
-            content = (1, None, f"{type(error).__name__}: {error}", traceback.format_exc())
-        sender.send(content)
+        for item in items:
+            try:
+                content = (0, function(item), "", "")
+            except BaseException as error:
+                content = (1, None, f"{type(error).__name__}: {error}", traceback.format_exc())
+            sender.send(content)
         sender.close()
     os._exit(0)
 

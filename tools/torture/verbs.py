@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import safetensors.torch
 
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.models.build import build_model
+from retinabench.models.settings import ModelConfig
 from torture.running import start
 
 TINY = (
@@ -46,18 +49,31 @@ class Verb:
     Args:
         name: For the table.
         arguments: Folder of the inputs -> the arguments; the command writes below `out` of its working folder.
-        needs: Of the inputs that take seconds to make: ``data``, ``other``, ``runs``.
+        needs: Of the inputs that take seconds to make: ``data``, ``other``, ``weights``, ``runs``.
+        given: An input that stands below `out` before the command, since it writes into it; "" for none.
     """
 
     name: str
     arguments: Callable[[Path], list[str]]
     needs: tuple[str, ...] = ()
+    given: str = ""
 
 
-def _train(method: str, *more: str) -> Callable[[Path], list[str]]:
-    return lambda inputs: [
-        "train", "--data", f"{inputs}/data", "--quiet", "--out", "out", "--device", "cpu", *TINY, f"method.name={method}", *more,
-    ]  # fmt: skip
+def _train(method: str, *more: str, data: str = "{inputs}/data") -> Callable[[Path], list[str]]:
+    given = [
+        "train",
+        "--data",
+        data,
+        "--quiet",
+        "--out",
+        "out",
+        "--device",
+        "cpu",
+        *TINY,
+        f"method.name={method}",
+        *more,
+    ]
+    return lambda inputs: [word.replace("{inputs}", str(inputs)) for word in given]
 
 
 def _fidelity(*arguments: str) -> Callable[[Path], list[str]]:
@@ -85,6 +101,9 @@ VERBS = (
         "examine", "--answers", f"{i}/answers.csv", "--truth", f"{i}/truth.csv", "--questions", "15", "--out", "out",
         "--repetitions", "0", "--quiet",
     ]),
+    Verb("feature cache", _train("map", "model.trained=head", "optimizer.augment=none", "model.weights={inputs}/weights.safetensors", data="out/data"),
+         ("data", "weights"), "data"),
+    # A place for `retinabench site`: Verb("site", lambda i: ["site", f"{i}/runs", "--out", "out"], ("data", "runs")),
     Verb("report", lambda i: ["report", f"{i}/p.csv", "--out", "out", "--bootstrap", "20", "--quiet"]),
     Verb("clinic", lambda i: ["clinic", f"{i}/p.csv", "--out", "out", "--quiet"]),
     Verb("score", lambda i: ["score", f"{i}/p.csv", "--json", "out/s.json", "--bootstrap", "20"]),
@@ -101,7 +120,7 @@ def make_inputs(folder: Path, needs: Collection[str]) -> None:
 
     Args:
         folder: Where.
-        needs: Which of ``data``, ``other`` and ``runs`` are needed.
+        needs: Which of ``data``, ``other``, ``weights`` and ``runs`` are needed.
 
     Raises:
         RuntimeError: The run cannot be made.
@@ -127,6 +146,9 @@ def make_inputs(folder: Path, needs: Collection[str]) -> None:
     target = TARGETS.find("fundus-small")
     shape = (len(load(target).test), target.outputs)
     np.savetxt(folder / "submission.csv", rng.dirichlet(np.ones(shape[1]), shape[0]), delimiter=",")
+    if "weights" in needs:
+        network = build_model(ModelConfig(name="mlp", width=8), 0)
+        (folder / "weights.safetensors").write_bytes(safetensors.torch.save(network.state_dict()))
     if "runs" in needs:
         _make([one if one != "out" else str(folder / "runs") for one in _train("dropout")(folder)], folder)
 

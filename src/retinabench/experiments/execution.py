@@ -35,7 +35,7 @@ from retinabench.methods.posteriors.collected import SAMPLES
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
-from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
+from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors, taking_over
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.posterior import Posterior
 from retinabench.models.acceleration import set_arithmetic, supports_bfloat16
@@ -314,7 +314,9 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
     keep_limits(training.batches.limits, folder, resources.progress, writes=leads)
     if saved.is_file():
         posterior = method.build(training.model, run, task.likelihood)
-        posterior.restore(load_tensors(saved, mapped=True))
+        state = load_tensors(saved, mapped=True)
+        with taking_over(saved):
+            posterior.restore(state)
         if leads:
             _delete_collected(folder)
         return training.predict(posterior)

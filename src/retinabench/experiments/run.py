@@ -34,7 +34,7 @@ from retinabench.experiments.features import feature_source
 from retinabench.experiments.trained_inputs import describe_inputs, write_inputs
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
-from retinabench.methods.training.checkpoint import load_tensors
+from retinabench.methods.training.checkpoint import load_tensors, taking_over
 from retinabench.methods.training.likelihood import Bernoulli, Likelihood
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, fingerprint, precision
 from retinabench.methods.training.prediction import predict_rows
@@ -270,7 +270,8 @@ def load_posterior(folder: Path, device: str = "cpu", network: str | None = None
         raise InputError(f"holds no finished training ({POSTERIOR} is missing)", file=folder) from None
     model = build_model(run.model, run.seed, pretrained=False).to(device)
     posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
-    posterior.restore(state)
+    with taking_over(folder / POSTERIOR):
+        posterior.restore(state)
     set_arithmetic(run.optimizer.precision, torch.device(device))
     return run, posterior
 

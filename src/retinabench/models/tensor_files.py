@@ -8,6 +8,7 @@ three are refused before memory is asked for.
 from __future__ import annotations
 
 import importlib
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,12 +27,13 @@ KINDS = (
 )  # fmt: skip
 
 
-def load_archive(path: Path, *, mapped: bool = False) -> Any:
+def load_archive(path: Path, *, mapped: bool = False, checked: bool = False) -> Any:
     """Return the content of a file of `torch.save`; no code in it is ever run.
 
     Args:
         path: The file.
         mapped: Leave the values in the file until they are read.
+        checked: Compare its parts with their CRC-32, which PyTorch writes and does not read; for files without a checksum of ours.
 
     Returns:
         Tensors, numbers and text, nested in dictionaries and lists.
@@ -47,9 +49,13 @@ def load_archive(path: Path, *, mapped: bool = False) -> Any:
             raise ValueError("compressed, which PyTorch does not write")
         if sum(entry.file_size for entry in entries) > size:
             raise ValueError("claims more bytes than it holds")
+        if checked:
+            _check_parts(path)
         if any(entry.filename.endswith("data.pkl") and entry.file_size > MAX_HEADER for entry in entries):
             raise ValueError(f"lists its tensors in more than {MAX_HEADER:,} bytes")
-    content = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+    with warnings.catch_warnings():  # of damaged files that it then refuses
+        warnings.simplefilter("ignore")
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     _check(_tensors_in(content), size)
     return content
 
@@ -70,6 +76,13 @@ def load_safetensors(path: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = importlib.import_module("safetensors.torch").load_file(path)
     _check(tensors.values(), path.stat().st_size)
     return tensors
+
+
+def _check_parts(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ValueError(f"is damaged: {damaged!r} is not what its CRC-32 says")
 
 
 def _check(tensors: Any, size: int) -> None:

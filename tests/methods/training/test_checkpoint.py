@@ -1,13 +1,27 @@
-"""Where a training stands on disk: what is saved is what is read, and damaged files are named."""
+"""Where a training stands on disk: what is saved is what is read, and files that are damaged or of another training are named."""
+
+from __future__ import annotations
 
 import json
 
 import pytest
 import torch
+from torch import nn
 
 from retinabench.core.errors import InputError
+from retinabench.methods.posteriors.drawn_weights import DrawnWeights
+from retinabench.methods.settings import Optimizer
 from retinabench.methods.training import checkpoint as module
-from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
+from retinabench.methods.training.checkpoint import (
+    BEST,
+    LAST,
+    Checkpoint,
+    load_tensors,
+    save_tensors,
+    taking_over,
+)
+from retinabench.methods.training.loop import _resume
+from retinabench.methods.training.optimizers import make_optimizer
 
 
 def test_tensors_numbers_and_text_make_the_round_trip(tmp_path):
@@ -29,6 +43,12 @@ def test_a_damaged_file_is_named(tmp_path):
         load_tensors(tmp_path / "b.pt")
 
 
+def best_of(checkpoint):
+    found = {}
+    checkpoint.restore_best(found.update)
+    return found["w"]
+
+
 def test_a_training_continues_with_its_history_and_counts(tmp_path):
     first = Checkpoint(tmp_path, counts={"gradients": 5})
     assert first.resume() is None
@@ -38,7 +58,7 @@ def test_a_training_continues_with_its_history_and_counts(tmp_path):
     again = Checkpoint(tmp_path)
     assert again.resume()["epoch"] == 1
     assert (again.history, again.counts) == (first.history, {"gradients": 5})
-    assert torch.equal(again.best()["w"], torch.ones(2))
+    assert torch.equal(best_of(again), torch.ones(2))
     assert [
         json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
     ] == first.history
@@ -48,7 +68,7 @@ def test_without_a_folder_or_as_a_follower_nothing_is_written(tmp_path):
     for one in (Checkpoint(), Checkpoint(tmp_path, writes=False)):
         one.save({"epoch": 1})
         one.keep_best({"w": torch.ones(2)})
-        assert torch.equal(one.best()["w"], torch.ones(2))
+        assert torch.equal(best_of(one), torch.ones(2))
         assert one.resume() is None
     assert not list(tmp_path.iterdir())
 
@@ -62,3 +82,77 @@ def test_a_checkpoint_is_due_after_its_interval(tmp_path, monkeypatch):
     assert one.due()
     one.save({})
     assert not one.due()
+
+
+def saved(**changes):
+    net = nn.Linear(3, 2)
+    state = {
+        "model": net.state_dict(),
+        "optimizer": make_optimizer(net, Optimizer()).state_dict(),
+        "epoch": 1,
+    }
+    return {
+        **state,
+        "best": 0.5,
+        "history": json.dumps([{"epoch": 1}]),
+        "counts": {"gradients": 3},
+        **changes,
+    }
+
+
+def test_a_checkpoint_is_taken_over(tmp_path):
+    torch.save(saved(), tmp_path / LAST)
+    net, checkpoint = nn.Linear(3, 2), Checkpoint(tmp_path)
+    assert _resume(checkpoint, net, make_optimizer(net, Optimizer()), None, 2) == (1, 0.5)
+    assert checkpoint.history == [{"epoch": 1}]
+    assert checkpoint.counts == {"gradients": 3.0}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epoch": 3}, {"epoch": True}, {"epoch": 10**400}, {"best": float("nan")}, {"best": "x"}, {"model": {}}, {"model": 3},
+        {"optimizer": None}, {"optimizer": {"state": {}, "param_groups": []}}, {"history": "[" * 50_000}, {"history": 3}, {"counts": []},
+        {"counts": {"gradients": "x"}}, {"history": "[1]"},
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_another_training_is_refused_in_one_line(tmp_path, changes):
+    torch.save(saved(**changes), tmp_path / LAST)
+    net = nn.Linear(3, 2)
+    with pytest.raises(InputError, match=r"last\.pt: holds the tensors of another network"):
+        _resume(Checkpoint(tmp_path), net, make_optimizer(net, Optimizer()), None, 2)
+
+
+def test_weights_that_are_missing_or_of_another_network_are_refused(tmp_path):
+    net, checkpoint = nn.Linear(3, 2), Checkpoint(tmp_path)
+    with pytest.raises(InputError, match=r"best\.pt: is missing, and last\.pt says"):
+        checkpoint.restore_best(net.load_state_dict)
+    torch.save(nn.Linear(3, 5).state_dict(), tmp_path / BEST)
+    with pytest.raises(InputError, match=r"best\.pt: holds the tensors of another network"):
+        checkpoint.restore_best(net.load_state_dict)
+
+
+def test_lack_of_memory_is_not_taken_for_another_network(tmp_path):
+    with pytest.raises(RuntimeError, match="allocate"), taking_over(tmp_path / LAST):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+
+class Widths(DrawnWeights):
+    widths = torch.zeros(8)
+
+    @property
+    def beside(self):
+        return {"widths": self.widths}
+
+    def draw(self, samples, generator):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "beside", [{"model": torch.zeros(8)}, {}, {"widths": torch.zeros(2, 8)}, {"widths": torch.zeros(7)}]
+)
+def test_tensors_beside_a_network_are_those_of_its_posterior(beside):
+    posterior = Widths(nn.Linear(3, 2), None)
+    state = {**posterior.model.state_dict(), **{f"beside/{name}": value for name, value in beside.items()}}
+    with pytest.raises(ValueError, match=r"beside the network|has shape"):
+        posterior.restore(state)

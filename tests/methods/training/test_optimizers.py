@@ -1,11 +1,13 @@
 """Which parameters the L2 term acts on, and that it is a penalty in the loss."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 from retinabench.methods.settings import Optimizer
-from retinabench.methods.training.optimizers import make_optimizer
+from retinabench.methods.training.optimizers import make_optimizer, restore_optimizer
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
@@ -39,3 +41,30 @@ def test_a_parameter_may_be_exempt_from_the_l2_term():
     assert [p.shape for p in groups[0]["params"]] == [(2, 3)]
     assert groups[0]["params"][0] is net.weight
     assert any(p is net.rho for p in groups[1]["params"])
+
+
+@pytest.mark.parametrize(
+    ("forge", "says"),
+    [
+        (lambda s: s["param_groups"][0].update(momentum="x"), "momentum of the optimiser is x"),
+        (
+            lambda s: s["param_groups"][0].update(weight_decay=float("nan")),
+            "weight_decay of the optimiser is nan",
+        ),
+        (lambda s: s["param_groups"][0].update(nesterov=3), "nesterov of the optimiser is 3"),
+        (
+            lambda s: s["state"][0].update(momentum_buffer=torch.zeros(7)),
+            r"momentum_buffer .* has shape \(7,\)",
+        ),
+    ],
+)
+def test_the_state_of_another_optimiser_is_refused(forge, says):
+    net = nn.Linear(3, 2)
+    optimizer = make_optimizer(net, Optimizer())
+    net(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()
+    restore_optimizer(make_optimizer(nn.Linear(3, 2), Optimizer()), copy.deepcopy(state))
+    forge(state)
+    with pytest.raises(ValueError, match=says):
+        restore_optimizer(make_optimizer(nn.Linear(3, 2), Optimizer()), state)

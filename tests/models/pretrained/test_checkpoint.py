@@ -18,3 +18,13 @@ def test_a_truncated_checkpoint_is_refused(tmp_path, suffix):
     path.write_bytes(path.read_bytes()[:-1000])
     with pytest.raises(InputError, match=r"cannot be read as weights"):
         read_checkpoint(path)
+
+
+def test_a_flipped_bit_of_a_weight_is_found_by_the_checksum_that_pytorch_does_not_read(tmp_path):
+    path = tmp_path / "w.pt"
+    torch.save({"weight": torch.ones(20, 30)}, path)
+    content = path.read_bytes()
+    at = content.index(torch.ones(600).numpy().tobytes()) + 100
+    path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    with pytest.raises(InputError, match="is not what its CRC-32 says"):
+        read_checkpoint(path)

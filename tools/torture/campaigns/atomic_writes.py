@@ -12,7 +12,7 @@ from retinabench.core.atomic_files import sweep, write_json
 from torture.contract import Outcome, Verdict
 from torture.trial import isolated
 
-UNIT, KILLS, NUMBERS = "kills", 50, 4000
+UNIT, SHARE, KILLS, NUMBERS = "kills", 0.3, 50, 4000
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:

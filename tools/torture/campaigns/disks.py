@@ -23,7 +23,7 @@ from torture.trees import Undisturbed, contents, difference, fresh, undisturbed,
 from torture.trial import Ended, command, environment
 from torture.verbs import VERBS, Verb
 
-UNIT = "faults"
+UNIT, SHARE = "faults", 2.0
 AT_OPERATIONS = 24
 FAULTS = {
     "ENOSPC from": (What.FAIL_FROM, errno.ENOSPC),

@@ -1,4 +1,4 @@
-"""Every verb that writes, killed at each operation on its files, at random times and by several signals.
+"""Every verb that writes, killed at each operation on its files, and by several signals.
 
 After each kill no process is left, every file is whole, and the same command, repeated, gives the files of an undisturbed
 run: byte for byte, but for those in which two undisturbed runs differ (they hold seconds).
@@ -19,13 +19,13 @@ from torture.trees import Undisturbed, damage_in, fresh, undisturbed, wrong_afte
 from torture.verbs import VERBS, Verb
 
 UNIT = "kills"
-AT_WRITES, AT_TIMES, OTHERS = 24, 8, 8  # trials of one batch
+AT_WRITES, OTHERS = 24, 8  # trials of one batch
 KINDS = ("SIGTERM", "SIGINT", "SIGINT twice", "SIGSTOP", "2 copies", "8 copies", "reader")
-PARTS = {"SIGKILL": "at random times", "reader": "with a reader beside"}
+PARTS = {"reader": "with a reader beside"}
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One verb: a range of its operations, random times, signals, and copies at once."""
+    """One verb: a range of its operations, signals, and copies at once; random times are in `random_kills.py`."""
     plan = interposed()
     if plan is None:
         yield Outcome("kills", "all", Verdict.SKIPPED, "needs Linux and a C compiler")
@@ -35,14 +35,11 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
     rng = random.Random(seed)
     operations = _operations(base.operations, seed // len(VERBS))
     for at in operations:
-        yield _trial(verb, base, plan, f"operation {at} of {base.operations}", at=at)
-    for _ in range(AT_TIMES):
-        after = rng.uniform(0, base.seconds)
-        yield _trial(verb, base, plan, f"SIGKILL after {after:.3f} s", after=after)
+        yield trial(verb, base, plan, f"operation {at} of {base.operations}", at=at)
     for number in range(OTHERS):
         after = rng.uniform(0, base.seconds)
         kind = KINDS[(number + seed) % len(KINDS)]
-        yield _trial(verb, base, plan, f"{kind} after {after:.3f} s", kind=kind, after=after)
+        yield trial(verb, base, plan, f"{kind} after {after:.3f} s", kind=kind, after=after)
 
 
 def _operations(count: int, turn: int) -> list[int]:
@@ -51,7 +48,7 @@ def _operations(count: int, turn: int) -> list[int]:
     return list(range(1 + turn % turns, count + 1, turns))
 
 
-def _trial(
+def trial(
     verb: Verb,
     base: Undisturbed,
     plan: Plan,
@@ -60,7 +57,23 @@ def _trial(
     at: int = 0,
     kind: str = "SIGKILL",
     after: float = 0.0,
+    row: str = "",
 ) -> Outcome:
+    """Disturb a command once, and judge what it left.
+
+    Args:
+        verb: The command.
+        base: What it leaves undisturbed.
+        plan: Of operations on files.
+        case: For the outcome.
+        at: The operation at which it is killed; 0 disturbs it after a time.
+        kind: How it is disturbed then.
+        after: Seconds.
+        row: Of the table; by default by the kind.
+
+    Returns:
+        The outcome.
+    """
     folder = fresh(base)
     if at:
         plan.set(folder / "out", at, What.KILL_TORN)
@@ -78,7 +91,9 @@ def _trial(
     plan.set(None)
     wrong = wrong or wrong_after(verb, base, folder)
     part = "at each operation" if at else "copies at once" if copies > 1 else PARTS.get(kind, "other signals")
-    return Outcome(f"kills {part}", f"{verb.name}: {case}", Verdict.FAILED if wrong else Verdict.EQUAL, wrong)
+    return Outcome(
+        row or f"kills {part}", f"{verb.name}: {case}", Verdict.FAILED if wrong else Verdict.EQUAL, wrong
+    )
 
 
 def _disturb(running: Running, kind: str, after: float, folder: Path) -> str:

@@ -24,7 +24,7 @@ from torture.trees import contents, damage_in, difference
 from torture.trial import RETINABENCH, environment
 from torture.verbs import TINY, make_inputs
 
-UNIT = "kills"
+UNIT, SHARE = "kills", 2.0
 ROW, PATIENCE = "ray", 300.0
 KINDS = {"worker": "ray::", "node": "raylet/raylet", "head": "gcs/gcs_server"}
 

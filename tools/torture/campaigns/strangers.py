@@ -11,7 +11,7 @@ from torture.contract import Outcome
 from torture.fuzz.case import Case, perform, trials
 from torture.strangers import bombs, names, paths
 
-UNIT = "attacks"
+UNIT, SHARE = "attacks", 0.5
 WHOLE = b"image_id,label,prob\na,0,0.1\nb,1,0.8\n"
 
 

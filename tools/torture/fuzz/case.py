@@ -17,8 +17,9 @@ from hypothesis.strategies import SearchStrategy
 from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from torture.contract import Outcome, Verdict
-from torture.trial import isolated
+from torture.trial import isolated_each
 
+TOGETHER = 25  # inputs of one process
 ACCEPTED = (0, 3, 4)  # done; a certificate is refused; a certificate is refuted
 Must = Literal["", "accept", "refuse"]
 Check = Callable[[Path, str], str]
@@ -83,10 +84,10 @@ def cases(strategy: SearchStrategy[Case], seed: int, count: int) -> list[Case]:
 
 
 def trials(drawn: Sequence[Case], scratch: Path) -> Iterator[Outcome]:
-    """Perform each case in a process of its own; the files of a failure stay in `scratch`."""
-    for number, case in enumerate(drawn):
-        folder = scratch / f"input-{number}"
-        ended = isolated(perform, case, folder)
+    """Perform the cases in forked processes, `TOGETHER` one after the other; the files of a failure stay in `scratch`."""
+    folders = [scratch / f"input-{number}" for number in range(len(drawn))]
+    ends = isolated_each(lambda one: perform(*one), [*zip(drawn, folders, strict=True)], together=TOGETHER)
+    for number, (case, ended) in enumerate(zip(drawn, ends, strict=True)):
         if ended.broken or ended.code:
             last = ended.traceback.strip().splitlines()
             place = [line.strip() for line in last if line.startswith("  File ") and "/retinabench/" in line]

@@ -36,6 +36,7 @@ from retinabench.experiments.exporting.frozen_rule import THRESHOLD, FrozenRule,
 from retinabench.experiments.features import Extractor
 from retinabench.experiments.run import LIKELIHOOD, PREDICT_BATCH
 from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import taking_over
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, fingerprint, precision
 from retinabench.models.acceleration import set_arithmetic
 from retinabench.models.build import (
@@ -314,7 +315,8 @@ def _posterior(run: Run, tensors: dict[str, Tensor], device: torch.device, path:
         posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
     except (RuntimeError, MemoryError) as error:
         raise InputError(f"its settings give no posterior ({_line(error)})", file=path) from None
-    _restore(posterior.restore, tensors, path)
+    with taking_over(path, EXPORT_AGAIN):
+        posterior.restore(tensors)
     return posterior
 
 
@@ -325,7 +327,8 @@ def _extractor(run: Run, device: torch.device, path: Path) -> Extractor | None:
     tensors = read_tensors(path)
     _check_size(parameters_of_trunk, run, tensors, path)
     trunk = build_trunk(run.model, pretrained=False)
-    _restore(trunk.trunk.load_state_dict, tensors, path)
+    with taking_over(path, EXPORT_AGAIN):
+        trunk.trunk.load_state_dict(tensors)
     return Extractor(run.model, device, trunk.to(device))
 
 
@@ -370,13 +373,6 @@ def _check_size(
             f"holds the tensors of another network ({found:,} values; '{run.model.name}' has {needed:,} parameters)",
             file=path,
         )
-
-
-def _restore(restore: Callable[[dict[str, Tensor]], object], tensors: dict[str, Tensor], path: Path) -> None:
-    try:
-        restore(tensors)
-    except (RuntimeError, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise InputError(f"holds the tensors of another network ({_line(error)})", file=path) from None
 
 
 def _line(error: Exception) -> str:

@@ -59,11 +59,15 @@ class CollectedPosterior:
         }
 
     def restore(self, state: State) -> None:
-        """Take over saved tensors as they come, mapped or not."""
+        """Take over saved tensors as they come, mapped or not; ValueError where one is of no tensor of the network."""
+        own = {name: (tensor.shape, tensor.dtype) for name, tensor in self.model.state_dict().items()}
         found: dict[str, State] = {}
         for key, tensor in state.items():
             number, name = key.removeprefix(BESIDE).split("/")
             found.setdefault(number, {})[name] = tensor
+        for number, sample in found.items():
+            if {name: (tensor.shape, tensor.dtype) for name, tensor in sample.items()} != own:
+                raise ValueError(f"sample {number:.20} has other tensors")
         self.samples = [found[number] for number in sorted(found)]
 
 

@@ -49,8 +49,14 @@ class DrawnWeights(ABC):
         return state_with(self.model, self.beside)
 
     def restore(self, state: State) -> None:
-        """Take over saved tensors."""
-        for name, tensor in restore_with(self.model, state).items():
+        """Take over saved tensors; ValueError where those beside the network have other names or axes."""
+        found, own = restore_with(self.model, state), self.beside
+        if set(found) != set(own):
+            raise ValueError(f"beside the network are {sorted(found)!s:.60}, not {sorted(own)}")
+        for name, tensor in found.items():
+            if tensor.ndim != own[name].ndim or tensor.shape[-1:] != own[name].shape[-1:]:
+                raise ValueError(f"'{name}' has shape {tuple(tensor.shape)}")
+        for name, tensor in found.items():
             setattr(self, name, tensor)
 
 

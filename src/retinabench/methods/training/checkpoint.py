@@ -7,8 +7,10 @@ between repeats the epoch and, being deterministic, writes the same again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,10 @@ from retinabench.core.atomic_files import atomic_write, write_bytes
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.data.memory import is_out_of_memory
 from retinabench.models.tensor_files import load_archive
 
+LAST, BEST = "last.pt", "best.pt"
 AGAIN = "Delete it; the training then starts again."
 
 
@@ -59,6 +63,36 @@ def load_tensors(path: Path, *, mapped: bool = False) -> Any:
         raise InputError(f"is no checkpoint ({why})", file=path, hint=AGAIN) from None
 
 
+@contextlib.contextmanager
+def taking_over(path: Path, hint: str = AGAIN) -> Iterator[None]:
+    """Turn what a state of another network raises while it is taken over into one line that names its file.
+
+    Args:
+        path: The file that holds the state.
+        hint: What to do.
+
+    Raises:
+        InputError: The state does not fit. Lack of memory is raised as it is.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (
+        RuntimeError,
+        KeyError,
+        ValueError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        if is_out_of_memory(error):
+            raise
+        why = " ".join(str(error).split())[:120]
+        raise InputError(f"holds the tensors of another network ({why})", file=path, hint=hint) from None
+
+
 @dataclass
 class Checkpoint:
     """The state of one training, kept in `folder`, or in memory where there is none (tests, notebooks).
@@ -80,27 +114,41 @@ class Checkpoint:
 
     def resume(self) -> dict[str, Any] | None:
         """Return what the last `checkpoint` saved, or None at the start."""
-        if self.folder is None or not (self.folder / "last.pt").is_file():
+        if self.folder is None or not (self.folder / LAST).is_file():
             return None
-        saved: dict[str, Any] = load_tensors(self.folder / "last.pt")
-        self.history = json.loads(saved["history"])
-        self.counts.update(saved.get("counts", {}))
+        saved: dict[str, Any] = load_tensors(self.folder / LAST)
+        with self.taking_over():
+            self.history = [dict(line) for line in json.loads(saved["history"])]
+            self.counts.update({str(name): float(value) for name, value in saved.get("counts", {}).items()})
         return saved
+
+    def taking_over(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which what `resume` returned is taken over: a state that does not fit is refused."""
+        return contextlib.nullcontext() if self.folder is None else taking_over(self.folder / LAST)
 
     def keep_best(self, weights: dict[str, Tensor]) -> None:
         """Keep the weights of the best epoch so far."""
         if self.folder is None or not self.writes:
             self._best = weights
         else:
-            save_tensors(self.folder / "best.pt", weights)
+            save_tensors(self.folder / BEST, weights)
 
-    def best(self) -> dict[str, Tensor]:
-        """Return the weights of the best epoch."""
+    def restore_best(self, restore: Callable[[dict[str, Tensor]], object]) -> None:
+        """Give `restore` the weights of the best epoch."""
         if self._best is not None:
-            return self._best
+            restore(self._best)
+            return
         assert self.folder is not None
-        best: dict[str, Tensor] = load_tensors(self.folder / "best.pt")
-        return best
+        path = self.folder / BEST
+        if not path.is_file():
+            raise InputError(
+                f"is missing, and {LAST} says that it was written",
+                file=path,
+                hint=f"Delete {LAST}; the training then starts again.",
+            )
+        state = load_tensors(path)
+        with taking_over(path):
+            restore(state)
 
     def due(self) -> bool:
         """Tell whether the last checkpoint is `interval` seconds old."""
@@ -113,4 +161,4 @@ class Checkpoint:
             beside = {"history": json.dumps(self.history), "counts": dict(self.counts)}
             lines = "".join(json.dumps(line) + "\n" for line in self.history)
             write_bytes(self.folder / "metrics.jsonl", lines.encode(), checked=True)
-            save_tensors(self.folder / "last.pt", {**state, **beside})
+            save_tensors(self.folder / LAST, {**state, **beside})

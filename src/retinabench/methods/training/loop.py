@@ -32,7 +32,7 @@ from retinabench.methods.training.gradients import (
 )
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.losses import BatchInfo, Objective, cross_entropy
-from retinabench.methods.training.optimizers import make_optimizer
+from retinabench.methods.training.optimizers import make_optimizer, restore_optimizer
 from retinabench.methods.training.posterior import NetworkPosterior, network_state, precision
 from retinabench.methods.training.prediction import validation_plan, validation_scores
 from retinabench.methods.training.schedules import learning_rate
@@ -87,7 +87,7 @@ def train(
     objective = objective or likelihood_only(model, batches, run, posterior.likelihood)
     optimizer = optimizer or make_optimizer(model, config)
     schedule = schedule or (lambda step: learning_rate(step, batches.steps, config))
-    start, best = _resume(checkpoint, model, optimizer, extra)
+    start, best = _resume(checkpoint, model, optimizer, extra, config.epochs)
     plan = validation_plan(run, len(batches.train), len(batches.validation))
     if start < config.epochs:
         probe_limit(objective, model, optimizer, batches, run, start)
@@ -111,7 +111,7 @@ def train(
             checkpoint.history.append(_history_row(epoch, rate, losses, scores, time.perf_counter() - began))
             if final or checkpoint.due():
                 checkpoint.save(_state(model, optimizer, extra) | {"epoch": epoch + 1, "best": best})
-    posterior.restore(checkpoint.best())
+    checkpoint.restore_best(posterior.restore)
     return posterior
 
 
@@ -153,17 +153,25 @@ def _set_up(posterior: NetworkPosterior, batches: Batches, run: TrainingRun) -> 
 
 
 def _resume(
-    checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer, extra: Stateful | None
+    checkpoint: Checkpoint,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    extra: Stateful | None,
+    epochs: int,
 ) -> tuple[int, float]:
     """Restore the last checkpoint, if there is one; return the first epoch and the best criterion so far."""
     saved = checkpoint.resume()
     if saved is None:
         return 0, -math.inf
-    model.load_state_dict(saved["model"])
-    optimizer.load_state_dict(saved["optimizer"])
-    if extra is not None:
-        extra.load_state_dict(saved["extra"])
-    return saved["epoch"], saved["best"]
+    with checkpoint.taking_over():
+        model.load_state_dict(saved["model"])
+        restore_optimizer(optimizer, saved["optimizer"])
+        if extra is not None:
+            extra.load_state_dict(saved["extra"])
+        epoch, best = saved["epoch"], float(saved["best"])
+        if type(epoch) is not int or not 0 < epoch <= epochs or math.isnan(best):
+            raise ValueError(f"epoch {epoch!r:.30} of {epochs}, best {best:g}")
+    return epoch, best
 
 
 def _state(model: nn.Module, optimizer: torch.optim.Optimizer, extra: Stateful | None) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from retinabench.methods.settings import Optimizer
 
@@ -44,3 +45,34 @@ def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer
     return torch.optim.SGD(
         groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0, fused=fused
     )
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Give an optimiser the state of a checkpoint back, in place.
+
+    Args:
+        optimizer: The optimiser, as it was made for this network.
+        state: What its `state_dict` returned.
+
+    Raises:
+        ValueError: The state is of an optimiser of other parameters, or holds settings that are no numbers.
+    """
+    own = [{**group} for group in optimizer.param_groups]
+    begun = {parameter: set(values) for parameter, values in optimizer.state.items()}
+    optimizer.load_state_dict(state)
+    for group, wanted in zip(optimizer.param_groups, own, strict=True):
+        for name, value in wanted.items():
+            found = group[name]
+            fits = (
+                isinstance(found, float | int) and math.isfinite(found) if isinstance(value, float) else True
+            )
+            if isinstance(value, int):  # settings are those of the run; "steps" counts
+                fits = found == value or (name == "steps" and type(found) is int and found >= 0)
+            if not fits:
+                raise ValueError(f"{name} of the optimiser is {found!s:.30}")
+    if any(not names <= set(optimizer.state.get(parameter, ())) for parameter, names in begun.items()):
+        raise ValueError("lacks a state of the optimiser")
+    for parameter, kept in optimizer.state.items():
+        for name, value in kept.items():
+            if isinstance(value, Tensor) and value.numel() > 1 and value.shape != parameter.shape:
+                raise ValueError(f"{name} of the optimiser has shape {tuple(value.shape)}")

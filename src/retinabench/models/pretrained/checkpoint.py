@@ -42,7 +42,7 @@ def read_checkpoint(path: Path) -> State:
         if path.suffix == ".safetensors":
             content: Any = load_safetensors(path)
         else:
-            content = load_archive(path)
+            content = load_archive(path, checked=True)
     except FileNotFoundError:
         raise InputError("does not exist", file=path) from None
     except pickle.UnpicklingError:
