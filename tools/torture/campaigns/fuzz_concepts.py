@@ -11,7 +11,7 @@ from torture.contract import Outcome
 from torture.fuzz import concepts
 from torture.fuzz.case import cases, trials
 
-UNIT, INPUTS, SHARE = "inputs", 1000, 1.5
+UNIT, INPUTS, SHARE = "inputs", 1000, 2.0
 STRATEGY = st.one_of(concepts.tables_damaged(), concepts.tables_faulty(), concepts.transcripts())
 
 

@@ -11,7 +11,7 @@ from torture.contract import Outcome
 from torture.fuzz import fidelity
 from torture.fuzz.case import cases, trials
 
-UNIT, INPUTS, SHARE = "inputs", 800, 1.5
+UNIT, INPUTS, SHARE = "inputs", 800, 2.0
 STRATEGY = st.one_of(
     fidelity.submissions(), fidelity.submissions(), fidelity.references(), fidelity.run_metadata()
 )

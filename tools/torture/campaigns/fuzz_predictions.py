@@ -11,7 +11,7 @@ from torture.contract import Outcome
 from torture.fuzz import binary, predictions
 from torture.fuzz.case import Case, cases, perform, trials
 
-UNIT, INPUTS, SHARE = "inputs", 1000, 1.5
+UNIT, INPUTS, SHARE = "inputs", 1000, 2.0
 WHOLE = b"image_id,label,prob\na,0,0.1\nb,1,0.8\n"
 STRATEGY = st.one_of(
     predictions.csv_valid(), predictions.csv_faulty(), predictions.csv_damaged(), predictions.csv_cut(), binary.own_files(),

@@ -9,7 +9,7 @@ from torture.contract import Outcome
 from torture.fuzz.case import cases, trials
 from torture.fuzz.settings import settings_files
 
-UNIT, INPUTS, SHARE = "inputs", 1000, 1.5
+UNIT, INPUTS, SHARE = "inputs", 1000, 2.0
 STRATEGY = settings_files()
 
 

@@ -11,7 +11,7 @@ from torture.contract import Outcome
 from torture.fuzz import tensors
 from torture.fuzz.case import cases, trials
 
-UNIT, INPUTS, SHARE = "inputs", 1000, 1.5
+UNIT, INPUTS, SHARE = "inputs", 1000, 2.0
 STRATEGY = st.one_of(
     tensors.checkpoints(),
     tensors.posteriors(),

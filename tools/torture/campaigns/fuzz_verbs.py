@@ -10,7 +10,7 @@ from torture.fuzz.case import Case, cases, perform, trials
 from torture.fuzz.settings import CERTIFICATE
 from torture.fuzz.verbs import COMMANDS, verbs
 
-UNIT, INPUTS, SHARE = "inputs", 400, 1.5
+UNIT, INPUTS, SHARE = "inputs", 400, 2.0
 WHOLE = b"image_id,label,prob,date,split\n" + b"".join(
     b"i%d,%d,0.%d,2026-01-%02d,%s\n"
     % (k, k % 2, 10 + 7 * k % 80, k % 28 + 1, (b"test", b"validation")[k // 2 % 2])

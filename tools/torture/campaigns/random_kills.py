@@ -1,4 +1,4 @@
-"""Every verb that writes, killed at random times: 100 times each in two batches."""
+"""Every verb that writes, killed at random times: 100 times each in five batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torture.trees import undisturbed
 from torture.verbs import VERBS
 
 UNIT, SHARE = "kills", 9.0
-KILLS = 50  # of one batch
+KILLS = 20  # of one batch
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
