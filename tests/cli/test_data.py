@@ -93,6 +93,21 @@ def test_every_task_trains(prepared, tmp_path, capsys, task, least):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["verify", "empty"], "empty: holds no file to check"),
+        (["prepare", "synthetic", "--images", "40", "--size", "16", "--out", "file"], "file: is a file, and a folder is needed"),
+    ],
+)  # fmt: skip
+def test_a_folder_of_no_use_is_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    assert run(arguments) == 2
+    assert says in one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
         (
             ["prepare", "aptos", "--download", "--source", "x", "--out", "y"],
             "(1) Accept the rules at https://",

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -151,6 +152,14 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"), Workspace(tmp_path / "file", "study").lock():
         pass
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that takes no folder")
+def test_a_place_that_takes_no_folder_is_named():
+    with pytest.raises(
+        InputError, match=r"^/proc/x: cannot be written: its folder is gone, or can hold no other"
+    ):
+        Workspace(Path("/proc/x"), "data set").begin({})
 
 
 def test_the_first_manifest_stays_and_the_same_one_continues(workspace):

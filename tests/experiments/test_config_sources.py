@@ -107,6 +107,13 @@ def test_toml_that_is_too_deep_or_long_is_refused(tmp_path, value):
         load_run(None, [f"seed={value}"], data="d")
 
 
+def test_a_file_of_settings_is_named_toml(tmp_path):
+    file = tmp_path / "junk.bin"
+    file.write_text("seed = 1")
+    with pytest.raises(InputError, match=r"junk\.bin: is not named \.toml"):
+        load_run(file, data="d")
+
+
 def test_a_space_of_endless_tables_is_refused(tmp_path):
     file = tmp_path / "space.toml"
     file.write_text("[" + "a." * 900 + "b]")

@@ -50,6 +50,7 @@ def test_a_class_is_a_function_too_and_images_come_in_plain_layout():
         (HERE + "SAME", "is a Pooled, not a function that returns a network"),
         (HERE + "HERE", "has no function 'HERE'"),
         (HERE + "a_number", "returns a int, not an nn.Module"),
+        ("os:getcwd", "^'os:getcwd' returns a str, not an nn.Module"),
         (HERE + "broken", "raises RuntimeError: no weights here"),
         (HERE + "lazy", "has lazy layers"),
         (HERE + "empty", "has no parameters to train"),

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -115,8 +115,8 @@ def start(
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         local.SPAWN = multiprocessing.get_context("fork")  # type: ignore[assignment]
-        Figure.draw_without_rendering = lambda figure: None
-        Figure.savefig = _save_blank
+        setattr(Figure, "draw_without_rendering", lambda figure: None)  # noqa: B010 - mypy takes it for a method
+        setattr(Figure, "savefig", _save_blank)  # noqa: B010
         first()
         sys.argv = ["retinabench", *map(str, arguments)]
         main()
@@ -133,7 +133,7 @@ def start(
         os._exit(code)
 
 
-def _save_blank(figure: Figure, file: IO[Any], *, format: str, **_: object) -> None:
+def _save_blank(figure: Figure, file: Any, *, format: str, **_: object) -> None:
     """Write a blank figure to a file that is open for text or bytes."""
     blank = '<svg viewBox="0 0 1 1"><g></g></svg>'
     file.write(blank if isinstance(file, io.TextIOBase) else blank.encode() if format == "svg" else b"blank")

@@ -142,10 +142,15 @@ def verify(
     for folder in folders:
         if not folder.is_dir():
             raise InputError("is not a folder", file=folder)
+        before = counts.total()
         for found in checksums.verify(folder):
             counts[found.state] += 1
             if found.state in ("damaged", "missing"):
                 say(f"retinabench: {checksums.described(found)}", error=True)
+        if counts.total() == before:
+            raise InputError(
+                "holds no file to check", file=folder, hint="Name a folder that a command has written."
+            )
     say(
         f"{counts['whole']:,} whole, {counts['damaged']:,} damaged, {counts['missing']:,} missing, "
         f"{counts['without checksum']:,} without checksums"

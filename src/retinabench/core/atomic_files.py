@@ -199,6 +199,12 @@ def explain(error: OSError, path: Path) -> InputError | WorkError:
             file=path,
             hint="Choose another --out.",
         )
+    if error.errno == errno.ENOENT:
+        return InputError(
+            "cannot be written: its folder is gone, or can hold no other",
+            file=path,
+            hint="Choose another --out.",
+        )
     return WorkError(f"{path}: {error.strerror or error}.")
 
 

@@ -85,6 +85,10 @@ class Workspace:
         Raises:
             InputError: The manifest is damaged.
         """
+        if self.folder.is_file():
+            raise InputError(
+                "is a file, and a folder is needed", file=self.folder, hint="Choose another --out."
+            )
         check(self.manifest_path, hint="Restore it, or choose another --out.")
         try:
             content = json.loads(self.manifest_path.read_text(encoding="utf-8"))
@@ -130,6 +134,10 @@ class Workspace:
         sweep(self.folder)
         if empty:
             self.check_empty(hint=hint)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise explain(error, self.folder) from None
         mine = json.loads(json.dumps(manifest, allow_nan=False))
         claim(self.manifest_path, mine)
         begun = self.manifest()

@@ -214,7 +214,8 @@ def _notes(division: Division, data: Prepared, splits: Splits) -> Iterator[str]:
     for split, rows in splits.items():
         shared = np.intersect1d(train, records.patient_id[rows]).size if split != "train" else 0
         if shared:
-            yield f"{shared:,} patient{'s' * (shared > 1)} of the split '{split}' are in 'train' as well"
+            who = "patients of the split '{}' are" if shared > 1 else "patient of the split '{}' is"
+            yield f"{shared:,} {who.format(split)} in 'train' as well"
     unused = int(((records.domain == "shifted") & (records.split == "train")).sum())
     if unused:
         yield (

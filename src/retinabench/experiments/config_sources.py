@@ -35,6 +35,10 @@ def find(source: str | Path, optimizer_keys: Collection[str]) -> tuple[Path, dic
         return Path(source), read_toml(Path(source))
     known = presets(optimizer_keys)
     name = canonical(str(source))
+    if name not in known and Path(source).is_file():
+        raise InputError(
+            "is not named .toml", file=source, hint="Rename a file of settings, or name a preset."
+        )
     if name not in known:
         raise InputError(f"unknown preset '{source}'", hint=f"{nearest(name, known)} Or name a .toml file.")
     file, content = known[name]

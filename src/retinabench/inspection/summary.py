@@ -74,7 +74,7 @@ def _run(path: Path) -> Iterator[str]:
 
 def _predictions(path: Path) -> Iterator[str]:
     predictions = read_predictions(path)
-    yield f"predictions, {len(predictions):,} images, {predictions.samples} samples each"
+    yield f"predictions, {len(predictions):,} images, {predictions.samples} sample{'s' * (predictions.samples > 1)} each"
     for domain in ("in_domain", "shifted"):
         for split in ("validation", "test"):
             part = predictions.select(domain=domain, split=split)

@@ -55,9 +55,9 @@ def own_network(name: str, seed: int, outputs: int) -> nn.Module:
         try:
             network = function(outputs=outputs) if _takes(function, "outputs") else function()
         except Exception as error:  # foreign code raises what it likes
-            raise InputError(f"'{name}' raises {_line(error)}", file=source_of(name).file) from error
+            raise InputError(f"'{name}' raises {_line(error)}", file=source_of(name).file or None) from error
     if problem := _problem(network):
-        raise InputError(f"'{name}' {problem}", file=source_of(name).file)
+        raise InputError(f"'{name}' {problem}", file=source_of(name).file or None)
     setattr(network, MADE, True)
     last = [m for m in network.modules() if isinstance(m, nn.Linear) and m.out_features == outputs][-1:]
     for layer in last:

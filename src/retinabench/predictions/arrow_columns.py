@@ -185,6 +185,8 @@ def not_a_number(source: str | Path | None, name: str, column: pa.Array) -> Inpu
             text = str(value.as_py())
             comma = re.fullmatch(r"\s*[-+]?\d*,\d+\s*", text)
             hint = "Write decimals with a point, or separate the columns by semicolons." if comma else None
+            if name == "label" and not comma:
+                hint = "Labels are 0 (not referable) or 1 (referable)."
             return InputError(f"is '{text[:40]}', not a number", file=source, row=row, column=name, hint=hint)
     return InputError(f"has type {column.type}, needed are numbers", file=source, column=name)
 

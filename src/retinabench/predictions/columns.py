@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.untrusted.text import json_object
 
 SCHEMA = "retinabench.predictions/1"
 DOMAINS = ("in_domain", "shifted")
@@ -135,11 +136,8 @@ def check_width(rows: int, longest: int, name: str, path: str | Path | None) -> 
 def read_metadata(path: Path, text: bytes) -> dict[str, Any]:
     """The file metadata as a dictionary; `InputError` for another schema or for no JSON object."""
     try:
-        content = json.loads(text)
-        if not isinstance(content, dict):
-            raise ValueError
-        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair could not be shown
-    except (ValueError, RecursionError):
+        content = json_object(text)
+    except ValueError:
         raise InputError(
             "has unreadable metadata", file=path, hint="Write it again with write_predictions."
         ) from None

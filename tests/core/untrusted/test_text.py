@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retinabench.core.untrusted.text import csv_text, plain_cell, unquoted, visible
+from retinabench.core.untrusted.text import csv_text, json_object, plain_cell, unquoted, visible
 
 TEXT = st.text(st.sampled_from("'=+-@\t\r10.e a＝,\"\n"), max_size=6)
 
@@ -39,3 +39,11 @@ def test_unquoted_is_the_inverse(text):
 def test_csv_quotes_text_and_leaves_numbers():
     rows = list(csv.reader(io.StringIO(csv_text([["=a", 'b"c\x1b'], [-0.5, "x,=y"]]), newline="")))
     assert rows == [["'=a", 'b"c\\x1b'], ["-0.5", "x,=y"]]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", "{", '{"a": "\\ud800"}', '{"a": ' * 5000, '{"a": 1' + "0" * 5000 + "}"]
+)
+def test_what_is_no_json_object_that_can_be_written_again_is_refused(text):
+    with pytest.raises(ValueError):  # noqa: PT011 - half a dozen messages of the standard library
+        json_object(text)

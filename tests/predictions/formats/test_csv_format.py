@@ -38,8 +38,9 @@ def test_many_samples_widen_the_header_beyond_one_block(folder):
 
 WRONG = {
     "empty": (b"", "is empty"),
-    "only a mark": (b"\xef\xbb\xbf", "empty first line"),
-    "only a line end": (b"\n", "empty first line"),
+    "only a mark": (b"\xef\xbb\xbf", "is empty"),
+    "only a line end": (b"\n", "is empty"),
+    "a header that is late": (b"\nimage_id,label,prob\n", "empty first line"),
     "a header that is no text": (b"\xef\xbb\xef\xbb\xbfimage_id,label,prob\na,0,0.5\n", "holds a header that is no text"),
     "only a header": (b"image_id,label,prob\n", "holds no rows"),
     "no label": (b"image_id,lable,prob\na,0,0.5\n", "column 'label': is missing. Did you mean 'lable'? Add it, or name it with --column"),
@@ -62,7 +63,7 @@ WRONG = {
     "logits": (b"image_id,label,prob\na,0,-3.2\nb,1,4\n", "look like logits"),
     "percentages": (b"image_id,label,prob\na,0,3\nb,1,97\n", "look like percentages"),
     "grades": (b"image_id,label,prob\na,0,0\nb,3,0.9\n", "row 2, column 'label': is 3, not 0 or 1. These look like severity"),
-    "label words": (b"image_id,label,prob\na,no,0\n", "row 1, column 'label': is 'no', not a number"),
+    "label words": (b"image_id,label,prob\na,no,0\n", "row 1, column 'label': is 'no', not a number. Labels are 0 (not referable) or 1"),
     "duplicate": (b"image_id,label,prob\na,0,0.5\na,1,0\n", "row 2, column 'image_id': repeats 'a' of row 1"),
     "quoted line break": (b'image_id,label,prob\n"a\nb",0,0.5\n', "row 1, column 'image_id': holds a line break"),
     "stray quotes": (b'image_id,label,prob\n"a,0,0.5\n"b,1,0.5\n', "line break"),

@@ -98,8 +98,8 @@ def _write(files: Mapping[str, bytes], folder: Path) -> None:
 
 def forged(content: Any, draw: st.DrawFn, path: str = "") -> tuple[Any, str]:
     """Return nested containers with one strange, lost or added value, and where it is."""
-    keys = [*content] if isinstance(content, dict) else [*range(len(content))]
-    key = draw(st.sampled_from(keys)) if keys else None
+    keys: list[Any] = [*content] if isinstance(content, dict) else [*range(len(content))]
+    key: Any = draw(st.sampled_from(keys)) if keys else None
     inner = content[key] if keys else None
     if isinstance(inner, dict | list) and inner and draw(st.integers(0, 3)):
         value, said = forged(inner, draw, f"{path}/{key}")

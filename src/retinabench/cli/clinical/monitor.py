@@ -48,13 +48,13 @@ def monitor(
         raise InputError(f"--level {level:g} is not between 0 and 1", hint="For example 0.05.")
     certified = read_certificate(certificate)
     predictions = replace(reader, unlabelled=True).read(files)
-    with progress_of(quiet).track("Watching", 1, unit="follow-up") as advance:
-        try:
-            images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column)
+    try:
+        images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column)
+        with progress_of(quiet).track("Watching", 1, unit="follow-up") as advance:
             found = watch(images, certified, reference=reference, level=level, seed=seed)
-        except InputError as error:
-            raise error if error.file is not None else _of_files(error, files) from None
-        advance(1)
+            advance(1)
+    except InputError as error:
+        raise error if error.file is not None else _of_files(error, files) from None
     print_result(monitor_tables(found), json, found.to_dict)
     print_notes(
         (*notes_of_files([str(file) for file in files], [one.notes for one in predictions]), *found.notes)

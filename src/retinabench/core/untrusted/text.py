@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\ufff9-\ufffb]"
@@ -20,6 +22,28 @@ _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
 FORMULA = f"^{_FORMULA.pattern}"
 QUOTED_ARROW = f"^'({_FORMULA.pattern})"
 """What `plain_cell` may quote and what it has quoted, as regular expressions of Arrow; the group of the latter is what stays."""
+
+
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Return a JSON object of a stranger, all of which can be written again.
+
+    Args:
+        text: Its text.
+
+    Returns:
+        Its content.
+
+    Raises:
+        ValueError: It is no JSON, no object, nested too deep, or holds half a surrogate pair, which no file or page can show.
+    """
+    try:
+        content = json.loads(text)
+        json.dumps(content, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if not isinstance(content, dict):
+        raise ValueError("it is no JSON object")
+    return content
 
 
 def visible(text: str) -> str:

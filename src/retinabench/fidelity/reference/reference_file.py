@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.untrusted.text import json_object
 from retinabench.fidelity.reference.arrays import ReferenceArrays
 from retinabench.fidelity.reference.judgement import Judgement, judge
 from retinabench.fidelity.targets.target import Target
@@ -133,10 +134,9 @@ def _read(stream: BinaryIO, name: str | Path) -> Reference:
         with zipfile.ZipFile(stream) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             arrays = {key: read_member(name, archive, members[key], key) for key in ARRAYS if key in members}
-        meta = json.loads(str(arrays.pop("meta")))
+        meta = json_object(str(arrays.pop("meta")))
         if meta.get("schema") != SCHEMA or any(not isinstance(meta.get(k), v) for k, v in STATED.items()):
             raise KeyError(SCHEMA)
-        json.dumps(meta, ensure_ascii=False).encode()  # half a surrogate pair could not be shown
         return Reference(meta, **arrays)
     except InputError:
         raise

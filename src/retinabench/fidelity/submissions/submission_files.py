@@ -11,7 +11,6 @@ The first bytes decide the format, not the name of the file; pickles are never l
 from __future__ import annotations
 
 import io
-import json
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.untrusted.text import json_object
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.columns import MAX_VALUES
 from retinabench.predictions.formats.bounded_parquet import read_table
@@ -97,11 +97,8 @@ def _npz(
     if not arrays:
         raise InputError(f"holds {', '.join(sorted(members)[:5])}", file=path, hint=HINT)
     try:
-        meta = json.loads(str(arrays.pop("meta", "{}")))
-        if not isinstance(meta, dict):
-            raise ValueError
-        json.dumps(meta, ensure_ascii=False).encode()  # half a surrogate pair could not be shown
-    except (ValueError, RecursionError):
+        meta = json_object(str(arrays.pop("meta", "{}")))
+    except ValueError:
         raise InputError("has unreadable metadata", file=path, column="meta") from None
     for name, values in arrays.items():
         if values.dtype.kind not in "fiu":

@@ -103,6 +103,8 @@ def csv_header(path: Path) -> tuple[str, str]:
         raise InputError(
             "holds a header that is no text of its encoding", file=path, hint="Save it as 'CSV UTF-8'."
         )
+    if not text.strip():
+        raise InputError("is empty", file=path, hint="Begin with the names of the columns.")
     if not first.strip():
         raise InputError("has an empty first line", file=path, hint="Begin with the names of the columns.")
     return encoding, first
