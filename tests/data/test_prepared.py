@@ -1,10 +1,13 @@
 """Any training set, any test set: two prepared folders in one task."""
 
+import gc
 import json
 import pickle
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from retinabench.core.errors import InputError
@@ -157,3 +160,20 @@ def test_a_manifest_that_claims_what_is_not_there_is_one_line(tmp_path, key, val
     (folder / "dataset.json").write_text(json.dumps({**about, key: value}))
     with pytest.raises(InputError, match="is damaged"):
         open_prepared(folder)
+
+
+@pytest.mark.parametrize("damage", ["a shard that begins as an archive", "image ids that repeat"])
+def test_damage_that_no_checksum_tells_is_one_line_with_its_place(tmp_path, damage, recwarn):
+    folder = make_prepared(tmp_path / "data", size=8)
+    (folder / "SHA256SUMS").unlink(missing_ok=True)
+    if damage.startswith("a shard"):
+        shard = folder / "images-00000.npy"
+        shard.write_bytes(b"PK\x03\x04" + shard.read_bytes())
+    else:
+        table = pa.parquet.read_table(folder / "records.parquet")
+        names = pa.array(["same"] * len(table))
+        pa.parquet.write_table(table.set_column(0, "image_id", names), folder / "records.parquet")
+    with pytest.raises(InputError, match=f"^{folder}: is damaged"):
+        open_prepared(folder)
+    gc.collect()  # what were left open would be closed here, with a warning
+    assert not recwarn

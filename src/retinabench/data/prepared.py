@@ -178,8 +178,12 @@ def open_prepared(folder: str | Path) -> Prepared:
         shards = tuple(_mapped(inside(folder, name), about["size"]) for name in about["shards"])
         records = Records.from_parquet(check(inside(folder, "records.parquet"), AGAIN))
         truth = _truth(folder, about.get("concepts"), len(records))
-    except InputError:
-        raise
+    except InputError as error:
+        if error.file is not None:
+            raise
+        raise InputError(
+            f"is damaged ({error})", file=folder, hint="Delete it and prepare it again."
+        ) from None
     except (*DAMAGED_ARRAYS, OSError, pa.ArrowException) as error:
         raise InputError(
             f"is damaged ({error})", file=folder, hint="Delete it and prepare it again."
@@ -206,7 +210,7 @@ def _truth(folder: Path, concepts: object, images: int) -> NDArray[np.int8] | No
     """Read the truth of a concept bank, None for other data sets."""
     if concepts is None:
         return None
-    truth = np.load(check(inside(folder, "truth.npy"), AGAIN), mmap_mode="r", allow_pickle=False)
+    truth = np.lib.format.open_memmap(check(inside(folder, "truth.npy"), AGAIN), mode="r")
     if not isinstance(concepts, list) or truth.dtype != np.int8 or truth.shape != (images, len(concepts)):
         raise ValueError(f"truth.npy holds {truth.dtype} of shape {truth.shape}")
     return np.asarray(truth)
@@ -229,7 +233,7 @@ def _check_about(about: Mapping[str, Any]) -> None:
 def _mapped(path: Path, size: int) -> NDArray[np.uint8]:
     """Map a shard into memory; one that is no array of images of that size is refused before it is used."""
     # As a plain array: indexing a `memmap` costs more than copying a small image.
-    shard = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    shard = np.asarray(np.lib.format.open_memmap(path, mode="r"))
     if shard.dtype != np.uint8 or shard.shape[1:] != (size, size, 3):
         raise ValueError(f"{path.name} holds {shard.dtype} of shape {shard.shape}")
     return shard

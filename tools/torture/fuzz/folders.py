@@ -78,7 +78,10 @@ def _prepared_differs(folder: Path) -> str:
     """Prepare the folder and compare its records with the plain reading of labels.csv."""
     data = prepare("folder", source=folder / "source", out=folder / "out", recipe=Recipe(16), workers=1)
     try:
-        table = plain.csv_columns((folder / "source" / "labels.csv").read_bytes())
+        lines = (folder / "source" / "labels.csv").read_bytes().splitlines(keepends=True)
+        table = plain.csv_columns(
+            b"".join(line for line in lines if line.strip(b'",;\t \r\n'))
+        )  # without blank rows
         wanted = {
             image.strip().removesuffix(".png"): (int(float(grade)), patient.strip(), split.strip())
             for image, grade, patient, split in zip(

@@ -49,6 +49,13 @@ def read_table(files: Files, name: str, columns: Sequence[str]) -> list[Row]:
                 raise InputError(
                     f"has {len(cells)} cells under {len(header)} columns", file=where, row=number
                 )
+            if any(header[len(cells) :]):  # a row may lack the cells of columns without a name
+                raise InputError(
+                    f"has {len(cells)} cells under {len(header)} columns",
+                    file=where,
+                    row=number,
+                    hint="Is the file cut short?",
+                )
             padded = [*cells, *[""] * (len(header) - len(cells))]
             rows.append((number, {key: cell.strip() for key, cell in zip(header, padded, strict=False)}))
     except csv.Error as error:
@@ -61,6 +68,12 @@ def read_table(files: Files, name: str, columns: Sequence[str]) -> list[Row]:
 def _check_header(header: Sequence[str], columns: Sequence[str], where: str) -> None:
     if not any(header):
         raise InputError("is empty", file=where)
+    if (odd := next((name for name in header if name.count('"') % 2), None)) is not None:
+        raise InputError(
+            f"holds half a pair of quotation marks in its header ({odd[:40]})",
+            file=where,
+            hint="Save it as CSV UTF-8.",
+        )
     for column in columns:
         if header.count(column) > 1:
             raise InputError("appears twice in the header", file=where, column=column)
