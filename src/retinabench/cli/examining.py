@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from retinabench.cli.application import argument, flag, option
-from retinabench.cli.examinees import BANK, Asked, asks_about_images
+from retinabench.cli.banks import BANK, Asked, asks_about_images
 from retinabench.cli.options import Out, Seed, Silent
 from retinabench.cli.output import print_notes, progress_of, say
 from retinabench.core.errors import InputError

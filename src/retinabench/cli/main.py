@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from retinabench.cli import data, entries, examining, scoring, studies, training, tuning
+from retinabench.cli import banks, data, entries, examining, scoring, studies, training, tuning
 from retinabench.cli.application import Verbs, add_verbs, application, flag
 from retinabench.cli.clinical import clinic, guarantees, monitor
 from retinabench.cli.fidelity.verbs import app as fidelity_app
@@ -86,6 +86,11 @@ GROUPS: dict[str, Verbs] = {
             "--out examination",
         ),
         "lesions": (examining.lesions, "retinabench lesions idrid --source ~/idrid --out idrid-lesions"),
+        "occlude": (
+            banks.occlude,
+            "retinabench occlude runs/dropout-efficientnet_lite0-seed-0-1f2e3d4c5b6a --bank idrid --source ~/idrid "
+            "--out occlusion",
+        ),
     },
     "Approximate inference": {
         "uci": (studies.uci, "retinabench uci --source UCI_Datasets --sets boston,energy --out uci"),

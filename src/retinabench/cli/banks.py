@@ -1,4 +1,4 @@
-"""Options of the verbs that ask about the images of a bank: which bank, and what answers."""
+"""The images of a bank: the options of the verbs that ask about them, and the verb `occlude`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from retinabench.cli.application import option
-from retinabench.cli.options import Device, Readers
+from retinabench.cli.application import argument, option
+from retinabench.cli.options import Device, Out, OwnModel, Readers, Seed, Silent
+from retinabench.cli.output import print_notes, progress_of, say
 
 if TYPE_CHECKING:
     from retinabench.concepts.answer_bank import NetworkOptions
@@ -124,3 +125,46 @@ def asks_about_images(verb: Callable[..., Any]) -> Callable[..., Any]:
     command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
+
+
+def occlude(
+    folder: Annotated[Path, argument("RUN", "Folder of a finished run, or of an exported model.")],
+    bank: Annotated[
+        str,
+        option("--bank", "NAME|FILE", "Images with outlined lesions: idrid, synthetic … or a TOML file."),
+    ] = "idrid",
+    source: Annotated[
+        Path | None, option("--source", "PATH", "Folder or zip of the data set as downloaded.")
+    ] = None,
+    out: Out = Path("occlusion"),
+    images: Annotated[
+        int | None, option("--images", "N", "At most so many images; of drawn retinas, their number.", min=1)
+    ] = None,
+    controls: Annotated[
+        int, option("--controls", "N", "Equal shapes filled elsewhere, per image and concept.", min=1)
+    ] = 2,
+    bootstrap: Annotated[
+        int, option("--bootstrap", "N", "Replicates for the intervals over patients.", min=100)
+    ] = 2000,
+    model: OwnModel = None,
+    device: Device = "auto",
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Fill annotated lesions with the texture around them: does the model refer because of them?"""
+    from retinabench.concepts.occlusion.occlude import OcclusionOptions
+    from retinabench.concepts.occlusion.occlude import occlude as occlude_lesions
+
+    options = OcclusionOptions(images, controls, bootstrap, seed, device, model, progress_of(quiet))
+    found = occlude_lesions(folder, bank, source, out, options)
+    for one in found["effects"]:
+        say(f"{one['concept']}: {_change(one['probability']['difference'])} in {one['images']} images")
+    print_notes(found["notes"])
+    say(out / "index.html")
+
+
+def _change(change: dict[str, Any]) -> str:
+    if change["value"] is None:
+        return "unknown"
+    ends = "" if change["low"] is None else f" [{change['low']:+.3f}, {change['high']:+.3f}]"
+    return f"{change['value']:+.3f}{ends} of P(referable) beyond the control"

@@ -1,0 +1,157 @@
+"""How much a model's probability and its uncertainty change, per image and on average over patients.
+
+For an image x with a concept c, and f the model's P(referable) or one of its uncertainties,
+
+    occluded = f(x with c filled) - f(x),    control = mean_k f(x with control k filled) - f(x),
+
+and the effect of the concept is their difference. Averages are over images, their intervals over patients (cluster
+bootstrap).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
+from retinabench.metrics.inference.interval import finite_or_none
+
+Floats = NDArray[np.float64]
+KINDS = ("occluded", "control", "difference", "rendered", "error")
+"""Changes: with the concept filled, with the control filled, the first minus the second, with the concept left out of the
+drawing, and what filling changes beyond that."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A mean change with its 95 % interval over patients; None where it is unknown or has no interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What removing a concept does to a model.
+
+    Args:
+        concept: The concept.
+        images: Images that show it and have a control.
+        patients: Their patients.
+        without_control: Further images that show it, in which the shape fits nowhere else; they are left out.
+        area: Mean share of the field of view that is filled.
+        before: Mean P(referable) of the images as they are.
+        probability: Changes of P(referable), by `KINDS`.
+        uncertainty: Changes of the entropy of the prediction, in nats.
+        epistemic: Changes of its epistemic part, in nats; None for a model with one posterior sample.
+        referred: Images with P(referable) of one half or more as they are.
+        reversed_occluded: Of those, the images below one half with the concept filled.
+        reversed_control: Of those, the mean number below one half with the control filled.
+    """
+
+    concept: str
+    images: int
+    patients: int
+    without_control: int
+    area: float | None
+    before: float | None
+    probability: Mapping[str, Change]
+    uncertainty: Mapping[str, Change]
+    epistemic: Mapping[str, Change] | None
+    referred: int
+    reversed_occluded: int
+    reversed_control: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON content."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """What a model says of the versions of one image that has a concept.
+
+    Each value is a row of three: P(referable), total and epistemic uncertainty (NaN without posterior samples).
+
+    Args:
+        image_id: The image.
+        patient_id: Its patient.
+        concept: The concept.
+        area: Share of the field of view that is filled.
+        original: (3,) for the image as it is.
+        occluded: (3,) with the concept filled.
+        controls: (K, 3) with controls filled; K may be 0.
+        rendered: (3,) for the image drawn without the concept; None where that is not known.
+    """
+
+    image_id: str
+    patient_id: str
+    concept: str
+    area: float
+    original: Floats
+    occluded: Floats
+    controls: Floats
+    rendered: Floats | None
+
+    def changes(self) -> Floats:
+        """Return (5, 3): the changes of `KINDS`, NaN where they are unknown."""
+        nothing = np.full(3, np.nan)
+        occluded = self.occluded - self.original
+        control = self.controls.mean(axis=0) - self.original if len(self.controls) else nothing
+        rendered = nothing if self.rendered is None else self.rendered - self.original
+        return np.stack([occluded, control, occluded - control, rendered, occluded - rendered])
+
+
+def effect_of(concept: str, answered: Sequence[Answered], *, replicates: int, seed: int) -> Effect:
+    """Return the effect of a concept.
+
+    Args:
+        concept: The concept.
+        answered: Every image that shows it.
+        replicates: Replicates of the bootstrap over patients.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        The effect; changes are None where no image has a control.
+    """
+    used = [one for one in answered if len(one.controls)]
+    changes = np.stack([one.changes() for one in used]) if used else np.empty((0, len(KINDS), 3))
+    probability, uncertainty, epistemic = (
+        _averages(changes[..., k], [one.patient_id for one in used], replicates, seed) for k in range(3)
+    )
+    referred = [one for one in used if one.original[0] >= 0.5]
+    return Effect(
+        concept=concept,
+        images=len(used),
+        patients=len({one.patient_id for one in used}),
+        without_control=len(answered) - len(used),
+        area=float(np.mean([one.area for one in used])) if used else None,
+        before=float(np.mean([one.original[0] for one in used])) if used else None,
+        probability=probability,
+        uncertainty=uncertainty,
+        epistemic=epistemic if epistemic["occluded"].value is not None else None,
+        referred=len(referred),
+        reversed_occluded=sum(bool(one.occluded[0] < 0.5) for one in referred),
+        reversed_control=float(sum((one.controls[:, 0] < 0.5).mean() for one in referred)),
+    )
+
+
+def _averages(values: Floats, patients: Sequence[str], replicates: int, seed: int) -> dict[str, Change]:
+    """Return the means over images of changes (N, 5), with intervals over patients."""
+    if not len(values):
+        return {kind: Change(None, None, None) for kind in KINDS}
+
+    def means(weight: Floats) -> Floats:
+        return np.asarray(weight @ values / weight.sum())
+
+    low, high = percentile_interval(cluster_bootstrap(means, patients, replicates=replicates, seed=seed))
+    point = values.mean(axis=0)
+    return {
+        kind: Change(*(finite_or_none(float(ends[k])) for ends in (point, low, high)))
+        for k, kind in enumerate(KINDS)
+    }

@@ -1,0 +1,256 @@
+"""Occlude the lesions of a bank and ask a trained model again: `occlusion.json`, `effects.csv` and a page.
+
+All versions of some images are predicted with the same random numbers, image by image, so that a change is due to the image
+and not to the noise of the posterior samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from retinabench.concepts.banks.definition import find_definition
+from retinabench.concepts.banks.open_bank import read_images
+from retinabench.concepts.occlusion.effects import Answered, Effect, Floats, effect_of
+from retinabench.concepts.occlusion.page import Example, write_page
+from retinabench.concepts.occlusion.variants import ALL, Variants, variants
+from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET, Progress
+from retinabench.core.untrusted.text import csv_text
+from retinabench.core.version import __version__
+from retinabench.data.dataset import ConceptImages
+from retinabench.data.preprocessing.preprocess import Recipe, preprocess
+from retinabench.experiments.exporting.export import export_run
+from retinabench.experiments.exporting.exported import ExportedModel, load_model
+from retinabench.metrics.uncertainty import decompose
+
+SCHEMA = "retinabench.occlusion/1"
+AT_ONCE = 16  # images whose versions are in memory at a time
+REFERENCE = 100  # images without any concept, of which P(referable) is stated beside
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class OcclusionOptions:
+    """Options of an occlusion.
+
+    Args:
+        images: Most images with lesions; None for all. Of drawn retinas, the number that is drawn.
+        controls: Controls per image and concept.
+        replicates: Replicates of the bootstrap over patients.
+        seed: Seed of the drawing, the places of the controls and the bootstrap.
+        device: Where the model is computed.
+        network: The function of a user's network.
+        progress: Where progress is shown.
+    """
+
+    images: int | None = None
+    controls: int = 2
+    replicates: int = 2000
+    seed: int = 0
+    device: str = "auto"
+    network: str | None = None
+    progress: Progress = field(default=QUIET)
+
+    def __post_init__(self) -> None:
+        if self.controls < 1 or self.replicates < 100:
+            raise InputError(
+                f"{self.controls} controls and {self.replicates} replicates are too few",
+                hint="At least 1 and 100.",
+            )
+
+
+def occlude(
+    folder: Path, bank: str, source: Path | None, out: Path, options: OcclusionOptions
+) -> dict[str, Any]:
+    """Measure what the lesions of a bank contribute to a model's decision, and write all files.
+
+    Args:
+        folder: An exported model, or the folder of a finished run, which is exported to ``out/model``.
+        bank: A name of `definition.bank_names`, or the path of a TOML file; with masks.
+        source: Folder or zip of the bank; None where images are drawn.
+        out: Folder to write into.
+        options: Options.
+
+    Returns:
+        The content of `occlusion.json`.
+
+    Raises:
+        InputError: The model or the images cannot be read, or the bank has no masks.
+    """
+    definition = find_definition(bank)
+    drawn = options.images if definition.synthetic else None
+    images = read_images(definition, source, images=drawn, seed=options.seed, progress=options.progress)
+    if images.masks is None:
+        raise InputError(
+            f"the bank '{bank}' says what is in an image, not where", hint="Occlusion needs masks."
+        )
+    model = _model(folder, out, options)
+    present = (images.truth == 1).any(axis=1)
+    rows = np.flatnonzero(present)[: options.images]
+    if not len(rows):
+        raise InputError(f"no image of the bank '{bank}' shows any of its concepts")
+    answered, examples = _answered(images, rows, model, options)
+    reference = np.flatnonzero((images.truth == 0).all(axis=1))[:REFERENCE]
+    found = {
+        "schema": SCHEMA,
+        "bank": definition.title,
+        "drawn": definition.synthetic is not None,
+        "model": model.run.method.describe(),
+        "weights": model.weights,
+        "size": model.recipe.size,
+        "samples": int(model.run.method.samples),
+        "images": len(rows),
+        "patients": len(set(images.patient_id[rows].tolist())),
+        "controls": options.controls,
+        "replicates": options.replicates,
+        "seed": options.seed,
+        "reference": _reference(images, reference, model),
+        "effects": [effect.to_dict() for effect in _effects(images.concepts, answered, options)],
+        "notes": _notes(answered),
+        "version": __version__,
+    }
+    write_json(out / "occlusion.json", found, checked=True)
+    write_bytes(out / "effects.csv", _table(answered).encode(), checked=True)
+    write_page(found, examples, out)
+    return found
+
+
+def _model(folder: Path, out: Path, options: OcclusionOptions) -> ExportedModel:
+    if (folder / "run.json").is_file():
+        made = out / "model"
+        if not (made / "model.json").is_file():
+            export_run(folder, made, network=options.network, scores=False)
+        folder = made
+    from_device = options.device
+    return load_model(folder, from_device, model=options.network)
+
+
+def _answered(
+    images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel, options: OcclusionOptions
+) -> tuple[list[Answered], list[Example]]:
+    """Ask about every version of every image; the examples show each concept at its strongest change."""
+    answered: list[Answered] = []
+    best: dict[str, Example] = {}
+    side = _side(model.recipe)
+    with options.progress.track("Occluding", len(rows), unit="images") as advance:
+        for start in range(0, len(rows), AT_ONCE):
+            some = [int(row) for row in rows[start : start + AT_ONCE]]
+            made = [variants(images, row, side, controls=options.controls, seed=options.seed) for row in some]
+            original = _ask(model, [one.original for one in made])
+            for concept in (*images.concepts, ALL):
+                asked = _versions(model, made, concept, options.controls)
+                for place, (row, one) in enumerate(zip(some, made, strict=True)):
+                    if concept not in one.filled:
+                        continue
+                    told = Answered(
+                        str(images.sample_id[row]),
+                        str(images.patient_id[row]),
+                        concept,
+                        one.area[concept],
+                        original[place],
+                        asked["occluded"][place],
+                        np.stack([asked[f"control {k}"][place] for k in range(len(one.controls[concept]))])
+                        if one.controls[concept]
+                        else np.empty((0, 3)),
+                        asked["rendered"][place] if concept in one.rendered else None,
+                    )
+                    answered.append(told)
+                    best[concept] = _stronger(best.get(concept), told, one)
+            advance(len(some))
+    return answered, [best[concept] for concept in (*images.concepts, ALL) if concept in best]
+
+
+def _versions(model: ExportedModel, made: list[Variants], concept: str, controls: int) -> dict[str, Floats]:
+    """Ask about one version of all images after the other; an image without the version is shown as it is."""
+    versions = {"occluded": [one.filled.get(concept, one.original) for one in made]}
+    for k in range(controls):
+        drawn = [one.controls.get(concept, []) for one in made]
+        versions[f"control {k}"] = [
+            own[k] if k < len(own) else one.original for own, one in zip(drawn, made, strict=True)
+        ]
+    if any(concept in one.rendered for one in made):
+        versions["rendered"] = [one.rendered.get(concept, one.original) for one in made]
+    if not any(concept in one.filled for one in made):
+        return {}
+    return {name: _ask(model, pixels) for name, pixels in versions.items()}
+
+
+def _ask(model: ExportedModel, pixels: list[Pixels]) -> Floats:
+    """Return (N, 3): P(referable), total and epistemic uncertainty (NaN for one sample)."""
+    size = model.recipe.size
+    read = [
+        image if len(image) == size else preprocess(Image.fromarray(image), model.recipe) for image in pixels
+    ]
+    probs = model.predict(np.stack(read))
+    parts = decompose(probs)
+    epistemic = parts.epistemic if probs.shape[1] > 1 else np.full(len(probs), np.nan)
+    return np.stack([parts.mean, parts.total, epistemic], axis=1)
+
+
+def _side(recipe: Recipe) -> int:
+    """Return the side at which images are filled: that of the model, or twice that where it preprocesses them further."""
+    return recipe.size if recipe.preprocess != "graham" else min(2 * recipe.size, 2048)
+
+
+def _stronger(before: Example | None, told: Answered, one: Variants) -> Example:
+    """Return the example with the larger change of P(referable)."""
+    change = float(told.occluded[0] - told.original[0])
+    if before is not None and abs(before.change) >= abs(change):
+        return before
+    shown = [("as it is", one.original, float(told.original[0]))]
+    shown.append(("filled", one.filled[told.concept], float(told.occluded[0])))
+    if one.controls[told.concept]:
+        shown.append(("control", one.controls[told.concept][0], float(told.controls[0, 0])))
+    if told.rendered is not None:
+        shown.append(("drawn without", one.rendered[told.concept], float(told.rendered[0])))
+    return Example(told.concept, told.image_id, change, tuple(shown))
+
+
+def _effects(concepts: tuple[str, ...], answered: list[Answered], options: OcclusionOptions) -> list[Effect]:
+    found = []
+    for concept in (*concepts, ALL):
+        own = [one for one in answered if one.concept == concept]
+        if own:
+            found.append(effect_of(concept, own, replicates=options.replicates, seed=options.seed))
+    return found
+
+
+def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> dict[str, Any]:
+    """Return the mean P(referable) of images without any concept."""
+    side, told = _side(model.recipe), []
+    for start in range(0, len(rows), AT_ONCE):
+        some = [images.image(int(row), side) for row in rows[start : start + AT_ONCE]]
+        told.append(_ask(model, some)[:, 0])
+    probability = float(np.concatenate(told).mean()) if told else None
+    return {"images": len(rows), "probability": probability}
+
+
+def _notes(answered: list[Answered]) -> list[str]:
+    lost = sum(not len(one.controls) for one in answered)
+    notes = []
+    if lost:
+        notes.append(
+            f"{lost} pairs of an image and a concept have no control, because the shape fits nowhere else in the field of "
+            "view; they are left out of every average."
+        )
+    return notes
+
+
+def _table(answered: list[Answered]) -> str:
+    header = ["image_id", "patient_id", "concept", "area", "probability", "occluded", "control", "rendered"]
+    rows = []
+    for one in answered:
+        control = one.controls[:, 0].mean() if len(one.controls) else ""
+        rendered = "" if one.rendered is None else one.rendered[0]
+        values = (one.area, one.original[0], one.occluded[0], control, rendered)
+        rows.append(
+            [one.image_id, one.patient_id, one.concept, *("" if v == "" else float(v) for v in values)]
+        )
+    return csv_text([header, *rows])
