@@ -37,6 +37,8 @@ def plain(text: str) -> str:
 def indistinct(values: Iterable[str]) -> tuple[str, str] | None:
     """Return two different ids that look the same, such as `p1` and `p1` with a blank behind it; None without such."""
     words = set(values)
+    if _UNMISTAKABLE("".join(words)):  # a million ids at once
+        return None
     seen: dict[str, str] = {}
     for word in sorted(word for word in words if not _UNMISTAKABLE(word)):
         form = plain(word)

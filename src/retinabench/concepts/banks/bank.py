@@ -63,9 +63,8 @@ class Bank:
         self._before = np.zeros((-(-self.samples // CHUNK) + 1, len(self.concepts), 2), np.int64)
         for k in range(len(self._before) - 1):
             rows = np.asarray(truth[k * CHUNK : (k + 1) * CHUNK])
-            wrong = np.argwhere((rows < UNKNOWN) | (rows > 1))
-            if wrong.size:
-                row, column = wrong[0]
+            if rows.min() < UNKNOWN or rows.max() > 1:
+                row, column = np.argwhere((rows < UNKNOWN) | (rows > 1))[0]
                 problem, hint = (
                     f"is {rows[row, column]}, not 0 or 1",
                     "Unknown truth is -1 (empty in a file).",
@@ -75,6 +74,11 @@ class Bank:
         self.cells: NDArray[np.int64] = self._before[-1]
         if not self.cells.any():
             raise InputError("the bank has no question: no truth is known", file=source)
+
+    @property
+    def ids(self) -> NDArray[np.str_] | None:
+        """(n,) text, None where samples are identified by their number."""
+        return self._id
 
     def name(self, sample: int) -> str:
         """Return the id of a sample, or its number if it has none."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 from numpy.typing import NDArray
 
@@ -21,6 +23,8 @@ from retinabench.predictions.formats.bounded_parquet import open_parquet, read_t
 from retinabench.predictions.formats.csv_format import broken_csv, csv_header, unquote
 from retinabench.predictions.validation import Check
 
+COLUMNS = 8  # of a Parquet file that are in memory at a time, beside the values
+
 
 def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
     """Read the truth: image_id and one column of 0, 1 or nothing (unknown) per concept, or only the columns `concepts`.
@@ -28,32 +32,47 @@ def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
     Raises `InputError` naming file, row, column and hint.
     """
     path = Path(path)
-    image_id, names, values = read_concepts(path, concepts)
-    wrong = np.argwhere((values != 0) & (values != 1) & ~np.isnan(values))
-    if wrong.size:
-        row, column = wrong[0]
-        raise InputError(
-            f"is {values[row, column]:g}, not 0, 1 or empty",
-            file=path,
-            row=int(row) + 1,
-            column=names[column],
-            hint="Name the columns that are concepts with --concepts.",
-        )
-    truth = np.where(np.isnan(values), UNKNOWN, values).astype(np.int8)
+
+    def truth_of(name: str, values: NDArray[np.float64]) -> NDArray[np.int8]:
+        unknown = np.isnan(values)
+        wrong = (values != 0) & (values != 1) & ~unknown
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise InputError(
+                f"is {values[row]:g}, not 0, 1 or empty",
+                file=path,
+                row=row + 1,
+                column=name,
+                hint="Name the columns that are concepts with --concepts.",
+            )
+        truth = np.full(len(values), UNKNOWN, np.int8)
+        np.copyto(truth, values, casting="unsafe", where=~unknown)
+        return truth
+
+    image_id, names, truth = read_concepts(path, concepts, truth_of, np.int8)
     return Bank(image_id, names, truth, source=str(path))
 
 
+def _unchanged(name: str, values: NDArray[np.float64]) -> NDArray[Any]:
+    return values
+
+
 def read_concepts(
-    path: Path, concepts: Sequence[str] | None
-) -> tuple[NDArray[np.str_], list[str], NDArray[np.float64]]:
+    path: Path,
+    concepts: Sequence[str] | None,
+    convert: Callable[[str, NDArray[np.float64]], NDArray[Any]] = _unchanged,
+    dtype: type[np.generic] = np.float64,
+) -> tuple[NDArray[np.str_], list[str], NDArray[Any]]:
     """Read ``image_id`` and one numeric column per concept from a CSV or Parquet file.
 
     Args:
         path: The file; its format is told by its first bytes.
         concepts: Columns to read; None for all but ``image_id``.
+        convert: Name and values (n,) of a column, NaN where a cell is empty -> what is kept of them.
+        dtype: The type of what is kept.
 
     Returns:
-        Image ids (n,), names of the concepts, and their values (n, c), NaN where a cell is empty.
+        Image ids (n,), names of the concepts, and their values (n, c).
 
     Raises:
         InputError: The file cannot be read, lacks a column or rows, or holds something that is not a finite number.
@@ -64,29 +83,52 @@ def read_concepts(
         names = open_parquet(path).schema_arrow.names if parquet else _csv_columns(path)[2]
         check_count(path, names)
         wanted = _wanted(path, names, concepts)
-        table = read_table(path, ["image_id", *wanted]) if parquet else _csv(path, wanted)
+        table = None if parquet else _csv(path, wanted)
+        ids = read_table(path, ["image_id"])["image_id"] if table is None else table["image_id"]
     except FileNotFoundError:
         raise InputError("does not exist", file=path) from None
     except IsADirectoryError:
         raise InputError("is a folder, needed is a CSV or Parquet file", file=path) from None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {str(error).partition(chr(10))[0]}", file=path) from None
-    check_size(path, table.num_rows, len(wanted))
-    if table.num_rows == 0:
+    check_size(path, len(ids), len(wanted))
+    if len(ids) == 0:
         raise InputError("has no rows", file=path, hint="Write one row per image.")
-    image_id = Check(str(path)).text("image_id", np.asarray(table["image_id"].to_pylist(), object))
-    values = np.empty((table.num_rows, len(wanted)))
-    for place, name in enumerate(wanted):
-        column = table[name].combine_chunks()
+    image_id = Check(str(path)).text("image_id", _text(ids))
+    values = np.empty(
+        (len(wanted), len(ids)), dtype
+    ).T  # columns are written, and most often read, as a whole
+    for first in range(0, len(wanted), COLUMNS):
+        some = wanted[first : first + COLUMNS]
         try:
-            values[:, place] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise not_a_number(path, name, column) from None
-    infinite = np.argwhere(np.isinf(values))
-    if infinite.size:
-        row, place = infinite[0]
-        raise InputError("is infinite", file=path, row=int(row) + 1, column=wanted[place])
+            part = read_table(path, some) if table is None else table
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"cannot be read: {str(error).partition(chr(10))[0]}", file=path) from None
+        for place, name in enumerate(some, start=first):
+            values[:, place] = convert(name, _numbers(path, name, part[name].combine_chunks()))
     return image_id, wanted, values
+
+
+def _text(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return ids as an array of text, or of whatever they are."""
+    values: NDArray[Any] = column.to_numpy()
+    whole = pa.types.is_string(column.type) and not column.null_count
+    # NumPy drops zero bytes at the end of text; where there are any, they are refused as a column of objects.
+    if whole and not pa.compute.any(pa.compute.match_substring(column, "\0")).as_py():
+        words: NDArray[np.str_] = values.astype(np.str_)
+        return words
+    return np.asarray(column.to_pylist(), object)
+
+
+def _numbers(path: Path, name: str, column: pa.Array) -> NDArray[np.float64]:
+    try:
+        values: NDArray[np.float64] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise not_a_number(path, name, column) from None
+    infinite = np.isinf(values)
+    if infinite.any():
+        raise InputError("is infinite", file=path, row=int(infinite.argmax()) + 1, column=name)
+    return values
 
 
 def _wanted(path: Path, names: list[str], concepts: Sequence[str] | None) -> list[str]:

@@ -43,10 +43,11 @@ class Answers:
         digest = hashlib.sha256()
         for start in range(0, bank.samples, CHUNK):
             rows = np.asarray(probs[start : start + CHUNK], np.float64)
-            needed = np.asarray(bank.truth[start : start + CHUNK]) >= 0
-            bad = np.argwhere(~((rows >= 0) & (rows <= 1)) & needed)
-            if bad.size:
-                row, column = bad[0]
+            bad = ~((rows >= 0) & (rows <= 1))
+            if bad.any():
+                bad &= np.asarray(bank.truth[start : start + CHUNK]) >= 0
+            if bad.any():
+                row, column = np.argwhere(bad)[0]
                 value, name = rows[row, column], bank.name(start + int(row))
                 problem = (
                     f"has no answer for image '{name}'"
@@ -77,9 +78,9 @@ def read_answers(path: str | Path, bank: Bank) -> Answers:
     path = Path(path)
     image_id, names, values = read_concepts(path, bank.concepts)
     Check(str(path)).unique("image_id", image_id)
-    wrong = np.argwhere((values < 0) | (values > 1))
-    if wrong.size:
-        row, column = wrong[0]
+    wrong = (values < 0) | (values > 1)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
         looks = "A probability lies between 0 and 1."
         if np.nanmin(values) < 0:
             looks = "These look like logits: apply the sigmoid."
@@ -87,6 +88,10 @@ def read_answers(path: str | Path, bank: Bank) -> Answers:
             looks = "These look like percentages: divide by 100."
         problem = f"is {values[row, column]:g}, outside [0, 1]"
         raise InputError(problem, file=path, row=int(row) + 1, column=names[column], hint=looks)
+    if bank.ids is not None and np.array_equal(
+        bank.ids, image_id
+    ):  # most often one program writes both tables
+        return Answers(bank, values, source=str(path))
     place = {name: row for row, name in enumerate(image_id.tolist())}
     wanted = [bank.name(sample) for sample in range(bank.samples)]
     missing = [name for name in wanted if name not in place]

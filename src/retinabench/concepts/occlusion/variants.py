@@ -96,4 +96,5 @@ def _field(image: Pixels) -> Mask:
     circle = field_circle(Image.fromarray(image))
     y, x = np.indices(image.shape[:2]) + 0.5
     inside: Mask = np.hypot(x - circle.x, y - circle.y) < INSIDE * circle.radius
-    return inside & (image.max(axis=2) > 0)
+    inside &= image.max(axis=2) > 0
+    return inside
