@@ -15,6 +15,7 @@ class FakeReference:
     chain_draws: np.ndarray | None = None
     mcse: np.ndarray | None = None
     epistemic: np.ndarray | None = None
+    states: np.ndarray | None = None
     passed: bool = True
     why: list = field(default_factory=list)
     meta: dict = field(default_factory=dict)
@@ -58,4 +59,4 @@ def regressed(points, seed=0, chains=4, draws=500, **more):
     random = np.random.default_rng(seed)
     mean, deviation = random.normal(size=points), 0.2 + random.random(points)
     drawn = mean[:, None] + deviation[:, None] * random.normal(size=(chains, points, draws))
-    return FakeReference(chain_draws=drawn.astype(np.float32), **more)
+    return FakeReference(chain_draws=drawn.astype(np.float32), epistemic=np.full(points, 0.1), **more)

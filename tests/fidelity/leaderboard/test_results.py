@@ -15,4 +15,4 @@ def test_undefined_scores_have_a_reason_and_no_interval(evaluators):
     record = next(entry for entry in task.entries if entry.title == "x").to_dict()["groups"]["all"]
     assert record["epistemic_error"] == {"value": None, "why": "needs posterior samples"}
     assert record["nll"]["why"] == "a class that occurs got probability 0"
-    assert set(record["agreement"]) == {"value", "low", "high", "relative", "relative_low", "relative_high"}
+    assert set(record["agreement"]) == {"value", "low", "high"}

@@ -49,7 +49,8 @@ def test_values_are_the_distances_of_each_group(graded):
 
 def test_replicates_are_the_measures_of_the_drawn_points(graded):
     # Brute force: repeat each point as often as it was drawn.
-    evaluator, submission, found = graded
+    evaluator, submission, _ = graded
+    found = evaluator._over_points(submission)  # without what the chains change
     counts, groups = evaluator.resampling.counts, evaluator.resampling.groups
     for group in ("all", "shifted", "corrupted 3"):
         rows = groups[group]
@@ -83,7 +84,7 @@ def test_a_chain_is_graded_against_the_others_for_the_ceiling():
     assert evaluator.ceiling["all"]["epistemic_error"].value == pytest.approx(error, abs=1e-10)
 
 
-def test_the_reference_itself_is_perfect_and_past_the_ceiling():
+def test_the_reference_itself_is_perfect():
     reference = classified(N, 5)
     evaluator = evaluator_of(FUNDUS, reference)
     found = evaluator.grade(Submission(reference.probs, reference.samples))
@@ -92,7 +93,6 @@ def test_the_reference_itself_is_perfect_and_past_the_ceiling():
     assert values["epistemic_correlation"] == pytest.approx(1)
     for name in ("total_variation", "miscalibration", "regret", "epistemic_error", "disagreement_gap"):
         assert values[name] == pytest.approx(0, abs=1e-12)
-    assert evaluator.relative(found)["all"]["agreement"].value > 1
 
 
 def test_the_floor_of_total_variation_is_that_of_its_monte_carlo_error():

@@ -2,15 +2,16 @@
 
 For each task the entries are ranked by each measure of the competition (`measures.RANKED`). The rank of a task is the mean
 over its measures, the final rank the mean over tasks; with one task this is the competition's light track, with all its
-extended track. Intervals come from resampling the test points, the same ones for all entries. Seeds of one entry count
-as one: their values are averaged in every replicate. A reference that fails its own diagnostics gives no ranking.
+extended track. Replicates vary with test points and the chains of the reference, the same for all entries, and with the seeds of each
+entry, whose values are averaged. Places are given as far as differences are resolved (`scoring/resolution.py`). A reference that
+fails its diagnostics gives no ranking.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from retinabench.core.untrusted.paths import told_apart
 from retinabench.fidelity.leaderboard.results import (
     Board,
     Division,
+    Draws,
     Entry,
     Rank,
     RankedEntry,
@@ -28,9 +30,11 @@ from retinabench.fidelity.leaderboard.results import (
 )
 from retinabench.fidelity.scoring.baselines import baselines
 from retinabench.fidelity.scoring.grading import Evaluator
-from retinabench.fidelity.scoring.measures import MEASURES
+from retinabench.fidelity.scoring.levels import seed_shifts
+from retinabench.fidelity.scoring.measures import MEASURES, RANKED
 from retinabench.fidelity.scoring.nearness import nearness
-from retinabench.fidelity.scoring.resampling import ALL, average
+from retinabench.fidelity.scoring.resampling import ALL, Estimate, average
+from retinabench.fidelity.scoring.resolution import Contest, Resolution, places_of_ranks, resolve
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.comparison.ranking import ranks
@@ -49,6 +53,7 @@ class _TaskRanks:
     mean: Floats
     replicates: Floats
     by_measure: dict[str, Floats]
+    resolution: Resolution
 
 
 def score_divisions(evaluator: Evaluator, submissions: Sequence[Submission]) -> list[TaskBoard]:
@@ -81,9 +86,12 @@ def score_task(
     board = TaskBoard(evaluator, entries, division)
     if (found := _ranks(board)) is None:
         return board
-    ranks_of = {title: Rank.of(found.mean[k], found.replicates[:, k]) for k, title in enumerate(found.titles)}
+    ranks_of = {
+        title: Rank.of(found.mean[k], found.replicates[:, k], found.resolution.places[k])
+        for k, title in enumerate(found.titles)
+    }
     ranked = [replace(entry, rank=ranks_of.get(entry.title)) for entry in entries]
-    return TaskBoard(evaluator, ranked, division)
+    return TaskBoard(evaluator, ranked, division, found.resolution)
 
 
 def make_board(tasks: Sequence[TaskBoard]) -> Board:
@@ -100,12 +108,14 @@ def _over_tasks(tasks: Sequence[TaskBoard], division: Division) -> list[RankedEn
     rows: list[RankedEntry] = []
     if not found:
         return rows
-    for title in found[0].titles:
-        if any(title not in of_task.titles for of_task in found):
-            continue
+    titles = [title for title in found[0].titles if all(title in of_task.titles for of_task in found)]
+    columns = [[of_task.titles.index(title) for title in titles] for of_task in found]
+    over_tasks = np.mean([of.replicates[:, own] for of, own in zip(found, columns, strict=True)], axis=0)
+    shared = places_of_ranks(over_tasks) if len(found) > 1 else found[0].resolution.places
+    for number, title in enumerate(titles):
         places = [(of_task, of_task.titles.index(title)) for of_task in found]
-        replicates = np.mean([of_task.replicates[:, k] for of_task, k in places], axis=0)
-        rank = Rank.of(float(np.mean([of_task.mean[k] for of_task, k in places])), replicates)
+        mean = float(np.mean([of_task.mean[k] for of_task, k in places]))
+        rank = Rank.of(mean, over_tasks[:, number], shared[number])
         measured: dict[str, list[float]] = {}
         for of_task, k in places:
             for name, of_entries in of_task.by_measure.items():
@@ -132,34 +142,62 @@ def _entry(evaluator: Evaluator, title: str, submissions: list[Submission]) -> E
         group: {name: average([one[group][name] for one in estimates]) for name in of_group}
         for group, of_group in estimates[0].items()
     }
-    relative = evaluator.relative(mean)
     scores: dict[str, dict[str, Score]] = {}
     for group, of_group in mean.items():
-        scores[group] = {}
-        for name in measures_of(evaluator.target):
-            error = np.nan
-            if len(submissions) > 1 and name in of_group:
-                error = aggregate([one[group][name].value for one in estimates]).error
-            scores[group][name] = Score.of(name, of_group.get(name), relative[group].get(name), error)
-    found = (
-        [] if submissions[0].about.baseline else [nearness(one, evaluator.reference) for one in submissions]
-    )
-    return Entry(title, submissions, estimates, mean, scores, marks=tuple(sorted({*found} - {""})))
+        values = {name: np.array([one[group][name].value for one in estimates]) for name in of_group}
+        shifts = seed_shifts(values, evaluator.replicates, evaluator.seed, f"{evaluator.target.name} {title}")
+        scores[group] = {
+            name: Score.of(name, _shifted(of_group.get(name), shifts.get(name)), _error(values.get(name)))
+            for name in measures_of(evaluator.target)
+        }
+    if submissions[0].about.baseline:
+        return Entry(title, submissions, estimates, mean, scores, draws=_draws(evaluator, scores[ALL]))
+    marks = {nearness(one, evaluator.reference) for one in submissions} - {""}
+    draws = _draws(evaluator, scores[ALL])
+    return Entry(title, submissions, estimates, mean, scores, marks=tuple(sorted(marks)), draws=draws)
+
+
+def _shifted(estimate: Estimate | None, shift: Floats | None) -> Estimate | None:
+    """Return an estimate whose replicates also vary with the seeds."""
+    if estimate is None or shift is None or len(estimate.draws) != len(shift):
+        return estimate
+    return Estimate(estimate.value, estimate.draws + shift)
+
+
+def _error(values: Floats | None) -> float:
+    return np.nan if values is None or len(values) < 2 else aggregate(values.tolist()).error
+
+
+def _draws(evaluator: Evaluator, scores: Mapping[str, Score]) -> Draws | None:
+    name = RANKED[evaluator.target.likelihood][-1]
+    return None if evaluator.draws is None else Draws.of(evaluator.draws, scores[name].quantity)
 
 
 def _ranks(task: TaskBoard) -> _TaskRanks | None:
     """Rank the entries of a task; None where it has none, or its reference fails its diagnostics."""
     if not task.ranked or not task.evaluator.reference.passed:
         return None
-    points, replicates, by_measure = [], [], {}
+    points, replicates, contests, by_measure = [], [], [], {}
     for name in task.ranked_measures:
-        estimates = [entry.mean[ALL][name] for entry in task.ranked]
-        higher = MEASURES[name].higher
-        by_measure[name] = ranks(np.array([[one.value for one in estimates]]), higher)[0]
+        higher, means = MEASURES[name].higher, [entry.mean[ALL][name] for entry in task.ranked]
+        values = [np.array([one[ALL][name].value for one in entry.estimates]) for entry in task.ranked]
+        contests.append(Contest(higher, values, [one.draws for one in means]))
+        by_measure[name] = ranks(np.array([[one.value for one in means]]), higher)[0]
         points.append(by_measure[name])
-        replicates.append(ranks(np.stack([one.draws for one in estimates], axis=1), higher))
+        shifted = [_with_seeds(task, entry, name, one) for entry, one in zip(task.ranked, means, strict=True)]
+        replicates.append(ranks(np.stack(shifted, axis=1), higher))
     titles = [entry.title for entry in task.ranked]
-    return _TaskRanks(titles, np.mean(points, axis=0), np.mean(replicates, axis=0), by_measure)
+    mean = np.mean(points, axis=0)
+    return _TaskRanks(titles, mean, np.mean(replicates, axis=0), by_measure, resolve(contests))
+
+
+def _with_seeds(task: TaskBoard, entry: Entry, name: str, mean: Estimate) -> Floats:
+    """Return the replicates of an entry's mean, which also vary with its seeds, as in its scores."""
+    evaluator = task.evaluator
+    values = {key: np.array([one[ALL][key].value for one in entry.estimates]) for key in entry.mean[ALL]}
+    key = f"{evaluator.target.name} {entry.title}"
+    shift = seed_shifts(values, evaluator.replicates, evaluator.seed, key).get(name)
+    return mean.draws if shift is None or not len(mean.draws) else mean.draws + shift
 
 
 def _by_title(submissions: Sequence[Submission]) -> dict[str, list[Submission]]:

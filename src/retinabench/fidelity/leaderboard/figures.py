@@ -15,9 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.fidelity.leaderboard.results import TaskBoard
 from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import ALL
+from retinabench.reports.toolkit import style as styles
 from retinabench.reports.toolkit.figures import WIDTH, canvas, light_grid
 from retinabench.reports.toolkit.style import INK, MUTED, PASS, Mark
 
+MOST_LINES = 8  # with a colour of their own
 BINS = 6  # of equally many points, for the calibration curves
 REFERENCE = "#b9b8b2"
 Curve = tuple[ArrayLike, ArrayLike]  # x and y
@@ -55,6 +57,48 @@ def board_figure(task: TaskBoard) -> Figure:
         axes.set_yticklabels([entry.title for entry in entries] if axes is row[0] else [])
         axes.tick_params(axis="y", length=0)
         light_grid(axes, "x")
+    return figure
+
+
+def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
+    """Draw the last ranked measure over the gradients that were taken, a line for each entry at several tiers.
+
+    Entries at one tier are dots; the floor of the reference is dotted.
+
+    Args:
+        tasks: The boards of one task, of all divisions.
+
+    Returns:
+        The figure.
+    """
+    name = tasks[0].ranked_measures[-1]
+    points: dict[str, list[tuple[float, float]]] = {}
+    for entry in (entry for task in tasks for entry in task.competitors):
+        if entry.budget is not None and entry.budget.used > 0:
+            place = (entry.budget.used, entry.scores[ALL][name].quantity.value)
+            points.setdefault(entry.submissions[0].title, []).append(place)
+    figure, [[axes]] = canvas(WIDTH, 300)
+    lines = sorted((title for title, some in points.items() if len(some) > 1))
+    for title, some in points.items():
+        x, y = zip(*sorted(some), strict=True)
+        known = title in lines[:MOST_LINES]
+        style = styles.mark(lines.index(title)) if known else None
+        color, dashes = (style.color, style.linestyle) if style is not None else (MUTED, "-")
+        axes.plot(
+            x,
+            y,
+            marker="o",
+            markersize=3,
+            linewidth=1.4,
+            color=color,
+            linestyle=dashes,
+            label=title if known else None,
+        )
+    if (floor := tasks[0].evaluator.floor[ALL].get(name)) is not None:
+        axes.axhline(floor, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.set(xscale="log", yscale="log", xlabel="gradients per training example", ylabel=MEASURES[name].label)
+    if lines:
+        axes.legend(fontsize=8, frameon=False)
     return figure
 
 

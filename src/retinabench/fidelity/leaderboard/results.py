@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, printable
 from retinabench.core.untrusted.paths import shown
+from retinabench.fidelity.scoring.equivalent_draws import DrawCurve
 from retinabench.fidelity.scoring.grading import Estimates, Evaluator
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
 from retinabench.fidelity.scoring.resampling import ALL, Estimate
+from retinabench.fidelity.scoring.resolution import Resolution
 from retinabench.fidelity.submissions.implied import Track
 from retinabench.fidelity.submissions.submission import Budget, Submission
 from retinabench.fidelity.targets.target import Target
@@ -29,9 +31,47 @@ _WHY_UNDEFINED = {
     "disagreement_gap": "needs posterior samples",
     "nll": "a class that occurs got probability 0",
 }
+_BOUNDS = {
+    **dict.fromkeys(("agreement", "total_variation", "accuracy", "referral_area", "coverage_90"), (0.0, 1.0)),
+    **dict.fromkeys(("wasserstein", "w2", "w2_as_printed", "nll", "rmse", "crps", "regret"), (0.0, np.inf)),
+}
 Floats = NDArray[np.float64]
 Groups = Mapping[str, Mapping[str, "Score"]]
 """Scores by group of test points and measure."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """How many independent draws of the posterior are as far from the reference as an entry.
+
+    Attributes:
+        quantity: The number, with the interval that follows from that of the distance.
+        most: The number that are as far as the reference's own error: no more can be told.
+    """
+
+    quantity: Quantity
+    most: float
+
+    @classmethod
+    def of(cls, curve: DrawCurve, distance: Quantity) -> Draws:
+        """Return the number of draws of a distance with its interval."""
+        value, low, high = (curve.draws(one) for one in (distance.value, distance.high, distance.low))
+        return cls(Quantity(value, low, high), curve.most)
+
+    @property
+    def text(self) -> str:
+        """The number, or that it is at least that."""
+        value = self.quantity.value
+        if not np.isfinite(value):
+            return ""
+        digits = 2 if value < 1 else 1 if value < 10 else 0
+        return f"{'≥ ' if value >= self.most * (1 - 1e-9) else ''}{value:.{digits}f}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the number for JSON."""
+        quantity = self.quantity
+        record = {name: _json_number(getattr(quantity, name)) for name in ("value", "low", "high")}
+        return record | {"most": self.most}
 
 
 @dataclass(frozen=True)
@@ -39,59 +79,67 @@ class Score:
     """A measure of one entry on one group of test points.
 
     Attributes:
-        quantity: The value with its interval over test points and, of several seeds, its standard error over seeds.
-        relative: The value over that of one chain of the reference against the others, where this is defined.
+        quantity: The value with its interval and, of several seeds, its standard error over seeds.
         why: Reason of an undefined value.
     """
 
     quantity: Quantity
-    relative: Quantity | None = None
     why: str = ""
 
     @classmethod
-    def of(
-        cls, name: str, estimate: Estimate | None, relative: Estimate | None = None, error: float = np.nan
-    ) -> Score:
-        """Return the score of a measure from its estimates.
+    def of(cls, name: str, estimate: Estimate | None, error: float = np.nan) -> Score:
+        """Return the score of a measure from its estimate.
 
         Args:
             name: The measure.
-            estimate: Its estimate over test points; None where it is undefined.
-            relative: The estimate over that of one chain of the reference, where this is defined.
+            estimate: Its value and replicates; None where it is undefined.
             error: Standard error over seeds; NaN for a single one.
         """
         if estimate is None or not np.isfinite(estimate.value):
             return cls(Quantity(np.nan), why=_WHY_UNDEFINED.get(name, "undefined here"))
-        ratio = None if relative is None else Quantity(relative.value, *relative.interval())
-        return cls(Quantity(estimate.value, *estimate.interval(), error), ratio)
+        least, most = _BOUNDS.get(name, (-np.inf, np.inf))  # a normal part of a replicate may pass them
+        low, high = (min(max(end, least), most) if np.isfinite(end) else end for end in estimate.interval())
+        return cls(Quantity(estimate.value, low, high, error))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the score for JSON; an undefined value is None with a `why`."""
         if not self.quantity.defined:
             return {"value": None, "why": self.why}
         record = {name: _json_number(getattr(self.quantity, name)) for name in ("value", "low", "high")}
-        if self.relative is not None:
-            record |= {
-                "relative_low": _json_number(self.relative.low),
-                "relative_high": _json_number(self.relative.high),
-                "relative": _json_number(self.relative.value),
-            }
         return record | ({"error": self.quantity.error} if np.isfinite(self.quantity.error) else {})
 
 
 @dataclass(frozen=True)
 class Rank:
-    """A mean rank with its 95 % interval over test points, NaN where it was not resampled."""
+    """A mean rank with its 95 % interval, NaN where it was not resampled, and the places that are resolved.
+
+    Attributes:
+        quantity: The mean rank.
+        places: Best and worst place that the resolved differences leave.
+    """
 
     quantity: Quantity
+    places: tuple[int, int] = (0, 0)
 
     @classmethod
-    def of(cls, value: float, replicates: Floats) -> Rank:
-        """Return the rank of a value and its (R,) replicates."""
+    def of(cls, value: float, replicates: Floats, places: tuple[int, int]) -> Rank:
+        """Return the rank of a value.
+
+        Args:
+            value: The mean rank.
+            replicates: Its replicates, (R,).
+            places: Best and worst place.
+        """
         if not len(replicates):
-            return cls(Quantity(float(value)))
+            return cls(Quantity(float(value)), places)
         low, high = percentile_interval(replicates[:, None], points=True)
-        return cls(Quantity(float(value), float(low[0]), float(high[0])))
+        return cls(Quantity(float(value), float(low[0]), float(high[0])), places)
+
+    @property
+    def text(self) -> str:
+        """The place where it is resolved, else the places that it shares."""
+        best, worst = self.places
+        return str(best) if best == worst else f"{best}–{worst}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the rank and its interval for JSON."""
@@ -100,6 +148,8 @@ class Rank:
             "rank": quantity.value,
             "low": _json_number(quantity.low),
             "high": _json_number(quantity.high),
+            "best": self.places[0],
+            "worst": self.places[1],
         }
 
 
@@ -114,6 +164,7 @@ class Entry:
         mean: The estimates averaged over seeds.
         scores: By group and measure.
         rank: Its rank on the task, None where it is not ranked.
+        draws: Equivalent exact draws, None where the reference keeps no states or samples.
         marks: Why it is not ranked, where its submissions cannot be independent of the reference.
     """
 
@@ -124,6 +175,7 @@ class Entry:
     scores: Groups
     rank: Rank | None = None
     marks: tuple[str, ...] = ()
+    draws: Draws | None = None
 
     @property
     def baseline(self) -> bool:
@@ -148,6 +200,7 @@ class Entry:
             "groups": _groups_record(self.scores),
             "seeds": [one.about.seed for one in self.submissions],
             "marks": list(self.marks),
+            "equivalent_draws": None if self.draws is None else self.draws.to_dict(),
             "implied": None if first.implied is None else first.implied.model_dump(),
             "counted": all(one.about.counted for one in self.submissions),
         }
@@ -196,11 +249,13 @@ class TaskBoard:
         evaluator: The task with its data and reference.
         entries: The entries.
         division: Track and tier that they share; None where they were scored together whatever theirs are.
+        resolution: What the task can tell apart; None where nothing is ranked.
     """
 
     evaluator: Evaluator
     entries: list[Entry]
     division: Division | None = None
+    resolution: Resolution | None = None
 
     @property
     def target(self) -> Target:
@@ -236,6 +291,19 @@ class TaskBoard:
         }
 
     @property
+    def chain_gradients(self) -> float | None:
+        """Gradient evaluations per training example of one chain of the reference, burn-in included."""
+        meta = self.evaluator.reference.meta
+        try:
+            return float((meta["burn_in"] + meta["kept"]) * meta["steps"])
+        except (KeyError, TypeError):
+            return None
+
+    def _resolution_record(self, found: Resolution) -> dict[str, Any]:
+        detectable = dict(zip(self.ranked_measures, map(_json_number, found.detectable), strict=True))
+        return {"pairs": found.pairs, "resolved": found.resolved, "detectable": detectable}
+
+    @property
     def ordered(self) -> list[Entry]:
         """The entries by rank, unranked ones by the first ranked measure, baselines last."""
         name = self.ranked_measures[0]
@@ -267,7 +335,9 @@ class TaskBoard:
                 "reservations": list(reference.judgement.reservations),
             },
             "points": self.points,
+            "resolution": None if self.resolution is None else self._resolution_record(self.resolution),
             "ceiling": _groups_record(self.ceiling),
+            "chain_gradients": self.chain_gradients,
             "floor": evaluator.floor,
             "entries": [entry.to_dict() for entry in self.entries],
         }

@@ -35,7 +35,7 @@ from retinabench.reports.toolkit.renderers import to_markdown
 from retinabench.reports.toolkit.style import LegendEntry, Panel, mark
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
-CEILING, FLOOR = "another chain (ceiling)", "noise floor"
+CEILING, FLOOR = "one chain of the reference", "noise floor"
 MOST_CURVES = 5  # more curves cannot be told apart
 COLUMNS = {
     "categorical": (
@@ -49,7 +49,10 @@ TERMINAL_COLUMNS = {
     "gaussian": ("wasserstein", "crps"),
 }
 """Those that fit 80 columns."""
-_LEGEND = "Intervals are 95 % intervals over test points, ± is the standard error over seeds."
+_LEGEND = (
+    "Intervals of 95 % over test points, and of the ranked measures over chains of the reference; with several seeds over these too, ± their "
+    "standard error. Places are shared where differences are not resolved."
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class TaskSection:
     """The section of one task in the page: its board figure, panels of curves with their legend, and its tables."""
 
     name: str
+    power: str
     board: TaskBoard
     width: int
     scores: Panel
@@ -76,20 +80,21 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
     likelihood = task.target.likelihood
     known = task.entries[0].scores[group]
     names = [name for name in (TERMINAL_COLUMNS if terminal else COLUMNS)[likelihood] if name in known]
-    relative = () if terminal else task.ranked_measures
+    with_draws = group == ALL and task.evaluator.draws is not None
     ranked = group == ALL and any(entry.rank is not None for entry in task.entries)
-    columns = [Column("rank")] * ranked
-    for name in names:
-        columns += [_column(name), *[Column("÷ ceiling")] * (name in relative)]
+    columns = [Column("place")] * ranked + [_column(name) for name in names[: len(task.ranked_measures)]]
+    columns += [Column("exact draws")] * with_draws + [
+        _column(name) for name in names[len(task.ranked_measures) :]
+    ]
     columns += [Column("budget"), *[Column("targets")] * (not terminal)]
 
     def row(label: str, scores: Mapping[str, Score], entry: Entry | None = None) -> Row:
         cells = [UNDEFINED if entry is None else _rank_cell(entry.rank)] * ranked
-        for name in names:
+        for number, name in enumerate(names):
+            cells += [_draws_cell(entry)] * (with_draws and number == len(task.ranked_measures))
             score = scores.get(name)
             cells.append(UNDEFINED if score is None else _score_cell(score))
-            cells += [UNDEFINED if score is None else _relative_cell(score)] * (name in relative)
-        cells.append(UNDEFINED if entry is None else _budget_cell(entry))
+        cells.append(_chain_cell(task, label) if entry is None else _budget_cell(entry))
         if not terminal:
             cells.append(UNDEFINED if entry is None else _target_cell(entry, task.target))
         return Row(label, cells, control=entry is None or entry.baseline)
@@ -140,12 +145,17 @@ def refused_table(board: Board) -> Table | None:
 
 def _ranking_table(ranking: list[RankedEntry], division: Division | None) -> Table:
     names, tasks = list(ranking[0].by_measure), ranking[0].tasks
-    columns = [Column("mean rank"), *(Column(f"rank by {MEASURES[name].label}") for name in names)]
+    columns = [
+        Column("place"),
+        Column("mean rank"),
+        *(Column(f"rank by {MEASURES[name].label}") for name in names),
+    ]
     rows = [
         Row(
             entry.title,
             [
                 _rank_cell(entry.rank),
+                Cell(entry.rank.quantity, TWO_DIGITS),
                 *(Cell.number(entry.by_measure[name], form=TWO_DIGITS) for name in names),
             ],
         )
@@ -185,6 +195,7 @@ def page(board: Board) -> str:
         "title": "How close do approximate posteriors come to that of Hamiltonian Monte Carlo?",
         "rankings": ranking_tables(board),
         "refused": refused_table(board),
+        "budgets": _budget_panels(board),
         "sections": [_section(task) for task in board.tasks],
     }
     return render("board.html.j2", context, package="retinabench.fidelity.leaderboard")
@@ -213,6 +224,7 @@ def _section(task: TaskBoard) -> TaskSection:
     shown = [entry for entry in task.ordered if not entry.baseline][:MOST_CURVES]
     return TaskSection(
         name=_name(task),
+        power=power_text(task),
         board=task,
         width=figures.board_width(task),
         scores=Panel("", svg, caption),
@@ -220,6 +232,21 @@ def _section(task: TaskBoard) -> TaskSection:
         panels=list(_panels(task, shown)),
         tables=_tables(task),
     )
+
+
+def _budget_panels(board: Board) -> list[Panel]:
+    """Return a figure of the distance over the gradients for each task that has entries at several tiers."""
+    panels = []
+    for target in dict.fromkeys(task.target.name for task in board.tasks):
+        tasks = [task for task in board.tasks if task.target.name == target]
+        if len({task.division.tier for task in tasks if task.division is not None}) > 1:
+            title = tasks[0].target.title
+            svg = to_svg(
+                figures.budget_figure(tasks), f"{target}-budgets", title=f"{title}: distance over gradients",
+                description="The last ranked measure of each entry at each budget.",
+            )  # fmt: skip
+            panels.append(Panel(title, svg))
+    return panels
 
 
 def _name(task: TaskBoard) -> str:
@@ -270,12 +297,20 @@ def _score_cell(score: Score) -> Cell:
     return Cell(quantity, form, why=score.why)
 
 
-def _relative_cell(score: Score) -> Cell:
-    return UNDEFINED if score.relative is None else Cell.number(score.relative.value, form=TWO_DIGITS)
+def _draws_cell(entry: Entry | None) -> Cell:
+    return (
+        UNDEFINED if entry is None or entry.draws is None or not entry.draws.text else Cell(entry.draws.text)
+    )
 
 
 def _rank_cell(rank: Rank | None) -> Cell:
-    return UNDEFINED if rank is None else Cell(rank.quantity, TWO_DIGITS)
+    return UNDEFINED if rank is None else Cell(rank.text)
+
+
+def _chain_cell(task: TaskBoard, label: str) -> Cell:
+    """Return what a chain of the reference cost."""
+    known = label == CEILING and task.chain_gradients is not None
+    return Cell(f"{task.chain_gradients:,.0f}") if known else UNDEFINED
 
 
 def _budget_cell(entry: Entry) -> Cell:
@@ -295,9 +330,21 @@ def _target_cell(entry: Entry, target: Target) -> Cell:
     return Cell(stated, below="; ".join([*entry.marks, *departures]))
 
 
+def power_text(task: TaskBoard) -> str:
+    """Return what the task can tell apart, in a sentence; empty where fewer than two entries are ranked."""
+    found = task.resolution
+    if found is None or not found.pairs:
+        return ""
+    named = zip(task.ranked_measures, found.detectable, strict=True)
+    power = [f"{value:.2g} in {MEASURES[name].label}" for name, value in named if np.isfinite(value)]
+    said = f"{found.resolved} of {found.pairs} pairs are resolved"
+    return f"{said}; power .8 for a difference of {' or '.join(power)}." if power else f"{said}."
+
+
 def _note(task: TaskBoard) -> str:
     reference = task.evaluator.reference
     if reference.passed:
         verdict = reference.judgement.verdict
-        return _LEGEND if verdict == "passed" else f"The reference is {verdict}. {_LEGEND}"
+        known = "" if verdict == "passed" else f"The reference is {verdict}. "
+        return f"{known}{_LEGEND} {power_text(task)}".strip()
     return f"No ranking: the reference fails its own diagnostics ({'; '.join(reference.why)}). {_LEGEND}"

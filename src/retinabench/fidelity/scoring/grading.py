@@ -1,8 +1,7 @@
-"""Scoring submissions against a reference: every measure, in every group of test points, with intervals and ceilings.
+"""Scoring submissions against a reference: every measure, in every group of test points, with intervals.
 
-The ceiling is what one chain of the reference scores against the others, averaged over chains: another sampler of the
-same posterior, with the noise of one chain. The floor is what the finite reference adds to a distance even for a perfect
-submission. Submissions may pass the ceiling: the mean of all chains has less noise than each of them.
+One chain of the reference against the others, averaged over chains, stands beside the entries as another sampler of the same
+posterior, at the cost of that chain. The floor is what the finite reference adds to a distance even for a perfect submission.
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ from numpy.typing import NDArray
 
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import Reference
-from retinabench.fidelity.scoring import measures, utility
+from retinabench.fidelity.scoring import levels, measures, utility
+from retinabench.fidelity.scoring.equivalent_draws import DrawCurve, draw_curve
 from retinabench.fidelity.scoring.measures import Probabilities, SampleSums
 from retinabench.fidelity.scoring.nearness import posterior_distance
-from retinabench.fidelity.scoring.resampling import Estimate, Measure, Resampling, Values, average
+from retinabench.fidelity.scoring.resampling import ALL, Estimate, Measure, Resampling, Values, average
 from retinabench.fidelity.submissions.submission import DRAWS, Submission
 from retinabench.fidelity.targets.data import TargetData, labels
 from retinabench.fidelity.targets.target import Target
@@ -61,7 +61,19 @@ class Evaluator:
         object.__setattr__(self, "resampling", drawn)
 
     def grade(self, submission: Submission) -> Estimates:
-        """Return all measures of a submission, of closeness and of usefulness."""
+        """Return all measures of a submission; the replicates of the ranked ones vary with points and chains."""
+        found = self._over_points(submission)
+        changes = levels.chain_changes(submission, self.reference, self.resampling.groups)
+        for group, of_group in changes.items():
+            for name, each in of_group.items():
+                found[group][name] = levels.with_chains(found[group][name], each, self._chain_weights)
+        return found
+
+    @cached_property
+    def _chain_weights(self) -> Values:
+        return levels.chain_weights(self.reference, self.target.name, self.replicates, self.seed)
+
+    def _over_points(self, submission: Submission) -> Estimates:
         truth = labels(self.data)[1]
         found: Estimates = {}
         if self.target.likelihood == "gaussian":
@@ -98,33 +110,40 @@ class Evaluator:
 
         Total variation: each class's Monte Carlo standard error e gives √(2/π) e / 2 on average. Wasserstein: random
         halves of the reference's draws, h each, against each other, scaled to 1,000 draws against all M of them: the distance of
-        two samples of one distribution falls as √(1/n + 1/m).
+        two samples of one distribution falls as √(1/n + 1/m). What a chain is farther from the others than that is the
+        error of a chain, of which the mean of K has the K-th part of the variance.
         """
         if self.target.likelihood == "gaussian":
-            draws = self.reference.draws
-            count = draws.shape[1]
-            scale = np.sqrt((1 / DRAWS + 1 / count) / (2 / (count // 2)))
-            per_point = {
-                name: scale * distances.noise_floor(draws, order)
-                for name, order in (("wasserstein", 1), ("w2", 2))
-            }
-        else:
-            per_point = {"total_variation": posterior_distance(self.reference.mcse)}
+            return {group: self._floor_of_draws(group) for group in self.resampling.groups}
+        if self.reference.external:
+            return {group: {} for group in self.resampling.groups}
+        per_point = posterior_distance(self.reference.mcse)
         return {
-            group: {name: float(values[rows].mean()) for name, values in per_point.items()}
+            group: {"total_variation": float(per_point[rows].mean())}
             for group, rows in self.resampling.groups.items()
         }
 
-    def relative(self, found: Estimates) -> Estimates:
-        """Return each measure of closeness divided by its ceiling: 1 is as close as another chain of the reference."""
-        return {
-            group: {
-                name: one / self.ceiling[group][name]
-                for name, one in of_group.items()
-                if name in self.ceiling[group]
-            }
-            for group, of_group in found.items()
-        }
+    def _floor_of_draws(self, group: str) -> dict[str, float]:
+        rows, chains = self.resampling.groups[group], self.reference.chains
+        draws = self.reference.draws[rows]
+        count = draws.shape[1]
+        found = {}
+        for name, order in (("wasserstein", 1), ("w2", 2)):
+            unit = float(distances.noise_floor(draws, order).mean()) / np.sqrt(2 / (count // 2))
+            squares = unit**2 * (1 / DRAWS + 1 / count)
+            if chains > 1:
+                share = 1 + 1 / (chains - 1)
+                apart = self.ceiling[group][name].value ** 2 - unit**2 * share * chains / count
+                squares += max(apart, 0.0) / share / chains
+            found[name] = float(np.sqrt(squares))
+        return found
+
+    @cached_property
+    def draws(self) -> DrawCurve | None:
+        """How far independent draws of the posterior are from the reference, over all test points, by the last ranked measure."""
+        rows, name = self.resampling.groups[ALL], measures.RANKED[self.target.likelihood][-1]
+        exact = self.floor[ALL].get(name)
+        return None if exact is None else draw_curve(self.reference, rows, exact)
 
     def _draws_of_chains(self) -> list[Estimates]:
         assert self.reference.chain_draws is not None

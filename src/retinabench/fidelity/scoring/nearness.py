@@ -28,7 +28,7 @@ def nearness(submission: Submission, reference: Reference) -> str:
         if difference.max() <= _GRAIN:
             return EQUAL
         found = float(distances.total_variation(submission.probs, reference.probs).mean())
-        exact = None if reference.mcse is None else float(posterior_distance(reference.mcse).mean())
+        exact = None if reference.external else float(posterior_distance(reference.mcse).mean())
     else:
         assert submission.draws is not None
         draws = reference.draws

@@ -53,13 +53,6 @@ class Estimate:
         low, high = percentile_interval(self.draws[:, None], level)
         return float(low[0]), float(high[0])
 
-    def __truediv__(self, other: Estimate) -> Estimate:
-        """Return the ratio, replicate by replicate; NaN where the divisor is 0."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.divide(self.value, other.value)
-            draws = self.draws / other.draws if len(self.draws) == len(other.draws) else self.draws[:0]
-        return Estimate(float(value) if np.isfinite(value) else np.nan, draws)
-
 
 def average(estimates: list[Estimate]) -> Estimate:
     """Return the mean of estimates of the same replicates."""
