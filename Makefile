@@ -47,6 +47,10 @@ docs-version: $(VENV)/docs.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --push --update-aliases $(VERSION) $(ALIAS)
 	test -z "$(ALIAS)" || $(BIN)/mike set-default --push $(ALIAS)
 
+# The picture of README's first screen, from the report of `make demo` as it is today. Needs a Chromium.
+pictures: $(VENV)/train.stamp
+	$(BIN)/python tools/pictures.py
+
 # The notebooks as executed .ipynb files, in build/notebooks.
 notebooks: $(VENV)/docs.stamp
 	mkdir -p build/notebooks

@@ -77,7 +77,9 @@ test = [
 loader = DataLoader(test, batch_size=100)  # type: ignore[arg-type]
 
 scores = rb.evaluate_torch(models[0], loader, bootstrap=200)
-print(scores["in_domain"].auroc, scores["shifted"].auroc, sep="\n")
+for domain in ("in_domain", "shifted"):
+    auroc = scores[domain].auroc
+    print(f"AUROC, {domain}: {auroc.value:.3f} ({auroc.low:.3f} to {auroc.high:.3f})")
 scores.plot()
 plt.show()
 

@@ -57,7 +57,7 @@ figure, panels = plt.subplots(1, 5, figsize=(10, 2.4), sharex=True, sharey=True,
 for panel, (name, draws) in zip(panels, approximations.items(), strict=True):
     panel.contour(side, side, mass.reshape(361, 361).T, levels=6, colors="0.6", linewidths=0.8)
     panel.plot(*draws[:300].T, ".", markersize=2)
-    panel.set(title=name, xlim=(-5, 7), ylim=(-6, 6))
+    panel.set(title=name, xlim=(-3, 4), ylim=(-3, 4.5))
 plt.show()
 
 # %% [markdown]

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import typer
 
+import documentation
 import retinabench as rb
-from retinabench.cli.main import app, run
+from retinabench.cli.main import GROUPS, app, run
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -121,3 +123,40 @@ def test_the_python_of_readme_runs(scored, monkeypatch, capsys):
     (block,) = [one for one in blocks(ROOT / "README.md", "python") if "read_predictions" in one]
     exec(compile(block.replace("bootstrap=1000", "bootstrap=20"), "README.md", "exec"), {})
     assert "AUROC with half of the images referred" in capsys.readouterr().out
+
+
+def test_the_pytorch_of_readme_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    label = torch.arange(60) % 2
+    model = torch.nn.Sequential(
+        torch.nn.Linear(1, 8), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(8, 2)
+    )
+    test_loader = [(label[:, None] + torch.randn(60, 1), label)]
+    (block,) = [one for one in blocks(ROOT / "README.md", "python") if "evaluate_torch" in one]
+    exec(compile(block, "README.md", "exec"), {"model": model, "test_loader": test_loader})
+    assert len(capsys.readouterr().out.split()) == 2
+    assert rb.read_predictions("dropout.parquet").samples == 20
+
+
+def test_readme_links_work_on_a_package_index():
+    """Nothing is relative: the page of a package has no files beside it."""
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(links) > 10
+    assert all(link.startswith("https://") for link in links)
+
+
+def test_the_site_s_generated_pages_name_every_command_and_every_public_name():
+    found = documentation.commands()
+    for verb in [*(verb for verbs in GROUPS.values() for verb in verbs), "fidelity board"]:
+        assert f"### {verb}\n" in found
+    assert "| `--out` FOLDER |" in found
+    assert "| `FILE` |" in found
+    listed = re.findall(r"^::: retinabench\.\S+\.(\w+)$", documentation.interface(), flags=re.MULTILINE)
+    assert set(listed) >= set(rb.__all__) - {"__version__"}
+
+
+def test_every_page_is_in_the_navigation():
+    listed = set(re.findall(r"(\S+\.md)\s*$", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE))
+    docs = ROOT / "docs"
+    assert {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")} <= listed

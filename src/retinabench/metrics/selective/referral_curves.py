@@ -75,7 +75,7 @@ class Curve(Tabular):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def plot(self, axes: Axes | None = None, label: str | None = None) -> Axes:
-        """Draw the curve as far as it enters the area.
+        """Draw the curve as far as it enters the area and at least ten images are retained.
 
         Args:
             axes: Where to draw, such as those of another curve; None: a new figure.
@@ -86,6 +86,8 @@ class Curve(Tabular):
         """
         new, axes = axes is None, axes_or_new(axes)
         enters = self.referred <= (self.reach if np.isfinite(self.reach) else 1) + 1e-9
+        retained = self.positives + self.negatives
+        enters &= retained >= min(MIN_CLASS, retained.max())
         color = BLUE if new else None  # else the next of the colours of these axes
         axes.plot(self.referred[enters], self.value[enters], color=color, label=label)
         axes.set(xlabel="fraction of images referred", ylabel=f"{self.metric} of the retained images")
