@@ -23,7 +23,7 @@ from torch.func import functional_call
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.experiments.conformance import check_method
+from retinabench.experiments.conformance.method import check_method
 from retinabench.fidelity.leaderboard.files import make_evaluator
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import read_submission

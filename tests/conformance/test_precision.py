@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
+from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.metrics.classification import auroc
 from retinabench.predictions.io import read_predictions

@@ -10,8 +10,9 @@ import torch
 from retinabench.data.tasks import load_task
 from retinabench.experiments import execution
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, load_posterior, make_batches
+from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from support.helpers import TINY, make_prepared
 

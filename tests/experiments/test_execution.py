@@ -13,9 +13,10 @@ import torch
 from retinabench.core.atomic_files import explain, write_bytes
 from retinabench.core.errors import InputError, WorkError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources, check_likelihood, is_composed
+from retinabench.experiments.execution import Resources, check_likelihood
 from retinabench.experiments.run import execute
 from retinabench.methods import map as map_method
+from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import checkpoint
 from retinabench.methods.training.checkpoint import Checkpoint, save_tensors

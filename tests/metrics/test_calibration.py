@@ -44,12 +44,6 @@ def test_named_scores_are_fifteen_bins_of_equal_width():
     assert SCORES["ece_positive_class"](w) == pytest.approx(truth()["ece_pos_width15"], abs=1e-12)
 
 
-def test_golden_debiased_square():
-    y, p, _ = cases_of("n400")
-    found = c.reliability(y, p, spacing="mass").debiased_square()
-    assert found == pytest.approx(truth()["ece2_debiased_pos_mass15"], abs=1e-12)
-
-
 def test_golden_murphy():
     y, p, _ = cases_of("n400")
     found, t = c.murphy(y, p), truth()
@@ -82,10 +76,7 @@ def test_edges_belong_to_the_bin_below():
     found = c.reliability([0, 1, 1, 0], [0.0, 0.2, 0.2 + 1e-12, 1.0], bins=5)
     assert found.weight.tolist() == [2, 1, 0, 0, 1]
     assert np.isnan(found.forecast[2])
-    assert found.largest_error() == 1.0
-    assert found.root_mean_square_error() == pytest.approx(
-        np.sqrt((2 * 0.4**2 + 1 * (1 - 0.2) ** 2 + 1) / 4), abs=1e-9
-    )
+    assert found.expected_error() == pytest.approx((2 * 0.4 + 1 * (1 - 0.2) + 1) / 4, abs=1e-9)
 
 
 def test_null_band_holds_a_calibrated_model_and_not_an_overconfident_one():
@@ -112,11 +103,6 @@ def test_errors_of_three_bins_by_hand():
     np.testing.assert_allclose(diagram.gap, gaps, atol=1e-15)
     share = np.array([2, 1, 3]) / 6
     assert diagram.expected_error() == pytest.approx(share @ abs(gaps))
-    assert diagram.largest_error() == pytest.approx(0.5)
-    assert diagram.root_mean_square_error() == pytest.approx(np.sqrt(share @ gaps**2))
-    # bins with more than one image: observed 1/2 of 2 and 2/3 of 3
-    expected = share[0] * (0.09 - 0.25 / 1) + share[2] * (gaps[2] ** 2 - (2 / 9) / 2)
-    assert diagram.debiased_square() == pytest.approx(expected)
 
 
 def test_the_parts_of_the_brier_score_by_hand():

@@ -10,7 +10,7 @@ import pyarrow as pa
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.data.ingest.shards import SCHEMA
 from retinabench.data.prepared import FORMAT, fingerprint, write_shard
-from retinabench.data.records import MODERATE, Records, join, to_parquet
+from retinabench.data.records import MODERATE, Records, join, make_records, to_parquet
 
 EASY_PARTS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32),
               ("shifted", "validation", 16), ("shifted", "test", 24))  # fmt: skip
@@ -50,13 +50,12 @@ def write_easy_data(
 
 def _records(domain: str, split: str, n: int, random: np.random.Generator) -> Records:
     name = f"{domain}-{split}"
-    return Records(
-        image_id=np.array([f"{name}-{k}" for k in range(n)]),
-        patient_id=np.array([f"{name}-p{k // 2}" for k in range(n)]),
-        eye=np.array(["left", "right"] * (n // 2)),
-        grade=random.choice(5, n, p=[0.5, 0.1, 0.2, 0.1, 0.1]).astype(np.int8),
-        domain=np.full(n, domain),
-        split=np.full(n, split),
-        source=np.array([str(k) for k in range(n)]),
-        p_referable=np.full(n, np.nan),
+    return make_records(
+        (f"{name}-{k}" for k in range(n)),
+        random.choice(5, n, p=[0.5, 0.1, 0.2, 0.1, 0.1]),
+        patient_id=(f"{name}-p{k // 2}" for k in range(n)),
+        eye=["left", "right"] * (n // 2),
+        domain=domain,
+        split=split,
+        source=map(str, range(n)),
     )

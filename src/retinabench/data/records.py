@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.formats.bounded_parquet import read_table
@@ -96,6 +96,51 @@ def to_parquet(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     pa.parquet.write_table(table.combine_chunks(), sink)
     return sink.getvalue()
+
+
+def make_records(
+    image_id: Iterable[str],
+    grade: Iterable[int],
+    *,
+    source: Iterable[str] | None = None,
+    patient_id: Iterable[str] | None = None,
+    eye: Iterable[str] | None = None,
+    split: Iterable[str] | str,
+    domain: Iterable[str] | str = "in_domain",
+    p_referable: ArrayLike = np.nan,
+) -> Records:
+    """Return records of columns.
+
+    Args:
+        image_id: N unique names.
+        grade: N grades.
+        source: N file names; by default the names of the images.
+        patient_id: N patients; by default every image is its own patient.
+        eye: N eyes; by default unknown.
+        split: N splits, or one for all.
+        domain: N domains, or one for all.
+        p_referable: N true probabilities; NaN for all where none is known.
+
+    Returns:
+        The records.
+    """
+    ids = np.array(list(image_id), np.str_)
+
+    def column(values: Iterable[str] | str | None, default: NDArray[np.str_]) -> NDArray[np.str_]:
+        if values is None:
+            return default
+        return np.full(len(ids), values) if isinstance(values, str) else np.array(list(values), np.str_)
+
+    return Records(
+        image_id=ids,
+        patient_id=column(patient_id, ids),
+        eye=column(eye, np.full(len(ids), "")),
+        grade=np.array(list(grade), np.int8),
+        domain=column(domain, ids),
+        split=column(split, ids),
+        source=column(source, ids),
+        p_referable=np.broadcast_to(np.asarray(p_referable, np.float64), len(ids)).copy(),
+    )
 
 
 def join(parts: Sequence[Records]) -> Records:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError, nearest
 from retinabench.data.dataset import Rows, Splits
 from retinabench.data.prepared import Prepared, open_data
-from retinabench.data.records import Records, join
+from retinabench.data.records import Records, join, make_records
 from retinabench.data.registry import DATASETS, TASKS
 from retinabench.data.splits import COUNTRY_SHIFT, Division, fold_splits
 
@@ -267,15 +267,5 @@ def _expected_records(dataset: str, domain: str) -> Records:
         np.repeat(np.arange(5), by_grade) if len(by_grade) == 5 else np.arange(by_grade[0]) % 5
         for by_grade in counts.values()
     ])  # fmt: skip
-    ids = np.array([f"{dataset}-{number}" for number in range(len(split))])
-    blank = np.full(len(split), "")
-    return Records(
-        ids,
-        ids,
-        blank,
-        grade.astype(np.int8),
-        np.full(len(split), domain),
-        split,
-        blank,
-        np.full(len(split), np.nan),
-    )
+    ids = (f"{dataset}-{number}" for number in range(len(split)))
+    return make_records(ids, grade, split=split, domain=domain)

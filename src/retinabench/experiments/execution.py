@@ -17,7 +17,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
@@ -31,6 +30,7 @@ from retinabench.core.workspace import Workspace
 from retinabench.data.loader import ArraySource, Batches
 from retinabench.data.memory import is_out_of_memory, keep_limits, out_of_memory
 from retinabench.experiments.config import Run
+from retinabench.methods.base import is_composed
 from retinabench.methods.posteriors.collected import SAMPLES
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import TrainingRun
@@ -288,11 +288,6 @@ def _take_over(sources: Sequence[Path], folder: Path) -> bool:
     if sources and not (folder / POSTERIOR).is_file():
         save_tensors(folder / POSTERIOR, load_tensors(sources[0] / POSTERIOR, mapped=True))
     return bool(sources)
-
-
-def is_composed(method: ModuleType) -> bool:
-    """Tell whether a method combines the runs of others instead of training (`methods/base.py`)."""
-    return hasattr(method, "member_runs")
 
 
 def _within_memory(task: RunTask[Result], run: Run, folder: Path, resources: Resources) -> Result:

@@ -13,7 +13,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.data.loader import ArraySource, Batches, ImageSource, Source
 from retinabench.data.prepared import Prepared, open_data, open_prepared, with_shifted
-from retinabench.data.records import Records
+from retinabench.data.records import make_records
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, member_runs
@@ -98,15 +98,12 @@ def _without_training_data(finished: FinishedRun, inputs: TrainedInputs, data: P
     own = _in_domain(finished.folder)
     n, size = len(own), inputs.size
     assert own.patient_id is not None
-    records = Records(
-        image_id=own.image_id,
+    records = make_records(
+        own.image_id,
+        own.grade if own.grade is not None else np.where(own.label > 0, 2, 0),
         patient_id=own.patient_id,
-        eye=np.full(n, ""),
-        grade=own.grade if own.grade is not None else np.where(own.label > 0, 2, 0).astype(np.int8),
-        domain=np.full(n, "in_domain"),
         split=own.split,
-        source=np.full(n, ""),
-        p_referable=np.full(n, np.nan),
+        source=np.full(len(own), ""),
     )
     black = np.broadcast_to(np.uint8(0), (n, size, size, 3))
     first = Prepared(

@@ -123,3 +123,8 @@ def as_config(run: TrainingRun, kind: type[Any]) -> Any:
     if not isinstance(run.method, kind):
         raise TypeError(f"a run of the method '{run.method.name}' came to {kind.__module__}")
     return run.method
+
+
+def is_composed(method: object) -> bool:
+    """Tell whether a method combines the runs of others instead of training."""
+    return hasattr(method, "member_runs")

@@ -52,24 +52,6 @@ class Bins:
         """ECE: sum of share x |gap|."""
         return float(self.share @ np.abs(self.gap))
 
-    def largest_error(self) -> float:
-        """MCE: the largest |gap|."""
-        return float(np.abs(self.gap).max())
-
-    def root_mean_square_error(self) -> float:
-        """RMSCE: the root of the sum of share x gap^2."""
-        return float(np.sqrt(self.share @ self.gap**2))
-
-    def debiased_square(self) -> float:
-        """Sum of share x (gap^2 - o (1-o) / (weight - 1)): squared error less what chance adds; can be below 0.
-
-        Bins of weight 1 or less are left out. Source: Kumar et al., NeurIPS 2019; Roelofs et al., AISTATS 2022.
-        """
-        held = self.weight > 1
-        o = self.observed[held]
-        chance = o * (1 - o) / (self.weight[held] - 1)
-        return float(self.share[held] @ (self.gap[held] ** 2 - chance))
-
 
 def bins_of(w: Weighted, of: Of = "positive_class", spacing: Spacing = "width", bins: int = BINS) -> Bins:
     """Return the reliability diagram of weighted images.

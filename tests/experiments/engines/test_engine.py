@@ -64,6 +64,8 @@ def test_the_cores_of_a_run_are_its_threads(cpus, threads, monkeypatch):
         (1, 5, ["4", "6"]),
         (0, 3, ["4", "6", "4"]),
         (2, None, ["4,6"]),
+        (0.3, None, ["4", "4", "4", "6", "6", "6"]),  # a fourth run would not fit into the first
+        (0.6, None, ["4", "6"]),
     ],
 )
 def test_every_place_has_its_gpu(gpus, parallel, expected, monkeypatch):

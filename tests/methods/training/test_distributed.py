@@ -13,9 +13,10 @@ import torch
 from retinabench.core.atomic_files import write_bytes
 from retinabench.experiments import run as run_module
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.predict import predict_on
 from retinabench.experiments.run import execute
+from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import prediction
 from retinabench.methods.training.checkpoint import load_tensors

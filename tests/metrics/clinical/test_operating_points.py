@@ -95,13 +95,10 @@ def test_a_specificity_of_exactly_the_goal_counts():
     assert sensitivity_at_specificity(y, p, 0.8).sensitivity == 0.8
 
 
-def test_proportions_and_ratios():
+def test_proportions():
     table = two_by_two([1, 1, 1, 0, 0, 0, 0, 0], [1, 1, 0, 1, 0, 0, 0, 0])
     assert (table.tp, table.fp, table.fn, table.tn) == (2, 1, 1, 4)
     assert (table.ppv, table.npv, table.accuracy) == (2 / 3, 4 / 5, 6 / 8)
-    assert table.positive_likelihood_ratio == pytest.approx((2 / 3) / (1 / 5))
-    assert table.negative_likelihood_ratio == pytest.approx((1 / 3) / (4 / 5))
-    assert TwoByTwo(3, 0, 1, 5).positive_likelihood_ratio == np.inf
     empty = two_by_two([0, 0], [0, 0])
     assert np.isnan(empty.sensitivity)
     assert empty.to_dict()["sensitivity"]["value"] is None

@@ -26,9 +26,9 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
-from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
+from retinabench.data.ingest.label_matching import Survey, pair, placed
 from retinabench.data.ingest.labels import grade_of, ids_of, needed, read_table
-from retinabench.data.records import Records
+from retinabench.data.records import Records, make_records
 
 ROWS, TEST = 3662, 2929
 STEPS = (

@@ -30,9 +30,9 @@ from retinabench.core.errors import InputError
 from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.download import Remote
-from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
+from retinabench.data.ingest.label_matching import Survey, pair, placed
 from retinabench.data.ingest.labels import Row, grade_of, ids_of, read_table, word_of
-from retinabench.data.records import Records, join
+from retinabench.data.records import Records, join, make_records
 
 SOLUTION = Remote(
     "https://storage.googleapis.com/kaggle-forum-message-attachments/90528/2877/retinopathy_solution.csv",

@@ -27,7 +27,7 @@ from retinabench.core.errors import InputError, nearest, printable
 from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.eye_names import eyes_of
-from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed
+from retinabench.data.ingest.label_matching import Survey, pair, placed
 from retinabench.data.ingest.labels import (
     Row,
     check_distinct,
@@ -37,7 +37,7 @@ from retinabench.data.ingest.labels import (
     refuse_typos,
     word_of,
 )
-from retinabench.data.records import SPLITS, Records
+from retinabench.data.records import SPLITS, Records, make_records
 
 ROLES = ("image", "grade", "label", "patient", "eye", "split", "domain")
 DOMAINS = ("in_domain", "shifted")

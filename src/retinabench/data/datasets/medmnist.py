@@ -40,8 +40,8 @@ from retinabench.data.dataset import ArrayDataset, concatenate
 from retinabench.data.image_dataset import Encoded, ImageDataset
 from retinabench.data.ingest.archives import stamp
 from retinabench.data.ingest.download import Remote
-from retinabench.data.ingest.label_matching import Survey, make_records, placed
-from retinabench.data.records import Records, join
+from retinabench.data.ingest.label_matching import Survey, placed
+from retinabench.data.records import Records, join, make_records
 
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 MD5 = {

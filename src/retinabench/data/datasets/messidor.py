@@ -22,9 +22,9 @@ from pathlib import Path
 from retinabench.core.errors import InputError
 from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
-from retinabench.data.ingest.label_matching import Survey, make_records, pair, placed, stem
+from retinabench.data.ingest.label_matching import Survey, pair, placed, stem
 from retinabench.data.ingest.labels import Row, grade_of, ids_of, needed, read_table, word_of
-from retinabench.data.records import Records
+from retinabench.data.records import Records, make_records
 
 GRADES = ("image_id", "adjudicated_dr_grade", "adjudicated_gradable")
 STEPS = (

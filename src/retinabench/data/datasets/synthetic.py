@@ -17,7 +17,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.label_matching import Survey
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess
-from retinabench.data.records import Records, join
+from retinabench.data.records import Records, join, make_records
 from retinabench.data.synthetic.fundus import draw
 from retinabench.data.synthetic.truth import truth
 
@@ -65,15 +65,15 @@ def records(
 
 def _part(domain: str, split: str, indices: range, seed: int) -> Records:
     truths = [truth(index, seed=seed, population=domain) for index in indices]
-    return Records(
-        image_id=np.array([f"{domain}-{index:06d}" for index in indices]),
-        patient_id=np.array([f"{domain}-p{truth.patient:06d}" for truth in truths]),
-        eye=np.array([truth.eye for truth in truths]),
-        grade=np.array([truth.reported_grade for truth in truths], np.int8),
-        domain=np.full(len(truths), domain),
-        split=np.full(len(truths), split),
-        source=np.array([f"{seed}:{domain}:{index}" for index in indices]),
-        p_referable=np.array([truth.p_referable for truth in truths]),
+    return make_records(
+        (f"{domain}-{index:06d}" for index in indices),
+        (truth.reported_grade for truth in truths),
+        patient_id=(f"{domain}-p{truth.patient:06d}" for truth in truths),
+        eye=(truth.eye for truth in truths),
+        domain=domain,
+        split=split,
+        source=(f"{seed}:{domain}:{index}" for index in indices),
+        p_referable=[truth.p_referable for truth in truths],
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -185,49 +185,6 @@ def stem(name: str) -> str:
     base = name.rpartition("/")[2].lower()
     root, ending = posixpath.splitext(base)
     return root if ending in ENDINGS else base
-
-
-def make_records(
-    image_id: Iterable[str],
-    grade: Iterable[int],
-    *,
-    source: Iterable[str] | None = None,
-    patient_id: Iterable[str] | None = None,
-    eye: Iterable[str] | None = None,
-    split: Iterable[str] | str,
-    domain: Iterable[str] | str = "in_domain",
-) -> Records:
-    """Build records from columns.
-
-    Args:
-        image_id: N unique names.
-        grade: N grades.
-        source: N file names; by default the names of the images.
-        patient_id: N patients; by default every image is its own patient.
-        eye: N eyes; by default unknown.
-        split: N splits, or one for all.
-        domain: N domains, or one for all.
-
-    Returns:
-        The records, without a true probability.
-    """
-    ids = np.array(list(image_id), np.str_)
-
-    def column(values: Iterable[str] | str | None, default: NDArray[np.str_]) -> NDArray[np.str_]:
-        if values is None:
-            return default
-        return np.full(len(ids), values) if isinstance(values, str) else np.array(list(values), np.str_)
-
-    return Records(
-        image_id=ids,
-        patient_id=column(patient_id, ids),
-        eye=column(eye, np.full(len(ids), "")),
-        grade=np.array(list(grade), np.int8),
-        domain=column(domain, ids),
-        split=column(split, ids),
-        source=column(source, ids),
-        p_referable=np.full(len(ids), np.nan),
-    )
 
 
 def placed(records: Records, split: str | None) -> Records:

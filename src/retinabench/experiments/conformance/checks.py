@@ -23,10 +23,11 @@ from retinabench.experiments.conformance.subject import (
     predictions_of,
     require,
 )
-from retinabench.experiments.execution import Resources, is_composed
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.exporting.export import export_run
 from retinabench.experiments.exporting.exported import load_model
 from retinabench.experiments.run import execute, load_posterior, make_batches, predict
+from retinabench.methods.base import is_composed
 from retinabench.methods.settings import MethodConfig
 from retinabench.metrics.classification import auroc
 

@@ -18,7 +18,7 @@ from retinabench.data.easy_images import write_easy_data
 from retinabench.experiments.config import load_run
 from retinabench.experiments.conformance.checks import CHECKS, OF_TRAINED
 from retinabench.experiments.conformance.subject import NonconformingError, Subject
-from retinabench.experiments.execution import is_composed
+from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.models.build import check_size
 

@@ -103,14 +103,17 @@ def _local(
             f"a run of {gpus:g} GPUs does not fit: {len(present)} {'is' if len(present) == 1 else 'are'} here",
             hint=f"Give --gpus {len(present)}, or less.",
         )
-    share = (gpus or 1.0) if present else 0.0
-    places = int(len(present) / share) if present else max(1, int(cores() / cpus))
-    if parallel is not None:
-        # More than fit share the GPUs all the same where it was asked for.
-        places = parallel if not present or gpus == 0 else min(parallel, places)
-    each = max(1, int(share))
-    firsts = [int(place * share) % len(present) for place in range(places)] if present else []
-    assigned = [",".join(present[first : first + each]) for first in firsts]
+    each = max(1, int(gpus))  # GPUs that train one run together
+    groups = [",".join(present[first : first + each]) for first in range(0, len(present) - each + 1, each)]
+    runs = int(1 / gpus + 1e-9) if 0 < gpus < 1 else 1  # that share one GPU
+    assigned = [group for group in groups for _ in range(runs)]
+    if not present:
+        places = parallel or max(1, int(cores() / cpus))
+    elif gpus == 0:
+        places = parallel or len(assigned)  # more than fit share the GPUs where it was asked for
+    else:
+        places = min(parallel or len(assigned), len(assigned))
+    assigned = [assigned[place % len(assigned)] for place in range(places)] if present else []
     return LocalEngine(places, max(1, int(cpus)), device, assigned, attempts, progress, each)
 
 

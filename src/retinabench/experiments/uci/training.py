@@ -15,8 +15,8 @@ from retinabench.core.errors import DivergedError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.datasets.uci import SETS, Regression
 from retinabench.data.loader import array_batches
-from retinabench.experiments.execution import is_composed
 from retinabench.experiments.uci.scores import SplitScores, split_scores
+from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.experiments.config import Run
+from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 
 EXAMPLES, SECONDS = "gradient_examples", "gradient_seconds"  # the names in a checkpoint's `counts`
@@ -33,7 +34,7 @@ def planned(run: Run) -> float:
             f"'{run.method.name}' needs validation labels, which fidelity targets do not have",
             hint="Name another method.",
         )
-    if hasattr(method, "member_runs"):
+    if is_composed(method):
         return sum(planned(member) for member in method.member_runs(run))
     return run.method.gradients_per_example(run.optimizer)
 

@@ -28,7 +28,7 @@ from retinabench.core.checksums import check
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import Resources, Training, execute_run, is_composed
+from retinabench.experiments.execution import Resources, Training, execute_run
 from retinabench.fidelity.submissions.budget import SECONDS, Meter, check_plan, planned
 from retinabench.fidelity.submissions.entries import entry, entry_run
 from retinabench.fidelity.submissions.implied import Track, check_track, implied_by
@@ -44,7 +44,7 @@ from retinabench.fidelity.submissions.untrained import UNTRAINED, run_untrained
 from retinabench.fidelity.targets.data import TargetData, load, standardised
 from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network, likelihood_of, point_batches
-from retinabench.methods.base import FidelitySettings
+from retinabench.methods.base import FidelitySettings, is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.posterior import Posterior

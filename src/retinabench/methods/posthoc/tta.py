@@ -42,7 +42,7 @@ from torch import Tensor, nn
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.augment import affine, affine_matrices
 from retinabench.data.loader import Batches
-from retinabench.methods.base import as_config
+from retinabench.methods.base import as_config, is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import (
     MethodConfig,
@@ -73,7 +73,7 @@ class Config(WithMember):
     @field_validator("member")
     @classmethod
     def _one_network(cls, member: MethodConfig) -> MethodConfig:
-        if member.name == "tta" or hasattr(METHODS[member.name], "member_runs"):
+        if member.name == "tta" or is_composed(METHODS[member.name]):
             raise ValueError(
                 f"'{member.name}' trains no network of its own. An ensemble of this method is method.name=ensemble "
                 "method.member.name=tta"

@@ -76,16 +76,6 @@ class TwoByTwo:
         """(TP + TN) / N."""
         return _ratio(*self.counts("accuracy"))
 
-    @property
-    def positive_likelihood_ratio(self) -> float:
-        """sensitivity / (1 - specificity)."""
-        return _ratio(self.sensitivity, 1 - self.specificity)
-
-    @property
-    def negative_likelihood_ratio(self) -> float:
-        """(1 - sensitivity) / specificity."""
-        return _ratio(1 - self.sensitivity, self.specificity)
-
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """The counts and every proportion with its Wilson and Clopper-Pearson interval (independent cases)."""
         out: dict[str, Any] = {"tp": self.tp, "fp": self.fp, "fn": self.fn, "tn": self.tn}
