@@ -39,7 +39,7 @@ from retinabench.data.loader import Batches
 from retinabench.data.memory import BatchLimits
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.run import LIKELIHOOD
+from retinabench.experiments.run_folder import LIKELIHOOD
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from retinabench.data.memory import USABLE
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.run import LIKELIHOOD
+from retinabench.experiments.run_folder import LIKELIHOOD
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.posterior import precision
 from retinabench.models.build import build_model

@@ -40,7 +40,8 @@ from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.execution import Resources, member_runs
 from retinabench.experiments.features import Extractor, feature_scale, trunk_features
-from retinabench.experiments.run import divided, execute, load_posterior, run_folder
+from retinabench.experiments.run import divided, execute, run_folder
+from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.posthoc import temperature
 from retinabench.methods.training.posterior import UncertaintyPosterior
 from retinabench.models.settings import ModelConfig

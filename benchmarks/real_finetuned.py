@@ -36,7 +36,8 @@ from retinabench.data.records import join
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.execution import Resources, Training, execute_run
-from retinabench.experiments.run import FILE, ImageRuns, predict
+from retinabench.experiments.image_predictions import predict
+from retinabench.experiments.run import FILE, ImageRuns
 from retinabench.metrics.batched.batch import Batch
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import score_rows

@@ -15,7 +15,8 @@ from retinabench.data.loader import array_batches
 from retinabench.experiments.config import load_run
 from retinabench.experiments.conformance.likelihoods import easy_points, errors_of
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.run import execute, load_posterior
+from retinabench.experiments.run import execute
+from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint

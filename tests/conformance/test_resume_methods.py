@@ -11,7 +11,8 @@ from retinabench.data.tasks import load_task
 from retinabench.experiments import execution
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.run import execute, load_posterior, make_batches
+from retinabench.experiments.run import execute, make_batches
+from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from support.helpers import TINY, make_prepared

@@ -10,7 +10,8 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.features import Extractor, feature_scale, feature_source
 from retinabench.experiments.predict import predict_on
-from retinabench.experiments.run import execute, load_posterior
+from retinabench.experiments.run import execute
+from retinabench.experiments.run_folder import load_posterior
 from retinabench.models.build import build_model
 from retinabench.models.last_layer import SplitNetwork
 from retinabench.models.settings import ModelConfig

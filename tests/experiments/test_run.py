@@ -10,7 +10,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources, member_runs
-from retinabench.experiments.exporting.exported import leaf_runs
+from retinabench.experiments.exporting.member_files import leaf_runs
 from retinabench.experiments.run import divided, execute, run_folder
 from retinabench.metrics.classification import nll
 from retinabench.predictions.io import read_predictions

@@ -10,7 +10,7 @@ from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
-from retinabench.experiments.run import folder_name, read_run
+from retinabench.experiments.run_folder import folder_name, read_run
 from retinabench.experiments.trained_inputs import TrainedInputs, describe_inputs, read_inputs
 
 

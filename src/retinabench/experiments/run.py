@@ -5,22 +5,19 @@ from __future__ import annotations
 import glob
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from retinabench.core.checksums import check
-from retinabench.core.errors import DivergedError, InputError
+from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
-from retinabench.core.random_streams import torch_generator
 from retinabench.core.version import __version__
 from retinabench.data.loader import Batches, ImageSource, Source
-from retinabench.data.prepared import recipe_of
 from retinabench.data.tasks import Task, load_task
-from retinabench.experiments.config import Run, build_run
+from retinabench.experiments.config import Run
 from retinabench.experiments.execution import (
     DEFAULT_RESOURCES,
     POSTERIOR,
@@ -31,24 +28,18 @@ from retinabench.experiments.execution import (
     member_runs,
 )
 from retinabench.experiments.features import feature_source
+from retinabench.experiments.image_predictions import combine, predict
+from retinabench.experiments.run_folder import LIKELIHOOD, folder_name, read_run
 from retinabench.experiments.trained_inputs import describe_inputs, write_inputs
-from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
-from retinabench.methods.training.checkpoint import load_tensors, taking_over
-from retinabench.methods.training.likelihood import Bernoulli, Likelihood
-from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, fingerprint, precision
-from retinabench.methods.training.prediction import predict_rows
-from retinabench.models.acceleration import set_arithmetic
+from retinabench.methods.training.likelihood import Likelihood
 from retinabench.models.build import build_model, check_size
-from retinabench.models.own_network import named_network, source_of
+from retinabench.models.own_network import source_of
 from retinabench.models.settings import SCALES
 from retinabench.predictions.io import read_predictions, write_predictions
-from retinabench.predictions.table import Predictions, concatenate
+from retinabench.predictions.table import Predictions
 
 FILE = "predictions.parquet"
-LIKELIHOOD = Bernoulli()  # referable or not
-PREDICT_BATCH = 128
-PREDICTED = ("validation", "shifted_validation", "test", "shifted_test")
 
 
 @dataclass(frozen=True)
@@ -167,33 +158,6 @@ def divided(task: Task, run: Run) -> Task:
     return task.in_fold(by.folds, by.repeat, by.fold)
 
 
-def combine(run: Run, task: Task, members: Sequence[Predictions]) -> Predictions:
-    """Return the predictions of a run that combines others (`execution.member_runs`).
-
-    Those of folds are joined: the test images of all, each predicted by the run that was not trained on its patient.
-
-    Args:
-        run: The run.
-        task: Its task.
-        members: The predictions of its members, in their order.
-
-    Raises:
-        InputError: The members do not go together.
-    """
-    by = run.cross_validation
-    if by is not None and by.fold is None:
-        tests = concatenate([test for one in members if (test := one.select(split="test")) is not None])
-        row = {name: number for number, name in enumerate(task.image_id.tolist())}
-        combined = tests.take(np.argsort([row[name] for name in tests.image_id.tolist()]))
-    else:
-        combined = METHODS[run.method.name].combine(members)
-    about = metadata(run, task, members=combined.metadata["members"])
-    weights = [one.metadata.get("weights") for one in members]
-    return replace(
-        combined, metadata=about | ({"weights": "+".join(map(str, weights))} if all(weights) else {})
-    )
-
-
 def run_folder(run: Run, out: Path, task: Task) -> Path:
     """Return the folder of a run below `out`.
 
@@ -203,77 +167,6 @@ def run_folder(run: Run, out: Path, task: Task) -> Path:
         task: The task of the run, whose fingerprint is part of the name.
     """
     return out / ImageRuns(task).folder_name(run)
-
-
-def folder_name(run: Run, fingerprint: str) -> str:
-    """Return the name of a run's folder: readable first, unique by its hash.
-
-    Args:
-        run: The run.
-        fingerprint: Of its data.
-    """
-    return f"{describe(run).replace(' ', '-')}-{run.hash(fingerprint)}"
-
-
-def describe(run: Run) -> str:
-    """Return the run in a few words: `dropout resnet18 seed 2`, `map resnet18 seed 0 fold 3 of 5 folds repeat 1`."""
-    division = "" if run.cross_validation is None else f" {run.cross_validation}"
-    return f"{run.method.describe(titles=False)} {run.model.name} seed {run.seed}{division}"
-
-
-def read_run(folder: Path, network: str | None = None) -> Run:
-    """Read the settings of a run from its folder.
-
-    Args:
-        folder: The run's folder.
-        network: The function of the user's network, which is imported only if the caller names it; None for other networks.
-
-    Returns:
-        The run.
-
-    Raises:
-        InputError: The folder holds no run, or one of a user's network that is not named.
-    """
-    try:
-        content = json.loads(check(folder / "run.json").read_text(encoding="utf-8"))["run"]
-        run = build_run(content, folder / "run.json")
-    except FileNotFoundError:
-        raise InputError("holds no run (run.json is missing)", file=folder) from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"is damaged ({error})", file=folder / "run.json") from None
-    name = named_network(run.model.name, network, folder, own=run.model.own)
-    return (
-        run if name == run.model.name else build_run({**content, "model": {**content["model"], "name": name}})
-    )
-
-
-def load_posterior(folder: Path, device: str = "cpu", network: str | None = None) -> tuple[Run, Posterior]:
-    """Read a finished run that trained a network, and its posterior.
-
-    Args:
-        folder: The run's folder.
-        device: Where the posterior is put.
-        network: The function of a user's network; see `read_run`.
-
-    Returns:
-        The run and its posterior.
-
-    Raises:
-        InputError: The folder holds no finished training.
-    """
-    run = read_run(folder, network)
-    try:
-        state = load_tensors(folder / POSTERIOR, mapped=True)
-    except FileNotFoundError:
-        raise InputError(f"holds no finished training ({POSTERIOR} is missing)", file=folder) from None
-    model = build_model(run.model, run.seed, pretrained=False).to(device)
-    posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
-    with taking_over(folder / POSTERIOR):
-        posterior.restore(state)
-    set_arithmetic(run.optimizer.precision, torch.device(device))
-    return run, posterior
 
 
 def make_batches(
@@ -311,82 +204,3 @@ def _source(run: Run, task: Task, device: torch.device, workers: int, progress: 
         return feature_source(run.model, task.data, task.splits["train"], device, progress)
     train = task.splits["train"] if run.model.inputs == "standardised" else None
     return ImageSource(task.data, device, train, workers, SCALES.get(run.model.inputs))
-
-
-def predict(
-    run: Run, task: Task, posterior: Posterior, batches: Batches, progress: Progress = QUIET
-) -> Predictions:
-    """Predict every split but the training one, with the run's number of samples.
-
-    Args:
-        run: The run.
-        task: Its task.
-        posterior: The trained posterior.
-        batches: The batches of the run, which load the images.
-        progress: Is told how far the work is.
-
-    Returns:
-        The predictions of validation and test images, with their metadata.
-
-    Raises:
-        DivergedError: A prediction is not finite.
-        OutOfMemoryError: Not even one image fits the memory.
-    """
-    part = task[tuple(split for split in PREDICTED if split in task.splits)]
-    generator, samples = torch_generator(batches.device, run.seed, "predict"), run.method.samples
-    own = isinstance(posterior, UncertaintyPosterior)
-
-    def compute(images: torch.Tensor) -> torch.Tensor:
-        with precision(run, batches.device):
-            columns = [posterior.predict(images, samples, generator)[..., 1].T.double()]
-            if isinstance(posterior, UncertaintyPosterior):
-                columns.append(posterior.uncertainty(images).double()[:, None])
-        return torch.cat(columns, dim=1)
-
-    with progress.track(
-        f"Predicting {run.method.describe()}, seed {run.seed}", len(part), unit="images"
-    ) as advance:
-        table = predict_rows(
-            batches, part.rows, compute, generator, samples,
-            batch_size=PREDICT_BATCH, work="prediction", advance=advance,
-        ).numpy()  # fmt: skip
-    if not np.isfinite(table).all():
-        raise DivergedError(
-            f"{run.method.describe()} predicts values that are not finite. Lower optimizer.lr, or change method.*."
-        )
-    return Predictions(
-        image_id=part.image_id,
-        label=part.label,
-        probs=table[:, :-1] if own else table,
-        grade=part.grade,
-        patient_id=part.patient_id,
-        domain=part.domain,
-        split=part.split,
-        uncertainty=table[:, -1] if own else None,
-        metadata=metadata(run, task, members=1) | {"weights": fingerprint(posterior.state())},
-    )
-
-
-def metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
-    """Return the metadata of a predictions file; `blur` where the images had Graham's preprocessing.
-
-    Args:
-        run: The run.
-        task: Its task.
-        members: Number of runs that are combined, 1 of a single one.
-    """
-    recipe = recipe_of(task.data.folder)
-    return {
-        "method": run.method.name,
-        "title": run.method.describe(),
-        "setting": run.setting(task.data.fingerprint),
-        "run": describe(run),
-        "task": run.task,
-        "model": run.model.name,
-        "data": task.data.name,
-        **({"blur": recipe["blur"]} if recipe.get("preprocess") == "graham" else {}),
-        "seed": run.seed,
-        "members": members,
-        "config_hash": run.hash(task.data.fingerprint),
-        "version": __version__,
-    }

@@ -1,5 +1,6 @@
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -204,3 +205,37 @@ def edit(folder, change):
     about = json.loads((folder / "model.json").read_text())
     change(about)
     (folder / "model.json").write_text(json.dumps(about))
+
+
+class Fixed:
+    """P(referable) and uncertainty of its own are one number for all images."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def predict(self, images, samples, generator):
+        p = torch.full((1, len(images)), self.value)
+        return torch.stack([1 - p, p], dim=2)
+
+    def uncertainty(self, images):
+        return torch.full((len(images),), self.value)
+
+    def state(self):
+        return {}
+
+    def restore(self, state):
+        pass
+
+
+def test_the_uncertainty_of_several_members_is_their_mean_and_every_sample_is_kept(model):
+    found = rb.load_model(model)
+    images = np.zeros((3, found.recipe.size, found.recipe.size, 3), np.uint8)
+    pooled = replace(found, members=tuple((found.run, Fixed(value)) for value in (0.25, 1.0)))
+    probs, own = pooled.predict_both(images)
+    assert probs.tolist() == [[0.25, 1.0]] * 3
+    assert own.tolist() == [0.625] * 3
+    mixed = replace(found, members=(found.members[0], (found.run, Fixed(0.5))))
+    assert mixed.uncertainty(images) is None
+    for value in (torch.nan, torch.inf):
+        with pytest.raises(InputError, match="predicts values that are not finite"):
+            replace(found, members=((found.run, Fixed(value)),)).predict(images)

@@ -9,7 +9,8 @@ import torch
 
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.run import execute, load_posterior
+from retinabench.experiments.run import execute
+from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.posteriors.collected import (
     SAMPLES,
     CollectedPosterior,

@@ -13,7 +13,8 @@ from torch import nn
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.run import execute, load_posterior
+from retinabench.experiments.run import execute
+from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.posthoc import ddu
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.metrics.uncertainty import referral_uncertainty

@@ -12,7 +12,8 @@ from retinabench.data.augment import affine, affine_matrices
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.run import execute, load_posterior, make_batches
+from retinabench.experiments.run import execute, make_batches
+from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.posthoc import tta
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import loop

@@ -55,7 +55,7 @@ EVERY = """
 import sys
 from retinabench.cli import main as cli
 from retinabench.methods.registry import METHODS
-from retinabench.experiments.execution import is_composed
+from retinabench.methods.base import is_composed
 
 for name, method in METHODS.items():
     if not is_composed(method):

@@ -26,7 +26,9 @@ from retinabench.experiments.conformance.subject import (
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.exporting.export import export_run
 from retinabench.experiments.exporting.exported import load_model
-from retinabench.experiments.run import execute, load_posterior, make_batches, predict
+from retinabench.experiments.image_predictions import predict
+from retinabench.experiments.run import execute, make_batches
+from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.base import is_composed
 from retinabench.methods.settings import MethodConfig
 from retinabench.metrics.classification import auroc

@@ -107,12 +107,9 @@ def _local(
     groups = [",".join(present[first : first + each]) for first in range(0, len(present) - each + 1, each)]
     runs = int(1 / gpus + 1e-9) if 0 < gpus < 1 else 1  # that share one GPU
     assigned = [group for group in groups for _ in range(runs)]
-    if not present:
-        places = parallel or max(1, int(cores() / cpus))
-    elif gpus == 0:
-        places = parallel or len(assigned)  # more than fit share the GPUs where it was asked for
-    else:
-        places = min(parallel or len(assigned), len(assigned))
+    places = parallel or len(assigned) or max(1, int(cores() / cpus))
+    if gpus > 0:  # otherwise more runs than GPUs share them where it was asked for
+        places = min(places, len(assigned))
     assigned = [assigned[place % len(assigned)] for place in range(places)] if present else []
     return LocalEngine(places, max(1, int(cpus)), device, assigned, attempts, progress, each)
 

@@ -8,8 +8,8 @@ from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.workspace import Workspace
 from retinabench.experiments.exporting.about import ABOUT, CARD, About, read_about
-from retinabench.experiments.exporting.exported import weights_of
 from retinabench.experiments.exporting.frozen_rule import THRESHOLD, rule_content
+from retinabench.experiments.exporting.member_files import weights_of
 from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.guarantees.triage import Triage
 from retinabench.predictions.table import Predictions

@@ -20,8 +20,9 @@ from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import POSTERIOR
 from retinabench.experiments.exporting.about import ABOUT, CARD, FORMAT
-from retinabench.experiments.exporting.exported import SCALE, TRUNK, leaf_runs, load_model, member_file
+from retinabench.experiments.exporting.exported import SCALE, TRUNK, load_model
 from retinabench.experiments.exporting.frozen_rule import THRESHOLD
+from retinabench.experiments.exporting.member_files import leaf_runs, member_file
 from retinabench.experiments.finished_run import finished_run
 from retinabench.experiments.run import FILE
 from retinabench.experiments.trained_inputs import TrainedInputs

@@ -25,7 +25,7 @@ from retinabench.data.preprocessing.preprocess import preprocess_bytes
 from retinabench.data.records import Records, referable
 from retinabench.experiments.exporting.exported import ExportedModel
 from retinabench.experiments.exporting.frozen_rule import FrozenRule
-from retinabench.experiments.run import PREDICT_BATCH
+from retinabench.experiments.image_predictions import PREDICT_BATCH
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.formats.parquet_format import to_table
 from retinabench.predictions.io import write_predictions

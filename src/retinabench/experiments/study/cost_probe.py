@@ -24,7 +24,9 @@ import torch
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, member_runs
-from retinabench.experiments.run import LIKELIHOOD, PREDICTED, make_batches, predict
+from retinabench.experiments.image_predictions import PREDICTED, predict
+from retinabench.experiments.run import make_batches
+from retinabench.experiments.run_folder import LIKELIHOOD
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint, save_tensors
 from retinabench.methods.training.prediction import validation_plan

@@ -14,7 +14,7 @@ from pathlib import Path
 from retinabench.core.atomic_files import write_json
 from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import Job, JobEngine, Outcome, State
-from retinabench.experiments.run import describe
+from retinabench.experiments.run_folder import describe
 
 FOLDER = "outcomes"
 RunKey = tuple[Path, str]  # parent of the run's folder, and the run's hash

@@ -11,7 +11,7 @@ from pathlib import Path
 from retinabench.core.workspace import Holder
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
-from retinabench.experiments.run import describe
+from retinabench.experiments.run_folder import describe
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.outcomes import RunRecord, read_record, read_records
 from retinabench.experiments.study.runner import workspace

@@ -1,0 +1,95 @@
+"""The folder of a run: its name, the settings and the posterior that it holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from retinabench.core.checksums import check
+from retinabench.core.errors import InputError
+from retinabench.experiments.config import Run, build_run
+from retinabench.experiments.execution import (
+    POSTERIOR,
+)
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import load_tensors, taking_over
+from retinabench.methods.training.likelihood import Bernoulli
+from retinabench.methods.training.posterior import Posterior
+from retinabench.models.acceleration import set_arithmetic
+from retinabench.models.build import build_model
+from retinabench.models.own_network import named_network
+
+LIKELIHOOD = Bernoulli()  # referable or not
+
+
+def folder_name(run: Run, fingerprint: str) -> str:
+    """Return the name of a run's folder: readable first, unique by its hash.
+
+    Args:
+        run: The run.
+        fingerprint: Of its data.
+    """
+    return f"{describe(run).replace(' ', '-')}-{run.hash(fingerprint)}"
+
+
+def describe(run: Run) -> str:
+    """Return the run in a few words: `dropout resnet18 seed 2`, `map resnet18 seed 0 fold 3 of 5 folds repeat 1`."""
+    division = "" if run.cross_validation is None else f" {run.cross_validation}"
+    return f"{run.method.describe(titles=False)} {run.model.name} seed {run.seed}{division}"
+
+
+def read_run(folder: Path, network: str | None = None) -> Run:
+    """Read the settings of a run from its folder.
+
+    Args:
+        folder: The run's folder.
+        network: The function of the user's network, which is imported only if the caller names it; None for other networks.
+
+    Returns:
+        The run.
+
+    Raises:
+        InputError: The folder holds no run, or one of a user's network that is not named.
+    """
+    try:
+        content = json.loads(check(folder / "run.json").read_text(encoding="utf-8"))["run"]
+        run = build_run(content, folder / "run.json")
+    except FileNotFoundError:
+        raise InputError("holds no run (run.json is missing)", file=folder) from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"is damaged ({error})", file=folder / "run.json") from None
+    name = named_network(run.model.name, network, folder, own=run.model.own)
+    return (
+        run if name == run.model.name else build_run({**content, "model": {**content["model"], "name": name}})
+    )
+
+
+def load_posterior(folder: Path, device: str = "cpu", network: str | None = None) -> tuple[Run, Posterior]:
+    """Read a finished run that trained a network, and its posterior.
+
+    Args:
+        folder: The run's folder.
+        device: Where the posterior is put.
+        network: The function of a user's network; see `read_run`.
+
+    Returns:
+        The run and its posterior.
+
+    Raises:
+        InputError: The folder holds no finished training.
+    """
+    run = read_run(folder, network)
+    try:
+        state = load_tensors(folder / POSTERIOR, mapped=True)
+    except FileNotFoundError:
+        raise InputError(f"holds no finished training ({POSTERIOR} is missing)", file=folder) from None
+    model = build_model(run.model, run.seed, pretrained=False).to(device)
+    posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
+    with taking_over(folder / POSTERIOR):
+        posterior.restore(state)
+    set_arithmetic(run.optimizer.precision, torch.device(device))
+    return run, posterior
