@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from retinabench.core.atomic_files import write_bytes
-from retinabench.experiments import run as run_module
+from retinabench.experiments import image_predictions
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.predict import predict_on
@@ -68,10 +68,10 @@ for name, method in METHODS.items():
 SMALL_BATCHES = """
 import sys
 from retinabench.cli import main as cli
-from retinabench.experiments import run
+from retinabench.experiments import image_predictions
 from retinabench.methods.training import prediction
 
-prediction.VALIDATION_BATCH = run.PREDICT_BATCH = 8
+prediction.VALIDATION_BATCH = image_predictions.PREDICT_BATCH = 8
 other, data, out, *words = sys.argv[1:]
 code = cli.run(words) or cli.run(["predict", other, "--data", data, "--out", out, "--device", "cpu", "--quiet"])
 sys.exit(code)
@@ -119,7 +119,7 @@ def prepared(tmp_path_factory):
 
 def test_two_processes_are_one_with_the_double_batch(prepared, tmp_path, monkeypatch):
     """Training, validation and prediction; dropout's noise is of single images, and is drawn once for each of them."""
-    monkeypatch.setattr(run_module, "PREDICT_BATCH", 8)
+    monkeypatch.setattr(image_predictions, "PREDICT_BATCH", 8)
     monkeypatch.setattr(prediction, "VALIDATION_BATCH", 8)
     run = load_run(None, [*LENET, "task=in_domain"], data=str(prepared))
     execute(run, tmp_path / "1", Resources("cpu"))
