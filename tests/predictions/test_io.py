@@ -117,11 +117,6 @@ def predictions(draw):
     )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("formats")
-
-
 @pytest.mark.parametrize("kind", FORMATS)
 @given(given_=predictions())
 @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -16,6 +16,7 @@ from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.engines.jobs import Job, Outcome
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, run_folder
+from retinabench.experiments.search.search import search
 from retinabench.experiments.search.space import Space, space_of
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
@@ -78,3 +79,11 @@ def base_run(data: Path, *words: str) -> Run:
 
 def small_space() -> Space:
     return space_of(SPACE)
+
+
+def again(data, out, engine=None, trials=8, **options):
+    """Search once more; return the ranking and the engine."""
+    engine = engine or Serial(pretend)
+    base = options.pop("base", None) or base_run(data)
+    space = options.pop("space", None) or small_space()
+    return search(base, space, trials=trials, out=out, engine=engine, **options), engine

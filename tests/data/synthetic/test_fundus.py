@@ -14,28 +14,10 @@ from retinabench.core.errors import InputError
 from retinabench.data.synthetic.fundus import draw
 from retinabench.data.synthetic.streams import POPULATIONS
 from retinabench.data.synthetic.truth import (
-    Truth,
     truth,
 )
 
 Find = Callable[..., list[int]]
-
-
-@pytest.fixture(scope="module")
-def records() -> dict[str, list[Truth]]:
-    return {population: [truth(i, population=population) for i in range(6000)] for population in POPULATIONS}
-
-
-@pytest.fixture(scope="module")
-def find(records: dict[str, list[Truth]]) -> Find:
-    """Return the first `count` indices of a population that meet a condition."""
-
-    def search(
-        condition: Callable[[Truth], bool], count: int = 1, population: str = "in_domain"
-    ) -> list[int]:
-        return [t.index for t in records[population] if condition(t)][:count]
-
-    return search
 
 
 @pytest.mark.parametrize("population", POPULATIONS)

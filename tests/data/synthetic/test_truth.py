@@ -13,13 +13,7 @@ from retinabench.data.synthetic.truth import (
     LESIONS,
     Truth,
     irreducible,
-    truth,
 )
-
-
-@pytest.fixture(scope="module")
-def records() -> dict[str, list[Truth]]:
-    return {population: [truth(i, population=population) for i in range(6000)] for population in POPULATIONS}
 
 
 @pytest.mark.parametrize("population", POPULATIONS)

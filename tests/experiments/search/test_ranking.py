@@ -11,24 +11,6 @@ import pytest
 
 from retinabench.experiments.config import load_run
 from retinabench.experiments.search.ranking import write_ranking
-from retinabench.experiments.search.search import search
-from support.helpers import make_prepared
-from support.searching import Serial, base_run, pretend, small_space
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return make_prepared(tmp_path_factory.mktemp("search") / "data")
-
-
-@pytest.fixture(scope="module")
-def begun(data, tmp_path_factory):
-    """A sweep of eight pretended trials, to be copied."""
-    out = tmp_path_factory.mktemp("begun") / "sweep"
-    engine = Serial(pretend)
-    ranking = search(base_run(data), small_space(), trials=8, out=out, engine=engine)
-    assert len(engine.computed) == 8
-    return out, ranking
 
 
 def test_the_table_holds_every_trial_as_csv_and_json(begun, tmp_path):

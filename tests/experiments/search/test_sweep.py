@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.experiments import config
 from retinabench.experiments.config import load_run
 from retinabench.experiments.search import sweep
-from retinabench.experiments.search.search import search
 from retinabench.experiments.search.space import points, read_space, space_of
 from retinabench.experiments.search.sweep import check_space, trial_runs
 from support.helpers import make_prepared
-from support.searching import SPACE, Serial, base_run, pretend, small_space
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return make_prepared(tmp_path_factory.mktemp("search") / "data")
-
-
-@pytest.fixture(scope="module")
-def begun(data, tmp_path_factory):
-    """A sweep of eight pretended trials, to be copied."""
-    out = tmp_path_factory.mktemp("begun") / "sweep"
-    engine = Serial(pretend)
-    ranking = search(base_run(data), small_space(), trials=8, out=out, engine=engine)
-    assert len(engine.computed) == 8
-    return out, ranking
-
-
-@pytest.fixture
-def copy(begun, tmp_path):
-    shutil.copytree(begun[0], tmp_path / "sweep")
-    return tmp_path / "sweep"
-
-
-def again(data, out, engine=None, trials=8, **options):
-    engine = engine or Serial(pretend)
-    base = options.pop("base", None) or base_run(data)
-    space = options.pop("space", None) or small_space()
-    return search(base, space, trials=trials, out=out, engine=engine, **options), engine
+from support.searching import SPACE, Serial, again, base_run, pretend
 
 
 @pytest.mark.parametrize(

@@ -3,48 +3,15 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from retinabench.core.errors import WorkError
-from retinabench.data.tasks import load_task
-from retinabench.experiments.config import load_run
-from retinabench.experiments.run import make_batches
-from retinabench.methods import map as map_method
-from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.methods.training.loop import likelihood_only, train
-from retinabench.models.build import build_model
 from support.helpers import make_prepared
-
-LENET = ["model.name=lenet", "optimizer.epochs=2", "optimizer.batch_size=16", "optimizer.lr=0.05",
-         "optimizer.warmup=0.5", "optimizer.augment=false"]  # fmt: skip
-
-
-CPU = torch.device("cpu")
+from support.trainings import ridge, trained
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     return str(make_prepared(tmp_path_factory.mktemp("data") / "prepared"))
-
-
-def trained(prepared, *words, penalty=None):
-    """Train MAP; return its history and its weights."""
-    run = load_run(None, [*LENET, *words], data=prepared)
-    batches = make_batches(run, load_task(run.data, run.task), CPU)
-    posterior = map_method.build(build_model(run.model, run.seed), run, Bernoulli())
-    likelihood = likelihood_only(posterior.model, batches, run, Bernoulli())
-
-    def penalised(images, labels, batch):
-        return likelihood(images, labels, batch) | {"penalty": penalty(posterior.model, batch.step)}
-
-    checkpoint = Checkpoint()
-    train(posterior, batches, run, checkpoint, objective=penalised if penalty else likelihood)
-    return checkpoint.history, posterior.state()
-
-
-def ridge(model, step):
-    return 1e-3 * sum(p.square().sum() for p in model.parameters())
 
 
 def test_a_rate_that_is_too_high_is_named_with_step_and_term(prepared):

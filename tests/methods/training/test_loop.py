@@ -20,34 +20,12 @@ from retinabench.methods.training.losses import BatchInfo, class_weights, cross_
 from retinabench.methods.training.posterior import precision
 from retinabench.models.build import build_model
 from support.helpers import make_prepared
-
-LENET = ["model.name=lenet", "optimizer.epochs=2", "optimizer.batch_size=16", "optimizer.lr=0.05",
-         "optimizer.warmup=0.5", "optimizer.augment=false", "optimizer.validation_share=1"]  # fmt: skip
-CPU = torch.device("cpu")
+from support.trainings import CPU, LENET, ridge, trained
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     return str(make_prepared(tmp_path_factory.mktemp("data") / "prepared"))
-
-
-def trained(prepared, *words, penalty=None):
-    """Train MAP; return its history and its weights."""
-    run = load_run(None, [*LENET, *words], data=prepared)
-    batches = make_batches(run, load_task(run.data, run.task), CPU)
-    posterior = map_method.build(build_model(run.model, run.seed), run, Bernoulli())
-    likelihood = likelihood_only(posterior.model, batches, run, Bernoulli())
-
-    def penalised(images, labels, batch):
-        return likelihood(images, labels, batch) | {"penalty": penalty(posterior.model, batch.step)}
-
-    checkpoint = Checkpoint()
-    train(posterior, batches, run, checkpoint, objective=penalised if penalty else likelihood)
-    return checkpoint.history, posterior.state()
-
-
-def ridge(model, step):
-    return 1e-3 * sum(p.square().sum() for p in model.parameters())
 
 
 @pytest.mark.parametrize("parts", [2, 3, 16])

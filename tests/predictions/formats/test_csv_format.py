@@ -10,11 +10,6 @@ import pytest
 from support.prediction_bytes import DIALECTS, TABLE, read_bytes, refused
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("formats")
-
-
 @pytest.mark.parametrize("name", DIALECTS)
 def test_every_dialect_gives_the_same_numbers(folder, name):
     found = read_bytes(folder, DIALECTS[name])

@@ -12,11 +12,6 @@ import pytest
 from support.prediction_bytes import npz, refused
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("formats")
-
-
 def zipped(**members):
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w") as archive:

@@ -11,12 +11,6 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from support.prediction_bytes import NONE, parquet, refused
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("formats")
-
-
 PARQUET = {
     "truncated": (parquet()[:-20], "not a whole Parquet file"),
     "head only": (b"PAR1", "not a whole Parquet file"),

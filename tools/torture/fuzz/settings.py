@@ -113,7 +113,9 @@ def _space_differs(file: Path) -> str:
         for parameter in space:
             value = point[parameter.key]
             inside = (
-                value in parameter.choices if parameter.choices else parameter.low <= value <= parameter.high
+                value in parameter.choices
+                if parameter.choices
+                else parameter.low <= float(value) <= parameter.high
             )
             if not inside:
                 return f"{parameter.key} = {value!r} lies outside its range"

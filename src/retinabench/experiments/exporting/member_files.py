@@ -107,7 +107,20 @@ def member_file(number: int) -> str:
 
 
 def read_posterior(run: Run, tensors: dict[str, Tensor], device: torch.device, path: Path) -> Posterior:
-    """Build the posterior of a member, once its settings fit the tensors that are there."""
+    """Return the posterior of a member, once its settings fit the tensors that are there.
+
+    Args:
+        run: The settings of the member.
+        tensors: Its tensors by name.
+        device: Where it computes.
+        path: Their file, for messages.
+
+    Returns:
+        The posterior.
+
+    Raises:
+        InputError: The tensors are those of another network.
+    """
     _check_size(parameters_of, run, tensors, path)
     largest = max((size for tensor in tensors.values() for size in tensor.shape), default=1)
     for key, value in run.method.model_dump().items():
@@ -124,7 +137,19 @@ def read_posterior(run: Run, tensors: dict[str, Tensor], device: torch.device, p
 
 
 def read_extractor(run: Run, device: torch.device, path: Path) -> Extractor | None:
-    """The trunk, where the head was trained alone."""
+    """Return the trunk, where the head was trained alone, else None.
+
+    Args:
+        run: The settings.
+        device: Where it computes.
+        path: The file of the trunk.
+
+    Returns:
+        The trunk.
+
+    Raises:
+        InputError: The file is missing, damaged, or holds another network.
+    """
     if run.model.trained != "head":
         return None
     tensors = read_tensors(path)

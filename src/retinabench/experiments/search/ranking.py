@@ -14,7 +14,7 @@ from retinabench.core.errors import WorkError
 from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import State
 from retinabench.experiments.search.criteria import CRITERIA
-from retinabench.experiments.search.space import Space
+from retinabench.experiments.search.space import Point, Space
 from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.renderers import csv_bytes
 from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, Row, Table
@@ -41,7 +41,7 @@ class Trial:
     """
 
     trial: int
-    values: dict[str, Any]
+    values: Point
     run: Run
     state: State
     value: float

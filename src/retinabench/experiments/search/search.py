@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
@@ -24,7 +23,7 @@ from retinabench.experiments.search import sweep
 from retinabench.experiments.search.criteria import CRITERIA, Criterion, find, measure
 from retinabench.experiments.search.ranking import Ranking, Trial, in_order
 from retinabench.experiments.search.results import Result, Writer, read_results, run_folders, valid
-from retinabench.experiments.search.space import Space, points
+from retinabench.experiments.search.space import Point, Space, points
 from retinabench.experiments.search.sweep import trial_runs
 from retinabench.metrics.score import RULES
 from retinabench.predictions.io import read_predictions
@@ -87,7 +86,7 @@ def search(
 
 def _climb(
     runs: Sequence[Run],
-    values: Sequence[dict[str, Any]],
+    values: Sequence[Point],
     shares: Sequence[int],
     halving: int,
     work: _Sweep,

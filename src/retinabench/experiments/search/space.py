@@ -35,6 +35,8 @@ MOST_DOTS = 100  # of a key; no setting of a run has a tenth of them
 MOST = 2**30  # points of the sequence
 
 Value = float | int | bool | str
+Point = Mapping[str, Value]
+"""Dotted key -> value."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def space_of(tree: Mapping[str, Any], *, name: str = "space", file: Path | None 
     return Space(parameters, name, file)
 
 
-def points(space: Space, first: int, stop: int, seed: int) -> list[dict[str, Any]]:
+def points(space: Space, first: int, stop: int, seed: int) -> list[Point]:
     """Return points first … stop - 1 of the space's sequence: dotted key -> value.
 
     Stateless: point i depends on the space, the seed and i alone, so that a longer search begins with the shorter one.

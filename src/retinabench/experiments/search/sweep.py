@@ -20,7 +20,7 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.experiments.config import PROTOCOL, Run, load_run
-from retinabench.experiments.search.space import Space, points
+from retinabench.experiments.search.space import Point, Space, points
 
 SCHEMA = "retinabench.sweep/1"
 RUNS, RESULTS = "runs", "results"
@@ -130,7 +130,7 @@ def _may_vary(key: str) -> bool:
     return key not in FIXED and not (key.startswith("method.") and key.endswith(".name"))
 
 
-def _vary(base: Run, values: Mapping[str, Any], space: Space, what: str) -> Run:
+def _vary(base: Run, values: Point, space: Space, what: str) -> Run:
     tree = deepcopy(base.model_dump(mode="json"))
     for key, value in values.items():
         *tables, last = key.split(".")

@@ -105,7 +105,7 @@ class Checkpoint:
     folder: Path | None = None
     progress: Progress = QUIET
     title: str = "Training"
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[dict[str, float]] = field(default_factory=list)
     writes: bool = True
     interval: float = 0.0
     counts: dict[str, float] = field(default_factory=dict)

@@ -202,7 +202,7 @@ def _criterion(select: str, scores: dict[str, float], final: bool) -> float:
 
 def _history_row(
     epoch: int, rate: float, losses: dict[str, float], scores: dict[str, float], seconds: float
-) -> dict[str, Any]:
+) -> dict[str, float]:
     return {
         "epoch": epoch + 1,
         "lr": rate,

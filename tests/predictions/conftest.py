@@ -1,0 +1,11 @@
+"""A folder for the files that tests write over and over."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One for each module."""
+    return tmp_path_factory.mktemp("formats")
