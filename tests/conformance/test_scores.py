@@ -67,3 +67,11 @@ def test_it_is_described(name):
     function = SCORES[name].function
     assert inspect.getdoc(getattr(function, "func", function))
     assert f"`{name}`" in (Path(__file__).parents[2] / "docs" / "scores.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in SCORES if name != "accuracy_gain"]
+)  # a difference of two shares
+def test_the_function_of_a_score_names_its_source(name):
+    function = SCORES[name].function
+    assert "References:\n" in inspect.getdoc(getattr(function, "func", function))

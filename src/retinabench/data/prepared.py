@@ -164,27 +164,13 @@ def open_prepared(folder: str | Path) -> Prepared:
             hint="Make or finish it with: retinabench prepare DATASET --out DIR",
         )
     try:
-        about = json.loads(
-            check(kept_inside(folder, folder / "dataset.json"), AGAIN).read_text(encoding="utf-8")
-        )
-        if about.get("format") != FORMAT:
-            raise InputError(
-                "was prepared by another version of retinabench "
-                f"(format {about.get('format', 1)}; this one reads format {FORMAT})",
-                file=folder,
-                hint="Delete it and prepare it again.",
-            )
-        _check_about(about)
+        about = _read_about(folder)
         shards = tuple(_mapped(inside(folder, name), about["size"]) for name in about["shards"])
         records = Records.from_parquet(check(inside(folder, "records.parquet"), AGAIN))
         truth = _truth(folder, about.get("concepts"), len(records))
-    except InputError as error:
-        if error.file is not None:
+    except (InputError, *DAMAGED_ARRAYS, OSError, pa.ArrowException) as error:
+        if isinstance(error, InputError) and error.file is not None:
             raise
-        raise InputError(
-            f"is damaged ({error})", file=folder, hint="Delete it and prepare it again."
-        ) from None
-    except (*DAMAGED_ARRAYS, OSError, pa.ArrowException) as error:
         raise InputError(
             f"is damaged ({error})", file=folder, hint="Delete it and prepare it again."
         ) from None
@@ -194,16 +180,23 @@ def open_prepared(folder: str | Path) -> Prepared:
     graded = "label" not in about.get("settings", {}).get("columns", {})
     files = tuple(folder / name for name in about["shards"])
     return Prepared(
-        folder,
-        about["name"],
-        about["size"],
-        about["fingerprint"],
-        records,
-        shards,
-        files,
-        graded,
-        truth=truth,
-    )
+        folder, about["name"], about["size"], about["fingerprint"], records, shards, files, graded, truth=truth
+    )  # fmt: skip
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    """Read `dataset.json`; raise where another version wrote it, or where it says something of another kind."""
+    path = kept_inside(folder, folder / "dataset.json")
+    about: dict[str, Any] = json.loads(check(path, AGAIN).read_text(encoding="utf-8"))
+    if about.get("format") != FORMAT:
+        raise InputError(
+            "was prepared by another version of retinabench "
+            f"(format {about.get('format', 1)}; this one reads format {FORMAT})",
+            file=folder,
+            hint="Delete it and prepare it again.",
+        )
+    _check_about(about)
+    return about
 
 
 def _truth(folder: Path, concepts: object, images: int) -> NDArray[np.int8] | None:

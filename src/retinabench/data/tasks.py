@@ -157,9 +157,6 @@ def load_task(folder: str | Path, name: str = "country_shift", shifted: str | Pa
     Returns:
         The data and the rows of each split.
 
-    Returns:
-        The task.
-
     Raises:
         InputError: A folder or the name is unknown, a needed split is empty, or the task has no use for `shifted`.
 

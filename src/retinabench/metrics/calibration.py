@@ -155,12 +155,20 @@ def _means(mass: Floats, forecast: Floats, observed: Floats) -> Bins:
 
 
 def ece_top_label_of(w: Weighted) -> float:
-    """Expected calibration error of the model's answer, 15 bins of equal width."""
+    """Expected calibration error of the model's answer, 15 bins of equal width: sum of share x |observed - forecast|.
+
+    References:
+        Guo et al., On calibration of modern neural networks, ICML (2017).
+    """
     return bins_of(w, "top_label").expected_error()
 
 
 def ece_positive_class_of(w: Weighted) -> float:
-    """Expected calibration error of P(label = 1), 15 bins of equal width."""
+    """Expected calibration error of P(label = 1), 15 bins of equal width: sum of share x |observed - forecast|.
+
+    References:
+        Guo et al., On calibration of modern neural networks, ICML (2017).
+    """
     return bins_of(w, "positive_class").expected_error()
 
 

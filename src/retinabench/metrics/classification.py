@@ -98,22 +98,38 @@ def brier(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) ->
 
 
 def accuracy_of(w: Weighted) -> float:
-    """Share of right answers."""
+    """Share of right answers, sum of w over right answers / W.
+
+    References:
+        Band et al., Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks, NeurIPS (2021).
+    """
     return w.mean(~w.cases.error)
 
 
 def nll_of(w: Weighted) -> float:
-    """Mean negative log likelihood, nats per image."""
+    """Mean negative log likelihood -ln p(y), nats per image.
+
+    References:
+        Good, Rational decisions, J. R. Stat. Soc. B 14:107 (1952).
+    """
     return w.mean(w.cases.log_loss)
 
 
 def brier_of(w: Weighted) -> float:
-    """Mean squared error of the probability."""
+    """Mean squared error (p - y)^2 of the probability.
+
+    References:
+        Brier, Verification of forecasts expressed in terms of probability, Mon. Weather Rev. 78:1 (1950).
+    """
     return w.mean((w.cases.prob - w.cases.label) ** 2)
 
 
 def brier_skill_of(w: Weighted) -> float:
-    """1 - Brier / (pi (1 - pi)), pi the share of positive images: 0 for a forecast of pi, NaN with one class."""
+    """1 - Brier / (pi (1 - pi)), pi the share of positive images: 0 for a forecast of pi, NaN with one class.
+
+    References:
+        Murphy, A new vector partition of the probability score, J. Appl. Meteorol. 12:595 (1973).
+    """
     variance = w.positives * w.negatives / w.total**2
     return 1 - brier_of(w) / variance if variance > 0 else np.nan
 
@@ -124,12 +140,20 @@ def accuracy_gain_of(w: Weighted) -> float:
 
 
 def sensitivity_of(w: Weighted) -> float:
-    """Share of positive images that are positive by the model; NaN without positives."""
+    """Share TP / (TP + FN) of positive images that are positive by the model; NaN without positives.
+
+    References:
+        Altman and Bland, Diagnostic tests 1: sensitivity and specificity, BMJ 308:1552 (1994).
+    """
     return _ratio(float(w.positive @ w.cases.called), w.positives)
 
 
 def specificity_of(w: Weighted) -> float:
-    """Share of negative images that are negative by the model; NaN without negatives."""
+    """Share TN / (TN + FP) of negative images that are negative by the model; NaN without negatives.
+
+    References:
+        Altman and Bland, Diagnostic tests 1: sensitivity and specificity, BMJ 308:1552 (1994).
+    """
     return _ratio(float(w.negative @ ~w.cases.called), w.negatives)
 
 
@@ -154,12 +178,21 @@ def ranked_classes(w: Weighted) -> tuple[Floats, Floats, Floats]:
 
 
 def auroc_of(w: Weighted) -> float:
-    """Area under the ROC curve of the probability."""
+    """Area under the ROC curve of the probability: P(a positive image ranks higher) + P(tie) / 2.
+
+    References:
+        Hanley and McNeil, The meaning and use of the area under a receiver operating characteristic (ROC) curve, Radiology
+        143:29 (1982).
+    """
     return ranked_auroc(w.cases.by_prob, w.positive, w.negative)
 
 
 def auprc_of(w: Weighted) -> float:
-    """Average precision of the probability."""
+    """Average precision of the probability: sum over thresholds of the gain in sensitivity times the precision.
+
+    References:
+        Davis and Goadrich, The relationship between precision-recall and ROC curves, ICML (2006).
+    """
     return ranked_average_precision(w.cases.by_prob, w.positive, w.negative)
 
 

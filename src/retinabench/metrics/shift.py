@@ -19,13 +19,23 @@ EYEPACS_TEST = np.array([31_403, 3_042, 6_282, 977, 966]) / 42_670  # grades 0 t
 
 
 def ood_auroc_of(w: Weighted) -> float:
-    """P(a shifted image is more uncertain than an in-domain one) + P(tie) / 2; NaN outside joint sets."""
+    """P(a shifted image is more uncertain than an in-domain one) + P(tie) / 2; NaN outside joint sets.
+
+    References:
+        Hendrycks and Gimpel, A baseline for detecting misclassified and out-of-distribution examples in neural networks,
+        ICLR (2017).
+    """
     _, there, here = ranked_domains(w)
     return ranked_auroc(w.cases.by_uncertainty, there, here)
 
 
 def ood_auprc_of(w: Weighted) -> float:
-    """Average precision of the uncertainty as a detector of shifted images; its chance level is their share."""
+    """Average precision of the uncertainty as a detector of shifted images; its chance level is their share.
+
+    References:
+        Hendrycks and Gimpel, A baseline for detecting misclassified and out-of-distribution examples in neural networks,
+        ICLR (2017).
+    """
     _, there, here = ranked_domains(w)
     return ranked_average_precision(w.cases.by_uncertainty, there, here)
 

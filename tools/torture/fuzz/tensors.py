@@ -24,7 +24,8 @@ from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run, build_run
 from retinabench.experiments.exporting.export import export_run
 from retinabench.experiments.exporting.exported import load_model
-from retinabench.experiments.run import execute, load_posterior
+from retinabench.experiments.run import execute
+from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.models.build import build_model
 from retinabench.models.pretrained.checkpoint import read_checkpoint

@@ -116,7 +116,11 @@ def curve_of(w: Weighted, metric: str) -> Curve:
 
 
 def area_of(w: Weighted, metric: str) -> float:
-    """Area under `curve_of`, without the rest of it."""
+    """Area under `curve_of`, the mean of its values over all retained counts, without the rest of it.
+
+    References:
+        Band et al., Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks, NeurIPS (2021).
+    """
     value, _ = METRICS[metric](w)
     counts, _ = _enter_area(w, metric, value)
     return float(value[counts].mean()) if counts.any() else np.nan
@@ -132,6 +136,9 @@ def value_at(w: Weighted, metric: str, referred: float) -> float:
 
     Returns:
         The value, NaN where undefined.
+
+    References:
+        Band et al., Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks, NeurIPS (2021).
     """
     return curve_of(w, metric).at(referred)
 

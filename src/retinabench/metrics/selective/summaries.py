@@ -42,6 +42,10 @@ def aurc_of(w: Weighted, loss: Floats | None = None) -> float:
     """Area under selective risk over coverage: trapezoid over the distinct uncertainties, the first risk kept to c = 0.
 
     Lower is better, in [0, 1]; the random order has err. The convention of fd-shifts (there often x 1000).
+
+    References:
+        Geifman, Uziel and El-Yaniv, Bias-reduced uncertainty estimation for deep neural classifiers, ICLR (2019).
+        Jaeger et al., A call to reflect on evaluation practices for failure detection in image classification, ICLR (2023).
     """
     c, e = _distinct(*risk_curve(w, loss))
     risk = e[1:] / c[1:]
@@ -71,18 +75,30 @@ def e_aurc_of(w: Weighted) -> float:
     """AURC beyond the oracle of the same accuracy: AURC - (err + (1 - err) ln(1 - err)).
 
     Few images or few distinct uncertainties can bring it below 0: the trapezoid then cuts the corner of the curve.
+
+    References:
+        Geifman, Uziel and El-Yaniv, Bias-reduced uncertainty estimation for deep neural classifiers, ICLR (2019).
     """
     return aurc_of(w) - best_aurc(w.mean(w.cases.error))
 
 
 def augrc_of(w: Weighted, loss: Floats | None = None) -> float:
-    """Area under generalised risk over coverage; random err/2, best err^2/2, worst err - err^2/2."""
+    """Area under generalised risk over coverage; random err/2, best err^2/2, worst err - err^2/2.
+
+    References:
+        Traub et al., Overcoming common flaws in the evaluation of selective classification systems, NeurIPS (2024).
+    """
     c, e = risk_curve(w, loss)
     return float(np.diff(c) @ (e[1:] + e[:-1]) / 2)
 
 
 def failure_auroc_of(w: Weighted) -> float:
-    """P(a wrong answer is more uncertain than a right one) + P(tie) / 2; NaN if all are right or all wrong."""
+    """P(a wrong answer is more uncertain than a right one) + P(tie) / 2; NaN if all are right or all wrong.
+
+    References:
+        Hendrycks and Gimpel, A baseline for detecting misclassified and out-of-distribution examples in neural networks,
+        ICLR (2017).
+    """
     _, wrong, right = ranked_errors(w)
     return ranked_auroc(w.cases.by_uncertainty, wrong, right)
 
@@ -98,6 +114,9 @@ def prr_of(w: Weighted, loss: Floats | None = None) -> float:
 
     loss (N,) may be graded; the oracle rejects the largest loss first (err^2 / 2 for right/wrong answers). NaN where
     all losses are equal.
+
+    References:
+        Malinin et al., Incorporating uncertainty into deep learning for spoken language assessment, ACL (2017).
     """
     if loss is None:
         random = w.mean(w.cases.error) / 2
