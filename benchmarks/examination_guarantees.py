@@ -1,6 +1,6 @@
 """Do the statements of an examination keep their word? Coverage, false findings, power and claims, by simulation.
 
-    python benchmarks/examination_guarantees.py [--examinations 400]
+    python benchmarks/examination_guarantees.py [--examinations 400] [--parts coverage]
 
 1. Coverage: per strategy and stopping rule, the share of intervals that miss the rate, of this bank and of new samples, at the end
    of the examination and at any time before it (as if somebody had stopped at the worst moment), and the share of examinations in
@@ -11,6 +11,9 @@
 3. Power: answers about a cell until a missed goal of 85 % is found, for rates of 50 to 75 %: the old rule (which controls
    nothing), one rate alone, and one of 28 rates.
 4. Claims: three claims stated together, each false by one sample of 200: share of studies with a wrong decision.
+5. Readers: five readers of different strictness; share of intervals that miss the rate against each truth that is named in
+   `concepts/questioning/reference.py`, the worst of them, after questions that the answers steered and ended.
+6. Main decision: share of intervals of the difference at equal grade that miss it; two images per patient.
 """
 
 from __future__ import annotations
@@ -21,12 +24,17 @@ import numpy as np
 from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.banks.readers import Panel, majority, random_reader
 from retinabench.concepts.examinees.answers import Answers
 from retinabench.concepts.inference.claims import Claim
 from retinabench.concepts.inference.confidence_sequences import bank_sequence, new_sequence
 from retinabench.concepts.inference.gaussian_process import says_yes
 from retinabench.concepts.inference.rates import LEAST
 from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.reference import enter_readers
+from retinabench.concepts.questioning.referral import agreement, decisions
+from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
+from retinabench.predictions.table import Predictions
 
 RATES = np.array([[0.6, 0.75, 0.9], [0.95, 0.8, 0.7]])  # specificities, sensitivities
 CLAIMS = ["sensitivity of a >= 0.7", "specificity of b >= 0.85", "sensitivity of c >= 0.8"]
@@ -224,16 +232,117 @@ def claims(studies, of=200):
     print(f"| {share(wrong[1], studies)} | {share(wrong[3], studies)} |")
 
 
+READERS = ("r1", "r2", "r3", "r4", "r5")
+
+
+def read_images(random, samples):
+    """Five readings and the model's answer about two concepts of images with a hidden severity."""
+    severity = random.random((samples, 2))
+    strict = np.array([0.45, 0.5, 0.55, 0.6, 0.65])
+    votes = (severity[:, :, None] + random.normal(0, 0.08, (samples, 2, 5)) > strict).astype(np.int8)
+    return votes, severity + random.normal(0, 0.15, (samples, 2)) > 0.55
+
+
+def readers(examinations):
+    print(
+        f"\n## Intervals that miss where several readers are the truth, in percent: {examinations} examinations each\n"
+    )
+    print("| truth | rate against | this bank | new samples |\n|---|---|---|---|")
+    random = np.random.default_rng(99)
+    votes, yes = read_images(random, 400_000)
+    reading = votes[np.arange(len(votes)), :, random.integers(0, 5, len(votes))]
+    population = {"majority": majority(votes), "random": reading, "r2": votes[:, :, 1]}
+    for truth in ("majority", "random", "r2"):
+        bank_missed, new_missed, reader_missed = {}, 0, dict.fromkeys(READERS, 0)
+        for number in range(examinations):
+            random = np.random.default_rng([5, number])
+            votes, said = read_images(random, 150)
+            chosen = {
+                "majority": majority(votes),
+                "random": random_reader(votes, random),
+                "r2": votes[:, :, 1],
+            }
+            bank = Bank(None, "ab", np.ascontiguousarray(chosen[truth]))
+            panel = Panel(READERS, votes, truth)
+            done = examine(
+                bank,
+                Answers(bank, np.where(said, 0.9, 0.1)),
+                strategy="uncertainty",
+                patience=15,
+                seed=number,
+            )
+            found = enter_readers(done.to_dict(), bank, done.record, panel, done.rates)
+            possible = {truth: bank.truth} | (panel.others() if truth == "majority" else {})
+            for k, name in enumerate("ab"):
+                for sign, measure in ((0, "specificity"), (1, "sensitivity")):
+                    ends = found["concepts"][name][measure]
+                    for key, values in possible.items():
+                        p = np.mean(said[values[:, k] == sign, k] == sign)
+                        bank_missed[key] = bank_missed.get(key, 0) + (
+                            not ends["low"] - 1e-9 <= p <= ends["high"] + 1e-9
+                        )
+                    p = np.mean(yes[population[truth][:, k] == sign, k] == sign)
+                    new_missed += not ends["new"]["low"] <= p <= ends["new"]["high"]
+                    for place, reader in enumerate(READERS):
+                        p = np.mean(said[votes[:, k, place] == sign, k] == sign)
+                        one = found["readers"]["concepts"][name]["against"][measure][reader]
+                        reader_missed[reader] += not one["low"] - 1e-9 <= p <= one["high"] + 1e-9
+        cells = 4 * examinations
+        for key, count in bank_missed.items():
+            print(
+                f"| {truth} | {key} | {share(count, cells)} | {share(new_missed, cells) if key == truth else ''} |"
+            )
+        print(
+            f"| {truth} | each reader, the worst | {share(max(reader_missed.values()), cells)} | |",
+            flush=True,
+        )
+
+
+def main_decision(studies):
+    print(
+        f"\n## Intervals of the difference at equal grade that miss it (0.3), in percent: {studies} studies each\n"
+    )
+    print("| patients, two images each | questions | missed |\n|---|---|---|")
+    for patients, questions in ((30, 60), (60, 120), (60, 240), (200, 800)):
+        missed = 0
+        for number in range(studies):
+            random = np.random.default_rng([6, number])
+            n = 2 * patients
+            grade = np.repeat(random.integers(0, 5, patients), 2).astype(np.int8)
+            truth = (random.random((n, 2)) < (0.1 + 0.18 * grade)[:, None]).astype(np.int8)
+            yes = (random.random((n, 2)) < 0.85) == (truth == 1)
+            habit = np.repeat(random.uniform(-0.1, 0.1, patients), 2)
+            refers = random.random(n) < 0.1 + 0.1 * grade + 0.3 * yes[:, 0] + habit
+            names = [f"i{k}" for k in range(n)]
+            bank = Bank(names, ("a", "b"), truth)
+            predictions = Predictions(
+                names, (grade >= 2).astype(np.int8), np.where(refers, 0.8, 0.2), grade=grade,
+                patient_id=np.repeat([f"p{k}" for k in range(patients)], 2),
+            )  # fmt: skip
+            record = examine(
+                bank, Answers(bank, np.where(yes, 0.9, 0.1)), questions=questions, seed=number
+            ).record
+            decided = decisions(bank, predictions, FrozenThreshold())
+            one = agreement(bank, record, decided)["concepts"]["a"]["at_equal_grade"]
+            missed += one["low"] is None or not one["low"] <= 0.3 <= one["high"]
+        print(f"| {patients} | {questions} of {2 * n} | {share(missed, studies)} |", flush=True)
+
+
+PARTS = {
+    "false": false_findings, "power": power, "claims": claims, "coverage": coverage, "readers": readers,
+    "decision": main_decision,
+}  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--examinations", type=int, default=400)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     options = parser.parse_args()
-    false_findings(options.examinations)
-    power(options.examinations)
-    claims(options.examinations)
-    coverage(options.examinations)
+    for name in options.parts:
+        PARTS[name](options.examinations)
 
 
 if __name__ == "__main__":

@@ -67,6 +67,14 @@ Goals = Annotated[
         "per concept; may be repeated; default: nothing is judged.",
     ),
 ]
+Reference = Annotated[
+    str | None,
+    option(
+        "--reference",
+        "TRUTH",
+        "Where --truth has columns CONCEPT@READER: majority (default), random (one reader per image) or a reader's name.",
+    ),
+]
 MainDecision = Annotated[
     Path | None,
     option(
@@ -108,6 +116,7 @@ def examine(
     claim: Claims = None,
     confidence: Confidence = 0.95,
     goal: Goals = None,
+    reference: Reference = None,
     predictions: MainDecision = None,
     threshold: ReferAt = "0.5",
     reading: UncertaintyReading = "std",
@@ -130,6 +139,7 @@ def examine(
         claims=claim or (),
         confidence=confidence,
         goals=goal or (),
+        reference=reference,
         predictions=predictions,
         threshold=threshold,
         reading=reading,

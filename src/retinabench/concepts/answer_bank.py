@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from retinabench.concepts.banks import lesion_images
 from retinabench.concepts.banks.definition import BankDefinition, find_definition
 from retinabench.concepts.banks.open_bank import read_images
+from retinabench.concepts.banks.readers import read_reference
 from retinabench.concepts.banks.samples import prepare_samples, sample_rows
 from retinabench.concepts.banks.tables import read_bank
 from retinabench.concepts.examine import ExamineOptions, examine_bank, examine_files
@@ -157,6 +158,8 @@ def examine_images(
     Raises:
         InputError: The images, the options or the answers are wrong.
     """
+    if options.reference is not None:
+        raise InputError("--reference is for --truth with columns CONCEPT@READER", hint="Leave it out.")
     definition = find_definition(bank)
     size, progress = network.side(definition), network.resources.progress
     images = read_images(definition, source, images=network.images, seed=network.seed, progress=progress)
@@ -194,8 +197,9 @@ def examine_synthetic(
     Returns:
         The JSON content of the examination.
     """
-    bank = read_bank(truth, options.concepts)
-    return examine_bank(bank, SYNTHETIC[name](bank, options.seed), out, options, progress=resources.progress)
+    bank, panel = read_reference(truth, options.concepts, options.reference, options.seed)
+    examinee = SYNTHETIC[name](bank, options.seed)
+    return examine_bank(bank, examinee, out, options, panel, progress=resources.progress)
 
 
 def origin(bank: str, source: Path | None) -> dict[str, Any]:

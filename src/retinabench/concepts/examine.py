@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.tables import read_bank
+from retinabench.concepts.banks.readers import Panel, read_reference
 from retinabench.concepts.examinees.answers import Examinee, read_answers
 from retinabench.concepts.inference.gaussian_process import Reading
 from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.reference import enter_readers
 from retinabench.concepts.questioning.referral import Decisions, agreement, decisions
 from retinabench.concepts.questioning.strategy_comparison import compare_strategies
 from retinabench.concepts.report.findings import findings
@@ -44,6 +45,7 @@ class ExamineOptions:
         confidence: Confidence of all decisions together.
         goals: Goals by which the page judges the concepts, as `report.goals.parse_goals` reads them; none: nothing is judged.
         predictions: Predictions of the same images by the model's main decision, to compare its referrals with its answers.
+        reference: Which of several readers is the truth: ``majority`` (None), ``random`` or a name, see `banks.readers`.
         threshold: From which P(referable) on it refers, as `DecisionThreshold.parse` reads it.
         reading: Which uncertainty.
         rules: ``corrected`` or ``published``.
@@ -62,6 +64,7 @@ class ExamineOptions:
     confidence: float = 0.95
     goals: Sequence[str] = ()
     predictions: Path | None = None
+    reference: str | None = None
     threshold: str = "0.5"
     reading: Reading = "std"
     rules: Literal["corrected", "published"] = "corrected"
@@ -85,7 +88,7 @@ def examine_files(
 
     Args:
         answers: CSV or Parquet with image_id and P(yes) per concept.
-        truth: CSV or Parquet with image_id and 0, 1 or nothing (unknown) per concept.
+        truth: CSV or Parquet with image_id and 0, 1 or nothing (unknown) per concept, or per concept and reader.
         out: Folder to write into.
         options: Options of the examination.
         progress: Where progress is shown.
@@ -93,12 +96,18 @@ def examine_files(
     Returns:
         `Examination.to_dict()` with the concepts that occur ``together`` (`overlap.together`).
     """
-    bank = read_bank(truth, options.concepts)
-    return examine_bank(bank, read_answers(answers, bank), out, options, progress=progress)
+    bank, panel = read_reference(truth, options.concepts, options.reference, options.seed)
+    return examine_bank(bank, read_answers(answers, bank), out, options, panel, progress=progress)
 
 
 def examine_bank(
-    bank: Bank, examinee: Examinee, out: Path, options: ExamineOptions, *, progress: Progress = QUIET
+    bank: Bank,
+    examinee: Examinee,
+    out: Path,
+    options: ExamineOptions,
+    panel: Panel | None = None,
+    *,
+    progress: Progress = QUIET,
 ) -> dict[str, Any]:
     """Examine any examinee and write all files; a transcript found there is continued.
 
@@ -107,6 +116,7 @@ def examine_bank(
         examinee: What answers them.
         out: Folder to write into.
         options: Options of the examination; its concepts are those of the bank.
+        panel: The readings from which the truth of the bank was made; None where it has one reading.
         progress: Where progress is shown.
 
     Returns:
@@ -131,6 +141,8 @@ def examine_bank(
         transcript=out / "transcript.jsonl",
     )
     found = examined.to_dict()
+    if panel is not None:
+        found = enter_readers(found, bank, examined.record, panel, examined.rates)
     found["goals"] = goals
     found["findings"] = findings(found)
     found["bank"]["together"] = together(bank)

@@ -48,7 +48,7 @@ def test_the_page_needs_nothing_but_itself_and_is_well_formed(html):
     assert len(ids) == len(set(ids))
     wanted = {a or b for a, b in re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", html)}
     assert wanted <= set(ids)
-    assert {anchor for anchor, _ in CONTENTS} - {"referral"} <= set(ids)
+    assert {anchor for anchor, _ in CONTENTS} - {"readers", "referral"} <= set(ids)
     figures = [a for tag, a in reader.elements if tag == "svg" and a.get("role") == "img"]
     assert len(figures) == 1 + 4 + 1 + 2 * 2  # rates, concepts, progress, two concepts by two strategies
     assert all("scope" in a for tag, a in reader.elements if tag == "th")

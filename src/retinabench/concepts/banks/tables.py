@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,13 @@ def _unchanged(name: str, values: NDArray[np.float64]) -> NDArray[Any]:
     return values
 
 
+def column_names(path: str | Path) -> list[str]:
+    """Return the names of the columns of a CSV or Parquet file; raises `InputError` where it cannot be read."""
+    path = Path(path)
+    with _explained(path):
+        return _columns(path)[1]
+
+
 def read_concepts(
     path: Path,
     concepts: Sequence[str] | None,
@@ -77,20 +85,11 @@ def read_concepts(
     Raises:
         InputError: The file cannot be read, lacks a column or rows, or holds something that is not a finite number.
     """
-    try:
-        with open(check(path), "rb") as handle:
-            parquet = handle.read(4) == b"PAR1"
-        names = open_parquet(path).schema_arrow.names if parquet else _csv_columns(path)[2]
-        check_count(path, names)
+    with _explained(path):
+        parquet, names = _columns(path)
         wanted = _wanted(path, names, concepts)
         table = None if parquet else _csv(path, wanted)
         ids = read_table(path, ["image_id"])["image_id"] if table is None else table["image_id"]
-    except FileNotFoundError:
-        raise InputError("does not exist", file=path) from None
-    except IsADirectoryError:
-        raise InputError("is a folder, needed is a CSV or Parquet file", file=path) from None
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {str(error).partition(chr(10))[0]}", file=path) from None
     check_size(path, len(ids), len(wanted))
     if len(ids) == 0:
         raise InputError("has no rows", file=path, hint="Write one row per image.")
@@ -129,6 +128,28 @@ def _numbers(path: Path, name: str, column: pa.Array) -> NDArray[np.float64]:
     if infinite.any():
         raise InputError("is infinite", file=path, row=int(infinite.argmax()) + 1, column=name)
     return values
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say in one line why a file cannot be read."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError("does not exist", file=path) from None
+    except IsADirectoryError:
+        raise InputError("is a folder, needed is a CSV or Parquet file", file=path) from None
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {str(error).partition(chr(10))[0]}", file=path) from None
+
+
+def _columns(path: Path) -> tuple[bool, list[str]]:
+    """Whether a file is Parquet, which its first bytes tell, and the names of its columns."""
+    with open(check(path), "rb") as handle:
+        parquet = handle.read(4) == b"PAR1"
+    names = open_parquet(path).schema_arrow.names if parquet else _csv_columns(path)[2]
+    check_count(path, names)
+    return parquet, names
 
 
 def _wanted(path: Path, names: list[str], concepts: Sequence[str] | None) -> list[str]:

@@ -160,16 +160,15 @@ def entangled(found: Mapping[str, Any]) -> list[Entangled]:
 def left_open(found: Mapping[str, Any]) -> list[ConceptRate]:
     """Return the rates that are still open although the bank has enough samples left to settle them.
 
-    Without a goal these are all rates with questions left.
+    Without any goal these are all rates with questions left.
     """
+    wanted = "open" if found.get("goals") else "no goal"
     scarce = {(rate.concept, rate.measure) for few in scarce_samples(found) for rate in few.rates}
     return [
         rate
         for pair in rates(found)
         for rate in pair
-        if rate.asked < rate.of
-        and rate.standing in ("open", "no goal")
-        and (rate.concept, rate.measure) not in scarce
+        if rate.asked < rate.of and rate.standing == wanted and (rate.concept, rate.measure) not in scarce
     ]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from retinabench.concepts.inference.gaussian_process import GRID, posterior
 from retinabench.concepts.report import figures
+from retinabench.concepts.report.beside_tables import readers_tables, referral_tables
 from retinabench.concepts.report.concept_rates import ConceptRate, rates
 from retinabench.concepts.report.findings import (
     entangled,
@@ -24,7 +25,6 @@ from retinabench.concepts.report.findings import (
     scarce_samples,
     strategy_order,
 )
-from retinabench.concepts.report.referral_tables import referral_tables
 from retinabench.concepts.report.thresholds import cut_offs, ranking
 from retinabench.core.atomic_files import write_bytes
 from retinabench.reports.toolkit import pages
@@ -35,7 +35,7 @@ from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Tab
 
 TITLE = "Which concepts does the model recognise?"
 CONTENTS = (
-    ("verdict", "Results"), ("claims", "Claims"), ("concepts", "Concepts"), ("referral", "Referral"),
+    ("verdict", "Results"), ("claims", "Claims"), ("concepts", "Concepts"), ("readers", "Readers"), ("referral", "Referral"),
     ("performance", "Answers"),
     ("strategies", "Strategies"), ("state", "Snapshot"), ("reading", "Definitions"), ("repeat", "Reproduction"),
 )  # fmt: skip
@@ -89,6 +89,7 @@ def render(found: Mapping[str, Any], comparison: Mapping[str, Any] | None = None
         "claims_table": _claims_table(found) if found["claims"] else None,
         "companion_table": _companion_table(found),
         "counts_table": _counts_table(found),
+        "readers_tables": readers_tables(found) if "readers" in found else [],
         "referral_tables": referral_tables(found["referral"]) if "referral" in found else [],
         "performance_figures": _performance_figures(found),
         "progress_figure": _progress_figure(comparison) if comparison else None,
@@ -99,6 +100,7 @@ def render(found: Mapping[str, Any], comparison: Mapping[str, Any] | None = None
     }
     shown = {
         "claims": context["claims_table"],
+        "readers": context["readers_tables"],
         "referral": context["referral_tables"],
         "strategies": context["progress_figure"],
         "state": context["state_figures"],

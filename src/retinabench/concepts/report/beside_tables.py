@@ -1,12 +1,44 @@
-"""The tables of concept answers against the main decision: `questioning.referral.agreement` in, tables out."""
+"""What the same answers say beside the rates: against other readers (`questioning.reference`) and the main decision (`.referral`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from retinabench.reports.toolkit.number_format import COUNT, PERCENT
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
+from retinabench.reports.toolkit.number_format import COUNT, PERCENT, percent
+from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
+
+
+def readers_tables(found: Mapping[str, Any]) -> list[Table]:
+    """Return the rates against every possible truth, a table for sensitivity and one for specificity.
+
+    Args:
+        found: An examination with its ``readers`` (`questioning.reference.enter_readers`).
+
+    Returns:
+        The tables: a row per truth, a column per concept.
+    """
+    concepts = found["readers"]["concepts"]
+    tables = []
+    for measure in ("sensitivity", "specificity"):
+        names = list(next(iter(concepts.values()))["against"][measure])
+        rows = [
+            Row(name, [_against(one["against"][measure][name]) for one in concepts.values()])
+            for name in names
+        ]
+        columns = [Column(f"{name} ({one['disputed']:,} disputed)") for name, one in concepts.items()]
+        caption = f"{measure.capitalize()} in this bank against each truth, with 95 % intervals"
+        tables.append(Table.of(caption, columns, rows, row_header="Truth"))
+    return tables
+
+
+def _against(rate: Mapping[str, Any]) -> Cell:
+    if not rate["of"]:
+        return UNDEFINED
+    if rate["value"] is None:
+        low, high = (percent(rate[end]) for end in ("low", "high"))
+        return Cell(f"[{low}, {high}]")
+    return Cell.number(rate["value"], rate["low"], rate["high"], form=PERCENT)
 
 
 def referral_tables(found: Mapping[str, Any]) -> list[Table]:

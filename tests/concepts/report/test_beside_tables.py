@@ -1,13 +1,16 @@
-"""The tables of concept answers against the main decision."""
+"""The tables of concept answers against other readers and the main decision."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.banks.readers import Panel, majority
 from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.reference import enter_readers
 from retinabench.concepts.questioning.referral import agreement, decisions
+from retinabench.concepts.report.beside_tables import readers_tables, referral_tables
 from retinabench.concepts.report.page import render
-from retinabench.concepts.report.referral_tables import referral_tables
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
 from retinabench.predictions.table import Predictions
 from support.examinees import CONCEPTS, examinee
@@ -27,3 +30,20 @@ def test_the_page_shows_the_shares(bank):
     assert "of 120 images are compared with its answers." in " ".join(html.split())
     assert 'href="#referral"' in html
     assert 'id="referral"' not in render(result.to_dict())
+
+
+def test_the_page_shows_the_readers():
+    random = np.random.default_rng(0)
+    votes = (random.random((90, 2, 3)) < 0.5).astype(np.int8)
+    bank = Bank(None, ("a", "b"), majority(votes))
+    result = examine(bank, lambda sample, concept: float(bank.truth[sample, 0]), questions=60)
+    found = enter_readers(
+        result.to_dict(), bank, result.record, Panel(("x", "y", "z"), votes, "majority"), result.rates
+    )
+    sensitivity, specificity = readers_tables(found)
+    rows = ["x", "y", "z", "random reader", "without x", "without y", "without z"]
+    assert [row.label for row in sensitivity.blocks[0].rows] == rows
+    assert len(specificity.blocks[0].columns) == 2
+    html = " ".join(render(found).split())
+    assert "3 readers read the images" in html
+    assert "span those against the majority without any one reader" in html

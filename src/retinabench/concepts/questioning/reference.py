@@ -1,0 +1,170 @@
+"""How the disagreement of several readers enters the intervals of the rates.
+
+The questions are drawn, and the answers judged, by one truth: the majority of the readers, one random reader per image, or one reader
+(`banks/readers.py`). The same answers also tell the rates against any other truth of the same images. Let w_i >= 0 be the weight
+of image i in a rate, such as 1 where another truth sees the concept, or the share of the readers who see it:
+
+    rate = sum_i w_i [answer i is right] / sum_i w_i,      right: yes for a sensitivity, no for a specificity.
+
+Images with the same truth of the bank and the same weight are a *stratum*. As images are drawn at random within a truth, those
+asked about are a random sample of each stratum in random order, and its share of right answers has a confidence sequence. With S
+strata, each at the level 1 - alpha / S, the weighted mean of their ends holds the rate with a probability of at least 1 - alpha at
+every number of questions. A stratum whose truth is unknown was never asked about: [0, 1].
+
+What the intervals are about:
+
+- **majority**: the rate against the majority of the panel. The interval is the hull of those against the majority of the whole panel and
+  of the panel without any one of its readers: it holds at its level for each of them.
+- **random**: the rate for a new image as a random reader of the panel reads it. Each image brings its own draw, so that the
+  confidence sequence for new samples contains the disagreement as it is. That of this bank is about the readings drawn;
+  `random reader` beside it averages over all of them.
+- a **reader**: the rate against that reader, to whom no uncertainty is ascribed.
+
+"New samples" of strata are images with the same shares of readings as in this bank. Accuracy and claims are against the chosen truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.concepts.banks.bank import UNKNOWN, Bank
+from retinabench.concepts.banks.readers import MAJORITY, Panel
+from retinabench.concepts.inference.confidence_sequences import Ends
+from retinabench.concepts.inference.gaussian_process import says_yes
+from retinabench.concepts.inference.rates import ALPHA, ANYTHING, Cell, Rate
+from retinabench.concepts.questioning.record import Record
+
+SIGNS = {"sensitivity": 1, "specificity": 0}
+AVERAGE = "random reader"
+
+
+class Strata:
+    """The strata of one rate, with what was asked and answered in each.
+
+    Args:
+        truth: (n,) truth of the bank about the concept.
+        weight: (n,) weight of each image in the rate.
+        asked: (n,) bool, whether the image was asked about.
+        right: (n,) bool, whether its answer is right.
+        drawn: Whether images are drawn at random within a truth.
+    """
+
+    def __init__(
+        self,
+        truth: NDArray[np.int8],
+        weight: NDArray[Any],
+        asked: NDArray[np.bool_],
+        right: NDArray[np.bool_],
+        drawn: bool,
+    ) -> None:
+        self.samples = int(np.count_nonzero(weight))
+        weight = np.asarray(weight, np.float64)
+        total = weight.sum()
+        self.cells: list[tuple[float, Cell]] = []
+        self.unknown = 0.0
+        for sign in (UNKNOWN, 0, 1):
+            for value in np.unique(weight[(truth == sign) & (weight > 0)]).tolist():
+                mine = (truth == sign) & (weight == value)
+                of, n = int(mine.sum()), int((mine & asked).sum())
+                if sign == UNKNOWN:
+                    self.unknown += value * of / total
+                else:
+                    self.cells.append(
+                        (value * of / total, Cell(int((mine & asked & right).sum()), n, of, drawn))
+                    )
+
+    @property
+    def value(self) -> float | None:
+        """The weighted share of right answers; None where a stratum was not asked about."""
+        if self.unknown or not self.cells or not all(cell.asked for _, cell in self.cells):
+            return None
+        return sum(share * cell.right / cell.asked for share, cell in self.cells)
+
+    def bank(self, alpha: float) -> Ends:
+        """Return the interval for this bank; alpha is the probability of an error."""
+        return self._joined([cell.bank(alpha / len(self.cells)) for _, cell in self.cells])
+
+    def new(self, alpha: float) -> Ends:
+        """Return the interval for new images with the same shares of readings; alpha is the probability of an error."""
+        return self._joined([cell.new(alpha / len(self.cells)) for _, cell in self.cells])
+
+    def _joined(self, ends: list[Ends]) -> Ends:
+        if not self.samples:
+            return ANYTHING
+        low, high = (
+            sum(share * end[k] for (share, _), end in zip(self.cells, ends, strict=True)) for k in (0, 1)
+        )
+        return Ends(min(low, 1.0), min(high + self.unknown, 1.0))
+
+
+def enter_readers(
+    found: Mapping[str, Any], bank: Bank, record: Record, panel: Panel, rates: int
+) -> dict[str, Any]:
+    """Return an examination with the disagreement of the readers in its intervals.
+
+    Args:
+        found: `Examination.to_dict()`.
+        bank: The questions, whose truth is that of the panel.
+        record: What was asked and answered.
+        panel: The readings.
+        rates: Number of rates whose simultaneous intervals hold together.
+
+    Returns:
+        The same content with wider intervals where the truth is the majority, and ``readers``: the ``truth``, the ``names``, and per
+        concept the number of ``disputed`` images and the rates ``against`` every reader, the average of all readers
+        (`AVERAGE`), and the other truths of the panel: value, low and high for this bank, and the number ``of`` images.
+    """
+    concepts, readers = {}, {}
+    for place, name in enumerate(bank.concepts):
+        one = dict(found["concepts"][name])
+        against = {}
+        for measure, sign in SIGNS.items():
+            strata = _answered(bank, record, place, sign, drawn=bool(found["companion_valid"]))
+            votes = panel.votes[:, place]
+            possible = {key: strata(values[:, place] == sign) for key, values in panel.others().items()}
+            if panel.truth == MAJORITY:
+                one[measure] = _widened(
+                    one[measure], [made for made in possible.values() if made.samples], rates
+                )
+            made = {key: strata(votes[:, k] == sign) for k, key in enumerate(panel.readers)}
+            made[AVERAGE] = strata((votes == sign).sum(axis=1) / np.maximum((votes >= 0).sum(axis=1), 1))
+            against[measure] = {key: _shown(value) for key, value in {**made, **possible}.items()}
+        disputed = int(((votes == 1).any(axis=1) & (votes == 0).any(axis=1)).sum())
+        concepts[name] = one
+        readers[name] = {"disputed": disputed, "against": against}
+    told = {"truth": panel.truth, "names": list(panel.readers), "concepts": readers}
+    return {**found, "concepts": concepts, "readers": told}
+
+
+def _answered(bank: Bank, record: Record, place: int, sign: int, *, drawn: bool) -> Callable[..., Strata]:
+    """Return what makes the strata of a rate from its weights."""
+    sample, _, prob = record.about(place)
+    asked, right = np.zeros(bank.samples, bool), np.zeros(bank.samples, bool)
+    asked[sample], right[sample] = True, [says_yes(one) == bool(sign) for one in prob.tolist()]
+    return partial(Strata, np.asarray(bank.truth[:, place]), asked=asked, right=right, drawn=drawn)
+
+
+def _shown(strata: Strata) -> dict[str, Any]:
+    low, high = strata.bank(ALPHA)
+    return Rate(strata.value, low, high, of=strata.samples).to_dict()
+
+
+def _widened(rate: Mapping[str, Any], possible: list[Strata], rates: int) -> dict[str, Any]:
+    """The hull of the intervals of a rate and of those against the other possible truths."""
+    if rate["low"] is None:
+        return dict(rate)
+    bank = [Ends(rate["low"], rate["high"]), *(one.bank(ALPHA) for one in possible)]
+    new = [Ends(**rate["new"]), *(one.new(ALPHA) for one in possible)]
+    together = [Ends(**rate["simultaneous"]), *(one.new(ALPHA / rates) for one in possible)]
+    low, high = _hull(bank)
+    wider = {"new": _hull(new)._asdict(), "simultaneous": _hull(together)._asdict()}
+    return {**rate, "low": low, "high": high, **wider}
+
+
+def _hull(ends: list[Ends]) -> Ends:
+    return Ends(min(end.low for end in ends), max(end.high for end in ends))
