@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from support.browsers import chromium
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
@@ -20,3 +22,9 @@ def shared_path(*parts: str) -> Path:
 @pytest.fixture
 def shared():
     return shared_path
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A browser for all tests that look at pages."""
+    yield from chromium()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,3 +23,29 @@ def chromium() -> Iterator[object]:
             pytest.skip(f"needs Chromium: {error.message.splitlines()[0]}")
         yield browser
         browser.close()
+
+
+OPEN = "document.querySelectorAll('details').forEach((one) => one.open = true)"
+_OUTSIDE = """[...document.querySelectorAll("main *")].filter((one) => one.getBoundingClientRect().right > 391
+    && !one.closest(".scroll, .drawing")).map((one) => one.outerHTML.slice(0, 99))"""
+_SIZES = """[12, ...[...document.querySelectorAll(".drawing text, .drawing tspan")].map((one) =>
+    parseFloat(getComputedStyle(one).fontSize) * one.ownerSVGElement.getScreenCTM().a)]"""
+_LEVELS = "[...document.querySelectorAll('h1, h2, h3, h4')].map((one) => Number(one.tagName[1]))"
+
+
+def check_phone(browser: Any, address: Path) -> None:
+    """Check that a page with all parts open fits a phone, with readable figures, headings in order and no error of its script."""
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.goto(address.as_uri())
+    page.evaluate(OPEN)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate(_OUTSIDE) == []
+    assert min(page.evaluate(_SIZES)) >= 12
+    levels = page.evaluate(_LEVELS)
+    assert levels[0] == 1
+    assert all(below <= above + 1 for above, below in pairwise(levels))
+    assert errors == []
+    page.close()

@@ -13,6 +13,7 @@ from retinabench.concepts.questioning.strategy_comparison import compare_strateg
 from retinabench.concepts.report.overlap import together
 from retinabench.concepts.report.page import CONTENTS, render, write_report
 from retinabench.concepts.report.snapshot import snapshot
+from support.browsers import check_phone
 from support.examinees import CONCEPTS, examinee
 from support.reading_pages import Reader, without_script
 
@@ -52,6 +53,11 @@ def test_the_page_needs_nothing_but_itself_and_is_well_formed(html):
     figures = [a for tag, a in reader.elements if tag == "svg" and a.get("role") == "img"]
     assert len(figures) == 1 + 4 + 1 + 2 * 2  # rates, concepts, progress, two concepts by two strategies
     assert all("scope" in a for tag, a in reader.elements if tag == "th")
+
+
+def test_the_page_fits_a_phone(html, browser, tmp_path):
+    (tmp_path / "page.html").write_text(html)
+    check_phone(browser, tmp_path / "page.html")
 
 
 def test_hostile_names_stay_text(tmp_path, bank):

@@ -4,6 +4,7 @@ from retinabench.fidelity.leaderboard.board import make_board
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.leaderboard.tables import markdown, strength_table, task_table, write_board
 from retinabench.fidelity.submissions.submission import About, Submission, write_submission
+from support.browsers import check_phone
 from support.evaluators import FUNDUS, N, evaluator_of
 from support.fake_reference import classified
 from support.reading_pages import without_script
@@ -26,6 +27,12 @@ def test_a_reference_that_failed_gives_no_ranking_and_says_why(folder, evaluator
     text = unescaped(markdown(board))
     assert (
         "No ranking: the reference fails its own diagnostics (R-hat below 1.05 for 60 % of outputs)" in text
+    )
+
+
+def test_the_page_fits_a_phone(folder, evaluators, tmp_path, browser):
+    check_phone(
+        browser, write_board(make_board(score_tasks(find_submissions([folder]), evaluators)[0]), tmp_path)
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import NDArray
 
 from retinabench.metrics.inference.interval import Interval
@@ -48,6 +49,7 @@ def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Fig
         color=BAD, fontsize=TEXT,
     )  # fmt: skip
     axes.set(yscale="log", ylim=(least / 3, 5 * largest), ylabel="evidence (1: none)")
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))  # raised exponents would be too small to read
     _dated(axes)
     return figure
 

@@ -42,7 +42,7 @@
     }
     const known = grade === null ? "Referable" : "Referable, grade " + grade;
     text.append(make("b", known), make("br", ""), make("span", "Missed: P = " + prob, "bad"), make("br", ""),
-      make("span", id + (patient ? ", patient " + patient : ""), "id"));
+      make("span", id + (patient && patient !== id ? ", patient " + patient : ""), "id"));
     item.append(text);
     return item;
   }
