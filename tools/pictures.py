@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-WIDTH, HEIGHT, COLOURS = 1280, 1000, 128
+WIDTH, HEIGHT = 1280, 1000
 
 
 def browser() -> str:
@@ -31,7 +31,7 @@ def screenshot(page: Path, out: Path) -> None:
 
     Args:
         page: An HTML file.
-        out: A PNG, of `WIDTH` x `HEIGHT` pixels and few colours, so that it stays small.
+        out: A PNG, of `WIDTH` x `HEIGHT` pixels.
     """
     from PIL import Image
 
@@ -46,8 +46,8 @@ def screenshot(page: Path, out: Path) -> None:
     ]
     subprocess.run([browser(), *options, page.resolve().as_uri()], check=True, capture_output=True)
     with Image.open(out) as image:
-        small = image.convert("RGB").quantize(COLOURS)
-    small.save(out, optimize=True)
+        opaque = image.convert("RGB")
+    opaque.save(out, optimize=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

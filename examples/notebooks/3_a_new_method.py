@@ -133,7 +133,8 @@ assert not any(one.problem for one in checks)
 # ## Is it any good?
 #
 # The fidelity benchmark states a posterior, and every method has the same budget of gradient evaluations per training image. Here
-# it is 40 instead of 1,000, on a hundred drawn retinas, for a lesson of seconds.
+# it is 40 instead of 1,000, on a hundred drawn retinas, for a lesson of seconds. Noise on weights or activations states no density of the
+# weights, so that two of the three belong to the open track: they are compared, but do not aim at the stated posterior.
 
 # %%
 target = TARGETS.find("fundus-small")
@@ -143,7 +144,7 @@ names = {"map": "MAP", "dropout": "MC dropout", "dropconnect": "DropConnect"}
 found = {
     title: evaluator.grade(
         read_submission(
-            run_entry(name, target, budget=40, overrides=settings, out=Path("runs")),
+            run_entry(name, target, budget=40, overrides=settings, out=Path("runs"), track="open"),
             target,
             len(evaluator.data.test),
         )

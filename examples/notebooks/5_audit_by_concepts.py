@@ -87,7 +87,7 @@ print(
 # ## A claim, with as few questions as it takes
 #
 # An auditor often wants a verdict: *the sensitivity for soft exudates is at least 85 %*. A claim is decided by a sequential test: one
-# may look after every answer and stop when it is decided, and the verdict is wrong in at most 5 % of the cases.
+# may look after every answer and stop when it is decided; that any of several verdicts is wrong has a chance of at most 5 %.
 
 # %%
 bank, answers = auditorium(0)
