@@ -1,7 +1,8 @@
 """What mkdocs makes when the documentation is built: the tutorials from the notebooks, and the page of the commands.
 
 A hook of mkdocs (`mkdocs.yml`): `examples/notebooks/*.py` are executed and become `tutorials/*.md` with their output and
-figures; `commands.md` is the help of every command, `api.md` the list of all public names. They exist in the built site only.
+figures; `commands.md` is the help of every command, `api.md` the list of all public names, and `methods.md` gets the card of every
+method. They exist in the built site only.
 """
 
 from __future__ import annotations
@@ -13,13 +14,26 @@ from typing import Any, Literal, get_args, get_origin
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "examples" / "notebooks"
+METHOD_GROUPS = {
+    "methods": "A network, and dropout",
+    "variational": "Variational inference",
+    "mcmc": "Markov chain Monte Carlo",
+    "ensembles": "Ensembles and averages along a training",
+    "posthoc": "After training",
+}
+"""Package of methods -> heading of their cards."""
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages to those of `docs/`."""
     from mkdocs.structure.files import File
 
-    pages: dict[str, str | bytes] = {"api.md": interface(), "commands.md": commands()}
+    pages: dict[str, str | bytes] = {
+        "api.md": interface(),
+        "commands.md": commands(),
+        "methods.md": methods(),
+    }
+    files.remove(files.get_file_from_path("methods.md"))
     for path in sorted(NOTEBOOKS.glob("*.py")):
         text, figures = tutorial(path)
         pages[f"tutorials/{path.stem}.md"] = text
@@ -74,6 +88,20 @@ def interface() -> str:
     return "\n\n".join(
         ["# Python interface", lead, *names, "::: retinabench.predictions.adapters.Constructors"]
     )
+
+
+def methods() -> str:
+    """Return the page of the methods: `docs/methods.md` and the card of each, for mkdocstrings to fill in."""
+    from retinabench.methods.registry import METHODS
+
+    parts = [(ROOT / "docs" / "methods.md").read_text(encoding="utf-8")]
+    options = "    options:\n      members: [Config]\n      show_root_heading: false\n      heading_level: 4"
+    for folder, title in METHOD_GROUPS.items():
+        parts.append(f"## {title}")
+        for name, method in METHODS.items():
+            if method.__name__.startswith("retinabench.") and method.__name__.split(".")[-2] == folder:
+                parts.append(f"### {name}\n\n::: {method.__name__}\n{options}")
+    return "\n\n".join(parts)
 
 
 def commands() -> str:
