@@ -19,7 +19,7 @@ from retinabench.metrics.clinical.decision_threshold import (
     FrozenThreshold,
 )
 from retinabench.metrics.comparison.differences import paired_difference
-from retinabench.metrics.comparison.paired import PairedSet, align, notes_on, paired_sets
+from retinabench.metrics.comparison.paired import OnSet, PairedSet, align, notes_on, paired_sets
 from retinabench.metrics.inference.bootstrap import check_seed
 from retinabench.metrics.inference.interval import finite_or_none
 from retinabench.metrics.inference.p_values import holm
@@ -82,8 +82,7 @@ class Difference:
         return entry if self.why is None else entry | {"why": self.why}
 
 
-@dataclass(frozen=True)
-class SetComparison:
+class SetComparison(OnSet[Difference]):
     """The differences on one set, by score.
 
     Args:
@@ -98,24 +97,6 @@ class SetComparison:
         >>> rb.compare(model, model, bootstrap=0)["in_domain"].images
         2
     """
-
-    images: int
-    patients: int | None
-    positives: int
-    scores: Mapping[str, Difference]
-
-    def __getitem__(self, name: str) -> Difference:
-        return self.scores[name]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the set's part of the JSON of `retinabench compare`."""
-        scores = {name: one.to_dict() for name, one in self.scores.items()}
-        return {
-            "images": self.images,
-            "patients": self.patients,
-            "positives": self.positives,
-            "scores": scores,
-        }
 
 
 @dataclass(frozen=True)

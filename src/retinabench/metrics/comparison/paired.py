@@ -6,8 +6,9 @@ that what they have in common cancels in the difference.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,31 @@ from retinabench.predictions.io import notes_of_files
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
+
+
+class _Entry(Protocol):
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry for JSON."""
+
+
+Entry = TypeVar("Entry", bound=_Entry)
+
+
+@dataclass(frozen=True)
+class OnSet(Generic[Entry]):
+    """What is found on one set, by score."""
+
+    images: int
+    patients: int | None
+    positives: int
+    scores: Mapping[str, Entry]
+
+    def __getitem__(self, name: str) -> Entry:
+        return self.scores[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the set's part of the JSON."""
+        return {**vars(self), "scores": {name: one.to_dict() for name, one in self.scores.items()}}
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
 from retinabench.metrics.comparison.differences import paired_difference
-from retinabench.metrics.comparison.paired import PairedSet, align, notes_on, paired_sets
+from retinabench.metrics.comparison.paired import OnSet, PairedSet, align, notes_on, paired_sets
 from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.inference.interval import Interval, finite_or_none
 from retinabench.metrics.inference.p_values import holm
@@ -89,27 +89,8 @@ class ScoreRanking:
         }
 
 
-@dataclass(frozen=True)
-class SetRanking:
+class SetRanking(OnSet[ScoreRanking]):
     """The rankings on one set, by score."""
-
-    images: int
-    patients: int | None
-    positives: int
-    scores: Mapping[str, ScoreRanking]
-
-    def __getitem__(self, name: str) -> ScoreRanking:
-        return self.scores[name]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the set's part of the JSON."""
-        scores = {name: one.to_dict() for name, one in self.scores.items()}
-        return {
-            "images": self.images,
-            "patients": self.patients,
-            "positives": self.positives,
-            "scores": scores,
-        }
 
 
 @dataclass(frozen=True)
