@@ -94,7 +94,16 @@ def test_old_transcripts_are_read_and_continued(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{}\n", b"no json\n{}\n", b"\xff\n\n", b'{"schema": "other"}\n{}\n', b"[" * 99999 + b"\n\n"],
+    [
+        b"",
+        b"{}\n",
+        b"no json\n{}\n",
+        b"\xff\n\n",
+        b'{"schema": "other"}\n{}\n',
+        b"[" * 99999 + b"\n\n",
+        b'{"schema": "retinabench.transcript/2", "strategy": "claims", "claims": 5}\n{}\n',
+        b'{"schema": "retinabench.transcript/2", "strategy": [], "claims": []}\n{}\n',
+    ],
 )
 def test_nothing_is_concluded_from_a_first_line_that_is_none(tmp_path, content):
     path = tmp_path / "transcript.jsonl"

@@ -41,7 +41,11 @@ def recorded_header(path: Path | None) -> dict[str, Any]:
         header = unsealed(first) if answered else {}
     except (OSError, ValueError):
         return {}
-    return header if header.get("schema") in READ else {}
+    claims = header.get("claims")
+    whole = (
+        header.get("schema") in READ and isinstance(header.get("strategy"), str) and isinstance(claims, list)
+    )
+    return header if whole and all(isinstance(claim, str) for claim in claims or ()) else {}
 
 
 class Transcript:
