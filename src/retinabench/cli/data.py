@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,11 +11,19 @@ import typer
 from retinabench.cli.application import argument, flag, option
 from retinabench.cli.options import Out, Seed, Silent, Workers
 from retinabench.cli.output import ExitCode, progress_of, say
+from retinabench.core.errors import InputError
+from retinabench.core.progress import Progress
+from retinabench.data.frozen.definition import drawn_names
 from retinabench.data.registry import DATASETS
+
+DRAWN = drawn_names()
 
 DatasetName = Annotated[
     str,
-    argument("DATASET", f"{', '.join(DATASETS)}; folder is for your own images."),
+    argument(
+        "DATASET",
+        f"{', '.join(DATASETS)}; folder is for your own images. Or a frozen benchmark: {', '.join(DRAWN)}.",
+    ),
 ]
 Source = Annotated[Path | None, option("--source", "PATH", "The data set as downloaded: folder or zip.")]
 Download = Annotated[
@@ -75,6 +84,15 @@ def prepare(
     quiet: Silent = False,
 ) -> None:
     """Read or draw a data set once, into a folder from which training is fast."""
+    if dataset in DRAWN:
+        _draw_frozen(
+            dataset,
+            out,
+            workers,
+            progress_of(quiet),
+            given=(source, images, seed, corrupt, split, labels, column),
+        )
+        return
     from retinabench.data.ingest.prepare import dataset_options, download_source
     from retinabench.data.ingest.prepare import prepare as prepare_data
     from retinabench.data.preprocessing.corruption import Corruption
@@ -106,6 +124,20 @@ def prepare(
             else ""
         )
     )
+
+
+def _draw_frozen(
+    name: str, out: Path, workers: int | None, progress: Progress, given: Sequence[object]
+) -> None:
+    from retinabench.data.frozen.definition import frozen_benchmark
+    from retinabench.data.frozen.images import draw_benchmark
+
+    if any(given):
+        raise InputError(f"the images of {name} are frozen", hint="Give --out alone.")
+    benchmark = frozen_benchmark(name)
+    drawn = draw_benchmark(benchmark, out, workers=workers, progress=progress)
+    say(f"{len(drawn.records):,} images at {drawn.size} px in {out}, each with the hash of {name}")
+    say(f"images_sha256 = {benchmark.listing_sha256}")
 
 
 def inspect(

@@ -17,6 +17,7 @@ from retinabench.cli import banks, data, entries, examining, scoring, studies, t
 from retinabench.cli.application import Verbs, add_verbs, application, flag
 from retinabench.cli.clinical import clinic, guarantees, monitor
 from retinabench.cli.fidelity.verbs import app as fidelity_app
+from retinabench.cli.leaderboard import verbs as leaderboard
 from retinabench.cli.output import ExitCode, say, say_error
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.subprocesses import sleeping_threads
@@ -62,6 +63,11 @@ GROUPS: dict[str, Verbs] = {
         "score": (scoring.score, "retinabench score predictions.csv --json scores.json"),
         "compare": (scoring.compare, "retinabench compare ours.csv theirs.csv --json comparison.json"),
         "report": (scoring.report, "retinabench report runs/* --out report"),
+    },
+    "Leaderboard": {
+        "leaderboard": (leaderboard.leaderboard, "retinabench leaderboard predictions.parquet"),
+        "submit": (leaderboard.submit, "retinabench submit check my-method"),
+        "site": (leaderboard.site, "retinabench site --submissions submissions --out leaderboard-site"),
     },
     "Decisions": {
         "transfer": (

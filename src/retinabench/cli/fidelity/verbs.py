@@ -175,6 +175,7 @@ def board(
     from rich.console import Console
 
     from retinabench.fidelity.leaderboard.files import board_of
+    from retinabench.fidelity.leaderboard.recorded import recorded_table
     from retinabench.fidelity.leaderboard.tables import ranking_tables, refused_table, task_table, write_board
     from retinabench.reports.toolkit.terminal import to_terminal
 
@@ -182,7 +183,8 @@ def board(
     page = write_board(found, out)
     screen = Console()
     shown = (task_table(task, terminal=True) for task in found.tasks)
-    for table in (*shown, *ranking_tables(found), refused_table(found)):
+    recorded = (recorded_table(task) for task in found.tasks)
+    for table in (*shown, *recorded, *ranking_tables(found), refused_table(found)):
         if table is not None:
             print_table(to_terminal(table), screen)
     say(page)

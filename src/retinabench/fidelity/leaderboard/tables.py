@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.fidelity.leaderboard import figures
+from retinabench.fidelity.leaderboard.recorded import recorded_table
 from retinabench.fidelity.leaderboard.results import (
     Board,
     Division,
@@ -206,7 +207,7 @@ def _tables(task: TaskBoard) -> list[Table]:
     by_strength = (strength_table(task, name) for name in task.ranked_measures)
     return [
         *(task_table(task, group) for group in groups_shown(task)),
-        *(table for table in by_strength if table is not None),
+        *(table for table in (*by_strength, recorded_table(task)) if table is not None),
     ]
 
 

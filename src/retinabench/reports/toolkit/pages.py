@@ -33,7 +33,7 @@ from retinabench.reports.toolkit import renderers
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names, percent, plain
 
 TOOLKIT = "retinabench.reports.toolkit"
-SCRIPTS = ("tables.js", "folds.js", "explore.js", "hover.js")
+SCRIPTS = ("tables.js", "folds.js", "explore.js", "hover.js", "choices.js")
 """The parts of the one script of all pages."""
 
 

@@ -1,0 +1,210 @@
+"""Freezes benchmarks and collects their baselines, which come with the package.
+
+    python benchmarks/baselines.py freeze retinabench-drawn-1-mini --data DIR      writes the hash of every image
+    python benchmarks/baselines.py compute retinabench-drawn-1-mini --out DIR      trains every method; continues where it was stopped
+    python benchmarks/baselines.py collect retinabench-drawn-1-mini --out DIR      writes the predictions into the package
+
+`freeze` is run once, before a benchmark is published: it completes `data/frozen/definitions/NAME.toml`, which holds everything but
+the counts and hashes, and writes NAME.parquet beside it. `compute` runs the study that the definition names, without its pages;
+`--data TASK=DIR` names prepared folders of data sets that are not drawn. The predictions that `collect` writes hold the mean over
+posterior samples as float32, and a method's own uncertainty where it has one; every score of the board is computed from them.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import csv
+import inspect
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from retinabench.core.progress import Bars
+from retinabench.data.frozen.definition import (
+    HASH_BYTES,
+    HERE,
+    FrozenBenchmark,
+    Truth,
+    frozen_benchmark,
+    listing_sha256,
+)
+from retinabench.data.frozen.images import image_hashes
+from retinabench.data.prepared import open_prepared
+from retinabench.data.records import referable
+from retinabench.experiments.engines.engine import make_engine
+from retinabench.experiments.study.definition import Study, read_study
+from retinabench.experiments.study.outcomes import read_record
+from retinabench.experiments.study.prediction_files import pool
+from retinabench.experiments.study.runner import compute, workspace
+from retinabench.experiments.study.runs import cells, folder_of, open_tasks, with_seeds
+from retinabench.methods.registry import METHODS
+from retinabench.predictions.io import read_predictions
+from retinabench.predictions.table import Predictions
+from retinabench.reports.leaderboard.baselines import Baseline, write_baselines
+from retinabench.reports.leaderboard.card import Card
+from retinabench.reports.leaderboard.checking import checked
+
+POOLED = (
+    "map",
+    "dropout",
+    "mfvi",
+    "rank1",
+    "vbll",
+    "ivon",
+    "csghmc",
+    "anchored",
+)  # also as ensembles of their seeds
+DRAWING = ("numpy", "scipy")  # what a pixel depends on
+
+
+def freeze(name: str, data: Path, sums: Path | None) -> None:
+    """Write the hashes of a prepared folder, or of the published files, into a definition."""
+    file = HERE / f"{name}.toml"
+    benchmark, prepared = FrozenBenchmark(**tomllib.loads(file.read_text("utf-8"))), open_prepared(data)
+    records, hashes = prepared.records, image_hashes(benchmark, prepared)
+    if sums is not None:
+        with sums.open(encoding="utf-8", newline="") as handle:
+            published = {row["name"]: row["sha256_original"] for row in csv.DictReader(handle)}
+        hashes = {key: published[key] for key in hashes}
+    order = np.argsort(records.image_id)
+    ids = records.image_id[order].tolist()
+    truth = Truth(
+        records.image_id[order],
+        referable(records.grade[order]),
+        records.grade[order],
+        records.patient_id[order],
+        records.domain[order],
+        records.split[order],
+        np.array([hashes[one][: 2 * HASH_BYTES] for one in ids]),
+    )
+    columns = {
+        key: getattr(truth, key) for key in ("image_id", "label", "grade", "patient_id", "domain", "split")
+    }
+    short = pa.array([bytes.fromhex(one) for one in truth.sha256.tolist()], pa.binary(HASH_BYTES))
+    table = pa.table({**columns, "sha256": short})
+    pyarrow.parquet.write_table(table, HERE / f"{name}.parquet", compression="zstd")
+    made = {key: version(key) for key in DRAWING} if benchmark.draw else {}
+    text = file.read_text("utf-8").partition("# Written by")[0].rstrip()
+    text = "\n".join(
+        line
+        for line in text.splitlines()
+        if not line.startswith(("images =", "listing_sha256", "truth_sha256", "made_with"))
+    )
+    lines = [
+        "# Written by `python benchmarks/baselines.py freeze`, and never changed.",
+        f"images = {len(ids)}",
+        f'listing_sha256 = "{listing_sha256(hashes, hashes.values())}"',
+        f'truth_sha256 = "{truth.digest()}"',
+    ]
+    lines += (
+        [f"made_with = {{ {', '.join(f'{key} = {json_text(of)}' for key, of in made.items())} }}"]
+        if made
+        else []
+    )
+    file.write_text("\n".join([text.rstrip(), "", *lines, ""]), "utf-8")
+
+
+def json_text(text: str) -> str:
+    """Return a text in quotation marks."""
+    return f'"{text}"'
+
+
+def compute_all(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
+    """Compute what is missing of a benchmark's study."""
+    study, progress = study_of(benchmark, data), Bars()
+    engine = make_engine(
+        "local",
+        parallel=1,
+        device="cpu",
+        address=None,
+        cpus=1.0,
+        gpus=0.0,
+        storage=None,
+        attempts=1,
+        progress=progress,
+    )
+    with workspace(out).lock():
+        compute(study, out, engine, progress)
+
+
+def study_of(benchmark: FrozenBenchmark, data: list[str]) -> Study:
+    """Return the study of a benchmark's baselines."""
+    return read_study(benchmark.study, [f"tasks.{word.replace('=', '.data=', 1)}" for word in data])
+
+
+def collect(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
+    """Write the predictions of the finished runs of a study into the package."""
+    study, baselines = study_of(benchmark, data), []
+    tasks, every = open_tasks(study, out), cells(study, out)
+    for cell in every:
+        found: dict[int, Predictions] = {}
+        seconds: list[float] = []
+        for run in with_seeds(study, cell.base):
+            folder = folder_of(run, cell, tasks[cell.task])
+            if (folder / "done").is_file():
+                found[run.seed] = read_predictions(folder / "predictions.parquet")
+                record = read_record(out, folder.name.rpartition("-")[2])
+                seconds += [record.seconds] if record is not None else []
+        hours, title = float(np.mean(seconds or [0.0])) / 3600, cell.base.method.describe()
+        card = card_of(study, cell.method, title, hours, 1)
+        baselines += [Baseline(card, seed, checked(one, benchmark)) for seed, one in found.items()]
+        members = tuple(study.run_seeds[: study.ensemble])
+        if cell.method in POOLED and all(seed in found for seed in members):
+            pooled = pool([found[seed] for seed in members], members, 0)
+            card = card_of(study, cell.method, f"ensemble of {len(members)} {title}", hours, len(members))
+            baselines.append(Baseline(card, 0, checked(pooled, benchmark)))
+        print(f"{cell.method}: seeds {sorted(found)}")
+    file = write_baselines(benchmark, baselines)
+    print(f"{file}: {file.stat().st_size:,} bytes")
+
+
+def card_of(study: Study, label: str, title: str, hours: float, members: int) -> Card:
+    """Return the card of a baseline; the labels of these studies are names of methods."""
+    module = inspect.getmodule(METHODS[label])
+    about = (getattr(module, "__doc__", None) or label).strip().split("\n\n")[0].replace("\n", " ")
+    pretrained = bool(study.base.get("model", {}).get("weights"))
+    name = label.replace("_", "-")
+    return Card(
+        name=f"{name}-ensemble-{members}" if members > 1 else name,
+        title=title,
+        method=f"{about} Settings as in its study; they were not searched.",
+        authors="retinabench",
+        code="",
+        compute="one core, beside other work",
+        hours=round(hours * members, 4),
+        pretrained=pretrained,
+        data=("ImageNet, by the weights of the trunk",) if pretrained else (),
+        ensemble=members,
+        tuned_on="validation",
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("verb", choices=["freeze", "compute", "collect"])
+    parser.add_argument("benchmark")
+    parser.add_argument(
+        "--data", action="append", default=[], help="freeze: a prepared folder; else TASK=FOLDER"
+    )
+    parser.add_argument(
+        "--sums", type=Path, help="freeze: a CSV of name and sha256_original, of published files"
+    )
+    parser.add_argument("--out", type=Path, default=Path("baselines"))
+    options = parser.parse_args()
+    if options.verb == "freeze":
+        freeze(options.benchmark, Path(options.data[0]), options.sums)
+        return
+    benchmark = frozen_benchmark(options.benchmark)
+    (compute_all if options.verb == "compute" else collect)(benchmark, options.out, options.data)
+
+
+if __name__ == "__main__":
+    main()

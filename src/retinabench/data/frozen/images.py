@@ -1,0 +1,158 @@
+"""The images of a frozen benchmark: drawn or prepared, and compared with their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET, Progress
+from retinabench.data.datasets.synthetic import read
+from retinabench.data.frozen.definition import (
+    HASH_BYTES,
+    FrozenBenchmark,
+    Truth,
+    listing_sha256,
+    truth_of,
+)
+from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepared import Prepared
+from retinabench.data.preprocessing.preprocess import Recipe
+
+CHUNK = 256  # images in memory at a time
+
+
+def draw_benchmark(
+    benchmark: FrozenBenchmark, out: Path, *, workers: int | None = None, progress: Progress = QUIET
+) -> Prepared:
+    """Draw the images of a benchmark into a prepared folder, or find them there, and compare every hash.
+
+    Args:
+        benchmark: A drawn benchmark.
+        out: The prepared folder.
+        workers: Processes; None takes one per core. No pixel depends on their number.
+        progress: Is told what is drawn.
+
+    Returns:
+        The prepared folder, opened.
+
+    Raises:
+        InputError: The benchmark is not drawn, `out` holds something else, or an image differs.
+    """
+    if benchmark.draw is None:
+        raise InputError(
+            f"{benchmark.name} is not drawn",
+            hint=f"Prepare its data set: retinabench prepare {benchmark.dataset}",
+        )
+    drawn = prepare(
+        benchmark.dataset,
+        out,
+        recipe=Recipe(benchmark.draw.size),
+        images=benchmark.draw.images,
+        seed=benchmark.draw.seed,
+        workers=workers,
+        progress=progress,
+    )
+    check_images(benchmark, drawn)
+    return drawn
+
+
+def image_hashes(benchmark: FrozenBenchmark, data: Prepared) -> dict[str, str]:
+    """Return the SHA-256 of every image by its id.
+
+    Args:
+        benchmark: Says what is hashed: pixels, or the files that the images were read from.
+        data: A prepared folder.
+
+    Returns:
+        The hashes as hexadecimal digits; empty for a file of which none is known.
+    """
+    if benchmark.hash_of == "files":
+        files = data.files
+        return dict(zip(files["image_id"].to_pylist(), files["sha256"].to_pylist(), strict=True))
+    found = {}
+    names = data.records.image_id.tolist()
+    for start in range(0, len(names), CHUNK):
+        rows = np.arange(start, min(start + CHUNK, len(names)))
+        for name, image in zip(names[start : start + CHUNK], data.images(rows), strict=True):
+            found[name] = hashlib.sha256(image.tobytes()).hexdigest()
+    return found
+
+
+def check_images(benchmark: FrozenBenchmark, data: Prepared) -> None:
+    """Compare truth and hash of every image of a prepared folder with a benchmark.
+
+    Args:
+        benchmark: The benchmark.
+        data: A prepared folder.
+
+    Raises:
+        InputError: An image is missing or differs; one line names the first, and the versions of the libraries.
+    """
+    truth, hashes = truth_of(benchmark.name), image_hashes(benchmark, data)
+    names = truth.image_id.tolist()
+    if lacking := [name for name in names if name not in hashes]:
+        raise InputError(
+            f"lacks {len(lacking):,} images of {benchmark.name}, such as '{lacking[0]}'", file=data.folder
+        )
+    if strangers := len(hashes) - len(names):
+        raise InputError(f"holds {strangers:,} images that {benchmark.name} does not have", file=data.folder)
+    differ = [
+        name
+        for name, known in zip(names, truth.sha256.tolist(), strict=True)
+        if hashes[name][: 2 * HASH_BYTES] != known
+    ]
+    if differ or listing_sha256(hashes, hashes.values()) != benchmark.listing_sha256:
+        first = f", such as '{differ[0]}'" if differ else ""
+        raise InputError(
+            f"{len(differ):,} of {len(names):,} images are not those of {benchmark.name}{first}",
+            file=data.folder,
+            hint=_versions_hint(benchmark),
+        )
+    _check_truth(benchmark, data, truth)
+
+
+def _check_truth(benchmark: FrozenBenchmark, data: Prepared, truth: Truth) -> None:
+    records = data.records
+    order = np.argsort(records.image_id)
+    for column in ("grade", "domain", "split"):
+        if not np.array_equal(getattr(records, column)[order], getattr(truth, column)):
+            raise InputError(f"{column} differs from that of {benchmark.name}", file=data.folder)
+
+
+def _versions_hint(benchmark: FrozenBenchmark) -> str:
+    if not benchmark.made_with:
+        return "The published files themselves are needed, not copies that were compressed again."
+    made = ", ".join(f"{name} {of}" for name, of in benchmark.made_with.items())
+    here = ", ".join(f"{name} {_installed(name)}" for name in benchmark.made_with)
+    return f"They were drawn with {made}; here are {here}. Install those versions."
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
+
+
+def drawn_image(benchmark: FrozenBenchmark) -> Callable[[str], NDArray[np.uint8] | None]:
+    """Return a function that draws an image of a benchmark by its id; None for an id that it does not have.
+
+    Args:
+        benchmark: A drawn benchmark.
+    """
+    known = set(truth_of(benchmark.name).image_id.tolist())
+
+    def draw(image_id: str) -> NDArray[np.uint8] | None:
+        if image_id not in known or benchmark.draw is None:
+            return None
+        population, _, index = image_id.rpartition("-")
+        recipe = Recipe(benchmark.draw.size)
+        return read(f"{benchmark.draw.seed}:{population}:{int(index)}", None, recipe)
+
+    return draw

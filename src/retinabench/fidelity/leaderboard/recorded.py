@@ -1,0 +1,78 @@
+"""The recorded standing: what all entries scored once, so that a lone new entry is not first of one.
+
+`recorded.toml` holds values, not submissions: the rank of an entry among them comes from values alone and has no interval.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from retinabench.fidelity.leaderboard.results import TaskBoard
+from retinabench.fidelity.scoring.measures import MEASURES
+from retinabench.fidelity.scoring.resampling import ALL
+from retinabench.metrics.comparison.ranking import ranks
+from retinabench.reports.toolkit.number_format import TWO_DIGITS
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
+
+FILE = Path(__file__).parent / "recorded.toml"
+DATE = "2026-11-21"
+Values = Mapping[str, tuple[float, float]]
+"""Measure -> mean over seeds and its standard error."""
+
+
+@cache
+def recorded(task: str) -> dict[str, Values]:
+    """Return the recorded entries of a task, empty where none are.
+
+    Args:
+        task: Name of the target.
+
+    Returns:
+        Title -> values.
+    """
+    content = tomllib.loads(FILE.read_text("utf-8")).get(task, {})
+    return {
+        title: {one["measure"]: (one["value"], one["error"]) for one in cells}
+        for title, cells in content.items()
+    }
+
+
+def recorded_table(task: TaskBoard) -> Table | None:
+    """Return the entries of a task among the recorded ones, the best first; None where none are recorded."""
+    known = recorded(task.target.name)
+    names = task.ranked_measures
+    if not known or not task.competitors:
+        return None
+    ours = {
+        entry.title: {name: entry.scores[ALL][name].quantity for name in names} for entry in task.competitors
+    }
+    values = [[of[name].value for name in names] for of in ours.values()]
+    values += [[of[name][0] for name in names] for of in known.values()]
+    table = np.array(values)
+    placed = np.mean(
+        [ranks(table[None, :, k], MEASURES[name].higher)[0] for k, name in enumerate(names)], axis=0
+    )
+    rows = []
+    for title, quantities in ours.items():
+        cells = [Cell.number(one.value, error=one.error) for one in quantities.values()]
+        rows.append(Row(f"{title} (here)", cells))
+    for title, of in known.items():
+        rows.append(Row(title, [Cell.number(of[name][0], error=of[name][1]) for name in names], control=True))
+    ordered = [
+        Row(rows[k].label, [Cell.number(float(placed[k]), form=TWO_DIGITS), *rows[k].cells], rows[k].control)
+        for k in np.argsort(placed, kind="stable")
+    ]
+    columns = [
+        Column("rank"),
+        *(Column(MEASURES[n].label, direction="higher" if MEASURES[n].higher else "lower") for n in names),
+    ]
+    note = (
+        f"Recorded on {DATE} against the shipped reference, three seeds each, ± the standard error over seeds. Their "
+        "submissions are not in the package: these ranks come from values alone, without intervals."
+    )
+    return Table.of(f"{task.target.title}: among the recorded entries", columns, ordered, note=note)

@@ -1,0 +1,218 @@
+"""The board of a benchmark: all entries ranked by every score on every set, the baselines always among them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from retinabench.core.errors import InputError, nearest, printable
+from retinabench.core.progress import QUIET, Progress
+from retinabench.data.frozen.definition import (
+    FrozenBenchmark,
+    benchmark_names,
+    frozen_benchmark,
+    truth_of,
+)
+from retinabench.metrics.comparison.standings import ScoreStandings, SetStandings, standings
+from retinabench.predictions.io import find_files, method_names, read_predictions
+from retinabench.predictions.table import Predictions
+from retinabench.reports.leaderboard.baselines import baselines_of
+from retinabench.reports.leaderboard.card import Card
+from retinabench.reports.leaderboard.checking import as_seed, check_size, checked
+from retinabench.reports.leaderboard.submission import Entry, find_submissions, read_submission
+
+SCORES = (
+    "referral_accuracy_area", "referral_auroc_area", "auroc", "accuracy", "nll", "brier", "failure_auroc", "aurc",
+    "ood_auroc",
+)  # fmt: skip
+"""The scores of the board, in the order of its columns."""
+SCHEMA = "retinabench.board/1"
+
+
+@dataclass(frozen=True, eq=False)
+class BenchmarkBoard:
+    """The entries of one benchmark and their standings.
+
+    Args:
+        benchmark: The benchmark.
+        entries: Key -> entry.
+        titles: Key -> what tables call it, each once.
+        sets: Name of the set -> standings of the keys.
+    """
+
+    benchmark: FrozenBenchmark
+    entries: Mapping[str, Entry]
+    titles: Mapping[str, str]
+    sets: Mapping[str, SetStandings]
+
+    def first(self, name: str) -> ScoreStandings:
+        """Return the standings on a set by the score that orders the tables."""
+        return self.sets[name][self.benchmark.primary]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the board for JSON."""
+        return {
+            "benchmark": self.benchmark.name,
+            "listing_sha256": self.benchmark.listing_sha256,
+            "entries": {
+                key: {
+                    "kind": entry.kind,
+                    "seeds": [one.metadata.get("seed") for one in entry.predictions[self.benchmark.name]],
+                    "card": entry.card.model_dump(mode="json"),
+                    "notes": list(entry.notes),
+                }
+                for key, entry in self.entries.items()
+            },
+            "sets": {name: one.to_dict() for name, one in self.sets.items()},
+        }
+
+
+def make_boards(
+    entries: Sequence[Entry],
+    names: Sequence[str] = (),
+    *,
+    scores: Sequence[str] = SCORES,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    progress: Progress = QUIET,
+) -> list[BenchmarkBoard]:
+    """Rank entries, with the baselines of each benchmark among them.
+
+    Args:
+        entries: Submissions and files; baselines are added.
+        names: The benchmarks; default: all that have an entry.
+        scores: The scores.
+        bootstrap: Replicates over patients; 0 for values without intervals, where nothing is resolved.
+        seed: Seed of the bootstrap.
+        progress: Is told how many boards are done.
+
+    Returns:
+        One board per benchmark that has an entry.
+
+    Raises:
+        InputError: Two submissions have one name, or a benchmark is not known.
+    """
+    twice = [name for name, count in Counter(e.card.name for e in entries).items() if count > 1]
+    if twice:
+        raise InputError(f"two submissions are named '{twice[0]}'", hint="Change the name on one card.")
+    found = []
+    chosen = [frozen_benchmark(name) for name in names] or [frozen_benchmark(n) for n in benchmark_names()]
+    with progress.track("Ranking", len(chosen), unit="benchmarks") as advance:
+        for benchmark in chosen:
+            own = [e for e in entries if benchmark.name in e.predictions]
+            if every := [*baselines_of(benchmark.name), *own]:
+                found.append(_board(benchmark, every, scores, bootstrap, seed))
+            advance(1)
+    return found
+
+
+def _board(
+    benchmark: FrozenBenchmark, entries: Sequence[Entry], scores: Sequence[str], bootstrap: int, seed: int
+) -> BenchmarkBoard:
+    by_key = {entry.key: entry for entry in entries}
+    titles = Counter(entry.card.title for entry in entries)
+    sets = [*benchmark.sets, *(["joint"] if len(benchmark.sets) > 1 else [])]
+    ranked = standings(
+        {key: entry.predictions[benchmark.name] for key, entry in by_key.items()},
+        scores,
+        sets,
+        bootstrap=bootstrap,
+        seed=seed,
+    )
+    shown = {
+        key: entry.card.title if titles[entry.card.title] == 1 else f"{entry.card.title} ({entry.card.name})"
+        for key, entry in by_key.items()
+    }
+    return BenchmarkBoard(benchmark, by_key, shown, ranked)
+
+
+def read_entries(paths: Sequence[Path], benchmark: str | None = None) -> list[Entry]:
+    """Read submissions, folders of submissions, and bare predictions files.
+
+    Args:
+        paths: Folders with card.toml, folders of such, predictions files or run folders.
+        benchmark: The benchmark of the bare files; default: the one whose test images they hold.
+
+    Returns:
+        The entries; bare files of one method are its seeds.
+
+    Raises:
+        InputError: A file or submission is not valid.
+    """
+    entries: list[Entry] = []
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir() and (submissions := find_submissions(path)):
+            entries += [read_submission(folder) for folder in submissions]
+        else:
+            files.append(path)
+    return [*entries, *(entries_of_files(find_files(files), benchmark) if files else [])]
+
+
+def entries_of_files(files: Sequence[Path], benchmark: str | None = None) -> list[Entry]:
+    """Return bare predictions files as entries, which no card describes.
+
+    Args:
+        files: Predictions files; those of one method are its seeds.
+        benchmark: Their benchmark; default: the one whose test images they hold.
+
+    Returns:
+        One entry per method.
+
+    Raises:
+        InputError: A file is not valid, or no benchmark has its images.
+    """
+    for file in files:
+        check_size(file)
+    predictions = [read_predictions(file) for file in files]
+    by_title: dict[str, list[Predictions]] = {}
+    for title, one in zip(method_names(files, predictions), predictions, strict=True):
+        by_title.setdefault(title, []).append(one)
+    entries = []
+    for number, (title, seeds) in enumerate(by_title.items()):
+        name = benchmark or _benchmark_of(seeds[0])
+        found = [as_seed(checked(one, frozen_benchmark(name)), title, k) for k, one in enumerate(seeds)]
+        entries.append(Entry(_bare_card(title, number), "file", {name: tuple(found)}))
+    return entries
+
+
+def _benchmark_of(predictions: Predictions) -> str:
+    """Return the benchmark whose test images predictions hold."""
+    own = np.sort(predictions.image_id[predictions.split == "test"])
+    for name in benchmark_names():
+        truth = truth_of(name)
+        if np.array_equal(own, truth.image_id[truth.test]):
+            return name
+    raise InputError(
+        "holds the test images of no benchmark",
+        file=predictions.source,
+        hint=f"Name the one it was meant for by --benchmark: {', '.join(benchmark_names())}.",
+    )
+
+
+def _bare_card(title: str, number: int) -> Card:
+    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40].strip("-")
+    return Card(
+        name=f"file-{number}-{slug}".rstrip("-"),
+        title=printable(re.sub(r"[^ -~\u00a1-\u024f]", "?", title), 200),
+        method="A predictions file without a card.",
+        authors="not stated",
+        code="",
+        compute="not stated",
+        hours=0,
+        pretrained=False,
+        tuned_on="validation",
+    )
+
+
+def known_score(score: str) -> str:
+    """Return the name of a score of the board, or raise `InputError` with the nearest one."""
+    if score not in SCORES:
+        raise InputError(f"'{score}' is no score of the board", hint=nearest(score, SCORES))
+    return score

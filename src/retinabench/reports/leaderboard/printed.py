@@ -1,0 +1,205 @@
+"""Values printed in publications, and summaries that anyone sends: shown beside measured values, never ranked with them.
+
+Summaries have the layout of the leaderboard of 2019: `BENCHMARK/METRIC/METHOD.csv` with the columns retained_data, mean and std, in
+percent, METRIC `accuracy` or `auc`. They hold no predictions, so that nothing can be checked: their rows are marked unverified.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from retinabench.core.errors import InputError
+from retinabench.core.untrusted.paths import kept_inside
+from retinabench.core.untrusted.text import visible
+from retinabench.metrics.comparison.standings import standings
+from retinabench.metrics.sets import SET_LABELS
+from retinabench.reports.leaderboard.board import BenchmarkBoard
+from retinabench.reports.papers.printed.filos import PRINTED
+from retinabench.reports.toolkit.number_format import NumberFormat
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
+
+HERE = Path(__file__).parent / "printed"
+ONE_DIGIT = NumberFormat(1)
+RETAINED = (0.5, 0.7, 1.0)  # of Table 1 of 2019
+TITLES = {
+    "deterministic": "Deterministic", "mc_dropout": "MC dropout", "mfvi": "MFVI", "deep_ensemble": "Deep ensemble",
+    "ensemble_mc_dropout": "Ensemble MC dropout", "random": "Random referral",
+}  # fmt: skip
+BENCHMARKS_2019 = {"in_domain": "diabetic_retinopathy_diagnosis", "shifted": "aptos2019"}
+METRICS = ("auc", "accuracy")
+MOST_BYTES, MOST_FILES = 64 * 1024, 1000
+Values = dict[float, tuple[float, float]]  # share retained -> mean and std, percent
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A method of a summary: its values by metric.
+
+    Args:
+        benchmark: Name of the folder.
+        method: Name of the file.
+        values: Metric -> share retained -> mean and std.
+    """
+
+    benchmark: str
+    method: str
+    values: Mapping[str, Values]
+
+
+@cache
+def printed_tables() -> tuple[Table, ...]:
+    """Return the tables of `printed/*.toml`, each with its source."""
+    return tuple(_toml_table(file) for file in sorted(HERE.glob("*.toml")))
+
+
+def _toml_table(file: Path) -> Table:
+    content = tomllib.loads(file.read_text("utf-8"))
+    columns = [Column(label, direction=direction) for label, direction in content["columns"]]
+    rows = [Row(name, [Cell(text or "–") for text in cells]) for name, cells in content["rows"].items()]
+    caption = f"{content['source']}, Table {content['number']}, printed: {content['caption']}"
+    return Table.of(caption, columns, rows, row_header="method", note=content["note"])
+
+
+def table_2019(name: str, boards: Sequence[BenchmarkBoard], summaries: Sequence[Summary]) -> Table:
+    """Return Table 1 of 2019 for a set: its printed rows, ours at the same shares, and unverified ones.
+
+    Args:
+        name: `in_domain` or `shifted`.
+        boards: The boards whose baselines are shown.
+        summaries: Anyone's summaries.
+    """
+    columns = [
+        Column(f"{label}, {100 * share:.0f} % retained", direction="higher")
+        for share in RETAINED
+        for label in ("AUROC", "accuracy")
+    ]
+    rows = [Row(f"{TITLES[key]}, printed", _printed_cells(text)) for key, text in PRINTED[name].items()]
+    for summary in (one for one in summaries if one.benchmark == BENCHMARKS_2019[name]):
+        cells = [
+            _summary_cell(*summary.values.get(metric, {}).get(share, (math.nan, math.nan)))
+            for share in RETAINED
+            for metric in METRICS
+        ]
+        rows.append(Row(f"{summary.method}, unverified", cells))
+    for board in boards:
+        if name in board.sets:
+            rows += _our_rows(board, name)
+    data = "Kaggle EyePACS" if name == "in_domain" else "APTOS 2019"
+    return Table.of(
+        f"Filos et al. 2019, Table 1, {SET_LABELS[name].lower()}: percent of the images that are retained",
+        columns,
+        rows,
+        row_header="method",
+        note=f"Printed: on {data}, ± as printed. Ours: on other images, as named, ± the standard error over seeds; the "
+        "rows of one data set compare with each other, not with those of another. Unverified: anyone's summaries.",
+    )
+
+
+def _printed_cells(text: str) -> list[Cell]:
+    """Return the cells as they are printed, not rounded again."""
+    words = text.split()
+    return [Cell(f"{value} ± {error}") for value, error in zip(words[::2], words[1::2], strict=True)]
+
+
+def _our_rows(board: BenchmarkBoard, name: str) -> Iterator[Row]:
+    chosen = {key: e for key, e in board.entries.items() if e.kind == "baseline"}
+    if not chosen:
+        return
+    wanted = {
+        (metric, share): f"{metric}_at_{round(100 * (1 - share))}"
+        for share in RETAINED
+        for metric in ("auroc", "accuracy")
+    }
+    found = standings(
+        {key: e.predictions[board.benchmark.name] for key, e in chosen.items()},
+        list(wanted.values()),
+        [name],
+        bootstrap=0,
+    )[name]
+    for key in board.first(name).methods:
+        if key in chosen:
+            cells = []
+            for score in wanted.values():
+                own = found[score].methods[key]
+                cells.append(Cell.number(100 * own.value, error=100 * own.error, form=ONE_DIGIT))
+            yield Row(f"{board.titles[key]}, on {board.benchmark.name}", cells)
+
+
+def _summary_cell(mean: float, std: float) -> Cell:
+    """Return a cell as the file states it."""
+    if not math.isfinite(mean):
+        return Cell("–")
+    return Cell(f"{mean:.1f} ± {std:.1f}" if math.isfinite(std) else f"{mean:.1f}")
+
+
+def read_summaries(folder: Path) -> list[Summary]:
+    """Read summaries in the layout of 2019.
+
+    Args:
+        folder: With BENCHMARK/METRIC/METHOD.csv below it.
+
+    Returns:
+        One summary per benchmark and method.
+
+    Raises:
+        InputError: There is none, or a file is not valid; file and row are named.
+    """
+    files = sorted(folder.glob("*/*/*.csv"))
+    if not files or len(files) > MOST_FILES:
+        raise InputError(
+            f"holds {len(files):,} files BENCHMARK/METRIC/METHOD.csv",
+            file=folder,
+            hint=f"1 to {MOST_FILES:,} are read.",
+        )
+    found: dict[tuple[str, str], dict[str, Values]] = {}
+    for file in files:
+        metric, benchmark = file.parent.name, file.parent.parent.name
+        if metric not in METRICS or benchmark not in BENCHMARKS_2019.values():
+            known = " or ".join(BENCHMARKS_2019.values())
+            raise InputError(
+                "is no summary that is known", file=file, hint=f"Below {known}: auc or accuracy."
+            )
+        found.setdefault((benchmark, _title(file.stem)), {})[metric] = _read_values(kept_inside(folder, file))
+    return [Summary(benchmark, method, values) for (benchmark, method), values in sorted(found.items())]
+
+
+def _title(stem: str) -> str:
+    return TITLES.get(stem) or visible(re.sub(r"[_-]+", " ", stem))[:100]
+
+
+def _read_values(file: Path) -> Values:
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise InputError("is larger than 64 KB", file=file)
+        rows = list(csv.DictReader(io.StringIO(file.read_text("utf-8-sig"), newline="")))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read: {error}", file=file) from None
+    values: Values = {}
+    for number, row in enumerate(rows, start=1):
+        numbers = []
+        for column in ("retained_data", "mean", "std"):
+            try:
+                text = (row.get(column) or "").strip()
+                numbers.append(float(text) if text or column != "std" else math.nan)
+            except ValueError:
+                raise InputError("is no number", file=file, row=number, column=column) from None
+        share, mean, std = numbers
+        if not 0 < share <= 1 or not 0 <= mean <= 100:
+            raise InputError(
+                "needs a share in (0, 1] and a mean in percent",
+                file=file,
+                row=number,
+                hint="As the files of 2019.",
+            )
+        values[round(share, 2)] = (mean, std)
+    if not values:
+        raise InputError("holds no rows", file=file)
+    return values

@@ -1,0 +1,29 @@
+"""A board with two baselines and two submissions, one of which says everything that a page must escape."""
+
+from __future__ import annotations
+
+import pytest
+
+from retinabench.reports.leaderboard import board as boards
+from retinabench.reports.leaderboard.baselines import baselines_of
+from support.board_entries import NAME, noisy, submission
+
+EVIL = "<script>alert(1)</script> {{ 7 * 7 }}"
+
+
+@pytest.fixture(scope="session")
+def entries(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("submissions")
+    submission(folder, *(noisy(1.5, seed) for seed in range(3)))
+    submission(folder, noisy(0.1, 9), name="evil", title=EVIL)
+    return boards.read_entries([folder])
+
+
+@pytest.fixture(scope="session")
+def board(entries):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boards, "baselines_of", lambda name: baselines_of(name)[:2])
+        (made,) = boards.make_boards(
+            entries, [NAME], scores=("referral_accuracy_area", "auroc", "ood_auroc"), bootstrap=30
+        )
+    return made

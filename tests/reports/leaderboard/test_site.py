@@ -1,0 +1,120 @@
+"""The site: every link leads somewhere, nothing that a submission says runs, and a killed build is completed to the same bytes."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from retinabench.core.errors import InputError
+from retinabench.predictions.io import read_predictions
+from retinabench.reports.leaderboard import site as sites
+from retinabench.reports.leaderboard.site import MANIFEST, Link, write_site
+from support.board_entries import NAME
+
+
+def content(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def image(image_id):
+    return np.full((8, 8, 3), 90, np.uint8) if image_id.startswith("in_domain") else None
+
+
+def build(board, out):
+    return write_site(
+        [board], out, images={NAME: image}, links=[Link("f/index.html", "F")], others={"f/index.html": b"x"}
+    )
+
+
+@pytest.fixture(scope="module")
+def built(board, tmp_path_factory):
+    out = tmp_path_factory.mktemp("site")
+    build(board, out)
+    return out
+
+
+def test_every_link_of_every_page_leads_to_a_file(built) -> None:
+    pages = [path for path in built.rglob("*.html") if path.parent.name != "f"]
+    assert len(pages) == 3 - 1 + 1 + 7 + 4  # index, printed; benchmark; rankings; methods
+    for page in pages:
+        for target in re.findall(r'(?:href|src)="([^"#]+)', page.read_text("utf-8")):
+            if not target.startswith("https://"):
+                assert (page.parent / target).is_file() or "images/" in target, (page.name, target)
+
+
+def test_what_a_submission_says_is_text(built) -> None:
+    texts = [path.read_text("utf-8") for path in built.rglob("*.html")]
+    assert not any("<script>alert" in text for text in texts)
+    assert any("&lt;script&gt;alert(1)&lt;/script&gt; {{ 7 * 7 }}" in text for text in texts)
+    assert {text.count("<script>") for text in texts if text != "x"} == {1}, (
+        "the script of all pages, named by its hash"
+    )
+
+
+def test_the_static_table_is_sorted_and_complete(built, board) -> None:
+    text = (built / NAME / "index.html").read_text("utf-8")
+    section = text[text.index('id="in_domain"') : text.index('id="shifted"')]
+    keys = re.findall(r"methods/([^.]+)\.html", section)
+    assert keys == list(board.first("in_domain").methods)
+    assert section.count('data-kind="submission"') == 2
+    assert '<form class="choices controls" hidden' in text, "filters need a script, and show with it"
+
+
+def test_predictions_are_there_to_download_with_the_score_s_digits(built, board) -> None:
+    for key, entry in board.entries.items():
+        for one in entry.predictions[NAME]:
+            read = read_predictions(
+                built / "predictions" / key / NAME / f"seed-{one.metadata['seed']}.parquet"
+            )
+            assert np.array_equal(read.prob, one.prob)
+
+
+def test_json_holds_the_numbers_and_the_manifest_every_file(built, board) -> None:
+    numbers = json.loads((built / "board.json").read_text())
+    assert numbers["benchmarks"][0]["sets"]["shifted"]["scores"]["auroc"]["pairs"]
+    listed = set(json.loads((built / MANIFEST).read_text())["files"])
+    assert listed == set(content(built)) - {MANIFEST}
+
+
+def test_a_build_that_was_stopped_is_completed_and_leftovers_are_deleted(
+    built, board, tmp_path, monkeypatch
+) -> None:
+    whole = content(built)
+    out, count = tmp_path / "site", 0
+    real = sites.write_bytes
+
+    def stopping(path, data, **options):
+        nonlocal count
+        count += 1
+        if count == 12:
+            raise KeyboardInterrupt
+        return real(path, data, **options)
+
+    (out / "methods").mkdir(parents=True)
+    (out / "methods" / "gone.html").write_text("old")
+    (out / MANIFEST).write_text(json.dumps({"schema": "retinabench.site/1", "files": ["methods/gone.html"]}))
+    monkeypatch.setattr(sites, "write_bytes", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        build(board, out)
+    monkeypatch.setattr(sites, "write_bytes", real)
+    build(board, out)
+    assert content(out) == whole
+
+
+def test_a_folder_of_something_else_and_a_manifest_that_leads_out_are_refused(board, tmp_path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="is not empty"):
+        build(board, tmp_path / "own")
+    (tmp_path / "own" / MANIFEST).write_text(json.dumps({"files": ["../thesis.txt"]}))
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="not in the site"):
+        build(board, tmp_path / "own")
+    assert (tmp_path / "thesis.txt").is_file()
