@@ -1,6 +1,6 @@
 """The memory of a training image, counted on a CPU, and how many images at a time fit on cards of several sizes.
 
-    python benchmarks/memory.py                                      the table of docs/cluster.md, about two minutes
+    python benchmarks/memory.py                                      the numbers of docs/tables/memory.csv, about two minutes
     python benchmarks/memory.py map --model resnet18 --size 256
 
 What the backward pass needs is counted by the hooks of PyTorch's saved tensors: the bytes that one more image adds, of a
