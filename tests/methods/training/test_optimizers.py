@@ -68,3 +68,12 @@ def test_the_state_of_another_optimiser_is_refused(forge, says):
     forge(state)
     with pytest.raises(ValueError, match=says):
         restore_optimizer(make_optimizer(nn.Linear(3, 2), Optimizer()), state)
+
+
+@pytest.mark.parametrize("state", [{}, {0: {"velocity": "x"}}])
+def test_what_an_optimiser_keeps_from_the_start_is_needed(state):
+    optimizer = make_optimizer(nn.Linear(3, 2), Optimizer())
+    saved = {**optimizer.state_dict(), "state": state}
+    optimizer.state[optimizer.param_groups[0]["params"][0]]["velocity"] = torch.zeros(2, 3)
+    with pytest.raises(ValueError, match="lacks a state"):
+        restore_optimizer(optimizer, saved)

@@ -132,7 +132,7 @@ def _processes(rays: str) -> dict[int, str]:
     return found
 
 
-def _left(rays: str, seconds: float = 30.0) -> dict[int, str]:
+def _left(rays: str, seconds: float = 90.0) -> dict[int, str]:
     deadline = time.monotonic() + seconds
     while (left := _processes(rays)) and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -58,7 +58,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -
         ValueError: The state is of an optimiser of other parameters, or holds settings that are no numbers.
     """
     own = [{**group} for group in optimizer.param_groups]
-    begun = {parameter: set(values) for parameter, values in optimizer.state.items()}
+    begun = {parameter: dict(values) for parameter, values in optimizer.state.items()}
     optimizer.load_state_dict(state)
     for group, wanted in zip(optimizer.param_groups, own, strict=True):
         for name, value in wanted.items():
@@ -70,8 +70,10 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -
                 fits = found == value or (name == "steps" and type(found) is int and found >= 0)
             if not fits:
                 raise ValueError(f"{name} of the optimiser is {found!s:.30}")
-    if any(not names <= set(optimizer.state.get(parameter, ())) for parameter, names in begun.items()):
-        raise ValueError("lacks a state of the optimiser")
+    for parameter, values in begun.items():
+        kept = optimizer.state.get(parameter, {})
+        if any(type(kept.get(name)) is not type(value) for name, value in values.items()):
+            raise ValueError("lacks a state of the optimiser")
     for parameter, kept in optimizer.state.items():
         for name, value in kept.items():
             if isinstance(value, Tensor) and value.numel() > 1 and value.shape != parameter.shape:
