@@ -42,6 +42,7 @@ def test_dialects_of_csv_read_alike(tmp_path, content):
         ("image,level,level\n1_left,0,1\n", "column 'level': appears twice"),
         ("image,level\n1_left,0,what,3\n", "row 1: has 4 cells under 2 columns"),
         ("image,level,eye\n1_left,0\n", "row 1: has 2 cells under 3 columns. Is the file cut short"),
+        ("image,le\0el,level\n1_left,0,0\n", "control character in its header"),
         ('#level","image"\n0,1_left\n', "half a pair of quotation marks in its header"),
         (b"image,level\n1_\xff,0\n", "not UTF-8"),
         ('image,level\n"1_left,0\n', "no sound CSV"),

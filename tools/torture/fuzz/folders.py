@@ -82,6 +82,8 @@ def _prepared_differs(folder: Path) -> str:
         table = plain.csv_columns(
             b"".join(line for line in lines if line.strip(b'",;\t \r\n'))
         )  # without blank rows
+        if not {"patient", "split"} <= table.keys():
+            return ""  # both are optional
         wanted = {
             image.strip().removesuffix(".png"): (int(float(grade)), patient.strip(), split.strip())
             for image, grade, patient, split in zip(

@@ -68,6 +68,12 @@ def read_table(files: Files, name: str, columns: Sequence[str]) -> list[Row]:
 def _check_header(header: Sequence[str], columns: Sequence[str], where: str) -> None:
     if not any(header):
         raise InputError("is empty", file=where)
+    if (hidden := next((name for name in header if not name.isprintable()), None)) is not None:
+        raise InputError(
+            f"holds a control character in its header ({hidden[:40]!a})",
+            file=where,
+            hint="Save it as CSV UTF-8.",
+        )
     if (odd := next((name for name in header if name.count('"') % 2), None)) is not None:
         raise InputError(
             f"holds half a pair of quotation marks in its header ({odd[:40]})",
