@@ -49,6 +49,15 @@ def test_collecting_continues_after_saving():
     assert torch.equal(second.deviations, whole.deviations)
 
 
+@pytest.mark.parametrize(
+    "change", [{"count": None}, {"count": -1}, {"mean": torch.zeros(6)}, {"deviations": torch.zeros(7, 2)}]
+)
+def test_moments_of_another_network_are_refused(change):
+    moments = swag.Moments(7, 5, torch.device("cpu"))
+    with pytest.raises(ValueError, match=r"count is|has shape"):
+        moments.load_state_dict({**moments.state_dict(), **change})
+
+
 @pytest.mark.parametrize("scale", [0.5, 1.0])
 def test_samples_have_the_covariance_of_the_formula(scale):
     """scale (diag + Dᵀ D / (K - 1)); 40,000 draws, each entry within 5 standard errors √((ab + c²) / 40,000)."""

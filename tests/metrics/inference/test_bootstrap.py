@@ -8,6 +8,7 @@ from scipy import stats
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.inference.bootstrap import (
+    KEPT_PATIENTS,
     bca_interval,
     cluster_bootstrap,
     cluster_codes,
@@ -156,3 +157,14 @@ def test_bad_options_say_so():
         percentile_interval(np.ones(10), 95)
     with pytest.raises(InputError, match="2 patients"):
         cluster_jackknife(lambda w: w[:1], ["a", "a"])
+
+
+@pytest.mark.parametrize("clusters", [3, KEPT_PATIENTS + 1])
+def test_draws_that_are_kept_are_those_that_are_drawn(clusters):
+    codes = np.arange(2 * clusters) % clusters
+    drawn = np.bincount(np.random.default_rng([5, 7]).integers(clusters, size=clusters), minlength=clusters)
+    for _ in range(2):
+        weight = replicate_weight(codes, clusters, 5, 7)
+        assert weight.dtype == np.float64
+        assert np.array_equal(weight, drawn[codes])
+        weight[:] = -1  # what a caller does with it changes no later draw

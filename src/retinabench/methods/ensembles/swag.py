@@ -116,10 +116,15 @@ class Moments:
         return {**{name: tensor.cpu() for name, tensor in tensors.items()}, "count": self.count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what was collected."""
-        self.count, device = state["count"], self.mean.device
-        self.mean, self.squares = state["mean"].to(device), state["squares"].to(device)
-        self.deviations = state["deviations"].to(device)
+        """Continue from what was collected; ValueError where that are the moments of another network."""
+        count, found = state["count"], {name: state[name] for name in ("mean", "squares", "deviations")}
+        if type(count) is not int or count < 0:
+            raise ValueError(f"count is {count!s:.20}")
+        for name, tensor in found.items():
+            if tensor.shape[-1:] != self.mean.shape:
+                raise ValueError(f"'{name}' has shape {tuple(tensor.shape)}")
+        self.count, device = count, self.mean.device
+        self.mean, self.squares, self.deviations = (tensor.to(device) for tensor in found.values())
 
 
 def draw(

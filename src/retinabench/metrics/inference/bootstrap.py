@@ -12,6 +12,7 @@ draws *clusters* (patients) with replacement and hands a statistic the multiplic
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -24,6 +25,7 @@ from retinabench.metrics.inference.replicates import stacked
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
+KEPT_DRAWS, KEPT_PATIENTS = 4096, 2000  # 16 MB at most
 MAX_UNDEFINED = 0.05  # an interval over fewer than 95 % of the draws would describe the easy ones only
 
 
@@ -77,9 +79,18 @@ def replicate_weight(codes: NDArray[np.intp], clusters: int, seed: int, replicat
     Returns:
         (N,) multiplicities: an image counts as often as its patient was drawn.
     """
+    drawn = _kept_draw if clusters <= KEPT_PATIENTS else _draw
+    return drawn(clusters, seed, replicate)[codes].astype(np.float64)
+
+
+def _draw(clusters: int, seed: int, replicate: int) -> NDArray[np.int16]:
+    """How often each patient is drawn; of millions none is drawn 30,000 times."""
     rng = np.random.default_rng([seed, replicate])
-    drawn = np.bincount(rng.integers(clusters, size=clusters), minlength=clusters)
-    return drawn.astype(np.float64)[codes]
+    return np.bincount(rng.integers(clusters, size=clusters), minlength=clusters).astype(np.int16)
+
+
+# Reports ask for the same draws again for every run, set and statistic; to seed a generator takes longer than to draw.
+_kept_draw = functools.lru_cache(maxsize=KEPT_DRAWS)(_draw)
 
 
 def cluster_bootstrap(
