@@ -24,7 +24,7 @@ def shared():
     return shared_path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """A browser for all tests that look at pages."""
+    """A browser for the tests of a module; while it runs, its event loop forbids others."""
     yield from chromium()

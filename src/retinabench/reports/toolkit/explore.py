@@ -20,7 +20,7 @@ from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.toolkit.number_format import COUNT, DASH, PERCENT, NumberFormat, plain
 from retinabench.reports.toolkit.pages import script_json
 
-MOST_IMAGES = 1000
+MOST_IMAGES = 500
 """Missed images of each set that the page can list."""
 SHOWN_IMAGES = 6
 """Missed images of a pair of thresholds that are shown as thumbnails, where there are any."""
@@ -42,15 +42,11 @@ class Explorer:
     Attributes:
         data: The JSON for the page's script.
         reader: Sensitivity and specificity of the reader of the referred images.
-        thumbnails: Whether the page has thumbnails of missed images.
-        models: Number of models.
         same_images: Whether the rates were turned into thresholds on the test images themselves.
     """
 
     data: Markup
     reader: tuple[float, float]
-    thumbnails: bool
-    models: int
     same_images: bool
 
 
@@ -67,17 +63,17 @@ def explorer(
     Returns:
         The explorer.
     """
-    content, found = _content(grids, thumbnails)
     same = any(rule.same_images for grid in grids.values() for rule in grid.rules)
-    return Explorer(script_json(content), reader, found, len(grids), same)
+    return Explorer(script_json(_content(grids, thumbnails)), reader, same)
 
 
-def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> tuple[dict[str, Any], bool]:
-    """Return the data of the sliders, and whether they hold thumbnails.
+def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> dict[str, Any]:
+    """Return the data of the sliders.
 
     `texts` holds every text once, and `cells` their places: per model, set and group (T, R, rows). `missed` says how many
     referable images a pair misses, `images` holds the `MOST_IMAGES` most severe of them: id, patient, grade, probability, at
-    how many thresholds it is called, for each threshold the first referral that sends it to the reader, and its groups.
+    how many thresholds it is called, for each threshold the first referral that sends it to the reader (one where all are
+    equal), and its groups.
     """
     texts = _Texts()
     models = [
@@ -93,8 +89,7 @@ def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> 
         for name, grid in grids.items()
     ]
     shown = {} if thumbnails is None else _thumbnails(grids, thumbnails)
-    content = {"rows": ROWS, "models": models, "texts": texts.known, "thumbnails": shown}
-    return content, bool(shown)
+    return {"rows": ROWS, "models": models, "texts": texts.known, "thumbnails": shown}
 
 
 def _set(key: str, grid: PolicyGrid, texts: _Texts) -> dict[str, Any]:
@@ -109,11 +104,14 @@ def _set(key: str, grid: PolicyGrid, texts: _Texts) -> dict[str, Any]:
             }
             for group, rows in grid.outcomes[key].items()
         ],
-        "images": [
-            [one.image_id, one.patient_id or "", one.grade, plain(one.prob, 3), one.called, one.referred_from, one.groups]
-            for one in grid.images[key][:MOST_IMAGES]
-        ],
-    }  # fmt: skip
+        "images": [_image(one) for one in grid.images[key][:MOST_IMAGES]],
+    }
+
+
+def _image(one: RankedImage) -> list[Any]:
+    first = one.referred_from[:1] if len(set(one.referred_from)) == 1 else one.referred_from
+    patient = one.patient_id or ""
+    return [one.image_id, patient, one.grade, plain(one.prob, 3), one.called, first, one.groups]
 
 
 class _Texts:

@@ -62,7 +62,7 @@
     threshold.setAttribute("aria-valuetext", model.thresholds[i]);
     rows(part("rows"), data.rows.map((name, k) => [name, data.texts[here[k]], data.texts[frozen[k]]]));
     const missed = set.images.filter(([, , , , called, from, of]) =>
-      i >= called && j < from[i] && of.includes(state.group));
+      i >= called && j < (from[i] ?? from[0]) && of.includes(state.group));
     const listed = missed.slice(0, LISTED), all = group.missed[i][j];
     part("count").textContent = "Referable images missed, " + set.label.toLowerCase() + ", " + group.name + ": " + all;
     part("cards").replaceChildren(...missed.slice(0, SHOWN).map(card));
