@@ -167,20 +167,32 @@ def folders(folder: Path, shrink: int) -> Commands:
 
 def bank(folder: Path, shrink: int) -> Commands:
     """A bank of 50,000,000 answers: 5,000,000 images by 10 concepts."""
-    random, n = np.random.default_rng(0), ROWS // shrink
-    truth = random.random((n, 10)) < 0.3
+    return [_examined(folder, ROWS // shrink, 10, 200)]
+
+
+def wide_bank(folder: Path, shrink: int) -> Commands:
+    """A bank of 1,000,000 images by 50 concepts: reading it, and the first question."""
+    return [_examined(folder, ROWS // 5 // shrink, 50, 1)]
+
+
+def _examined(folder: Path, n: int, concepts: int, questions: int) -> tuple[str, list[str]]:
+    random = np.random.default_rng(0)
+    truth = random.random((n, concepts)) < 0.3
     name = table(n)["image_id"]
-    answers = np.clip(truth * 0.6 + random.random((n, 10)) * 0.4, 0, 1)
+    answers = np.clip(truth * 0.6 + random.random((n, concepts)) * 0.4, 0, 1)
     for file, values in (("truth", truth.astype(np.int8)), ("answers", answers.astype(np.float32))):
-        columns = {f"concept {k}": values[:, k] for k in range(10)}
+        columns = {f"concept {k}": values[:, k] for k in range(concepts)}
         pa.parquet.write_table(pa.table({"image_id": name, **columns}), folder / f"{file}.parquet")
     arguments = ["examine", "--answers", str(folder / "answers.parquet"), "--truth", str(folder / "truth.parquet"),
-                 "--strategy", "precision", "--questions", "200", "--out", str(folder / "out"), "--quiet"]  # fmt: skip
-    return [(f"`examine`, a bank of {10 * n:,} answers, 200 questions", arguments)]
+                 "--strategy", "precision", "--questions", str(questions), "--repetitions", "0",
+                 "--out", str(folder / "out"), "--quiet"]  # fmt: skip
+    what = f"`examine`, a bank of {n:,} images by {concepts} concepts, {questions} questions"
+    return what, arguments
 
 
 PARTS: dict[str, Callable[[Path, int], Commands]] = {
     "large": large, "samples": samples, "ids": long_ids, "report": report, "folders": folders, "bank": bank,
+    "wide": wide_bank,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -77,7 +77,6 @@ def read_answers(path: str | Path, bank: Bank) -> Answers:
     """
     path = Path(path)
     image_id, names, values = read_concepts(path, bank.concepts)
-    Check(str(path)).unique("image_id", image_id)
     wrong = (values < 0) | (values > 1)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
@@ -92,6 +91,7 @@ def read_answers(path: str | Path, bank: Bank) -> Answers:
         bank.ids, image_id
     ):  # most often one program writes both tables
         return Answers(bank, values, source=str(path))
+    Check(str(path)).unique("image_id", image_id)
     place = {name: row for row, name in enumerate(image_id.tolist())}
     wanted = [bank.name(sample) for sample in range(bank.samples)]
     missing = [name for name in wanted if name not in place]
