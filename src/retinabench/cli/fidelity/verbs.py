@@ -154,6 +154,41 @@ def score(
     print_result(Group(*tables), json, lambda: make_board([found]).to_dict())
 
 
+def import_reference(
+    file: Annotated[
+        Path, typer.Argument(help="Published class probabilities or draws of y: CSV, NPZ, Parquet or zip.")
+    ],
+    task: Annotated[str, option("--task", "TASK", "kit-cifar10, kit-imdb, kit-medmnist, kit-uci, …")],
+    out: Annotated[Path, option("--out", "FILE", "File to write, such as kit-cifar10.npz.")],
+    origin: Annotated[str, option("--origin", "TEXT", "Where they were published.")] = "not stated",
+    licence: Annotated[str, option("--licence", "TEXT", "Under which licence.")] = "not stated",
+    order: Annotated[str, option("--order", "TEXT", "The order of the rows; default: the task's.")] = "",
+    labels: Annotated[
+        Path | None, option("--labels", "FILE", "True classes or y, one a line: they prove the order.")
+    ] = None,
+    ceiling: Annotated[
+        list[str] | None,
+        option("--ceiling", "MEASURE=VALUE", "Published distance of one chain from the others."),
+    ] = None,
+) -> None:
+    """Import predictions that others published as a reference, to score submissions against; its verdict is "unverified"."""
+    from retinabench.fidelity.leaderboard import importing
+    from retinabench.fidelity.reference.reference_file import write_reference
+    from retinabench.fidelity.targets.registry import TARGETS
+
+    found = importing.import_reference(
+        file, TARGETS.find(task), origin=origin, licence=licence, order=order, labels=labels, ceiling=ceiling or (),
+    )  # fmt: skip
+    write_reference(out, found)
+    accuracy = found.meta.get("accuracy")
+    proof = (
+        "its order is not proved: no labels"
+        if accuracy is None
+        else f"accuracy {accuracy:.4f} proves its order"
+    )
+    say(f"{out}: {found.judgement.verdict}; {proof}")
+
+
 def board(
     folders: Annotated[
         list[Path], argument("FOLDER", "Folders with submissions for any tasks, or such files.")
@@ -197,6 +232,10 @@ def _settings(trial: Trial) -> str:
 VERBS: Verbs = {
     "tasks": (tasks, "retinabench fidelity tasks --json -"),
     "reference": (make_reference, "retinabench fidelity reference fundus --out fundus.npz"),
+    "import": (
+        import_reference,
+        "retinabench fidelity import probs.csv --task kit-cifar10 --out kit-cifar10.npz",
+    ),
     "run": (run, "retinabench fidelity run map --task fundus"),
     "tune": (tune, "retinabench fidelity tune sghmc --task fundus-small --trials 8"),
     "score": (score, "retinabench fidelity score probabilities.csv --task fundus --json scores.json"),

@@ -41,10 +41,11 @@ def board_figure(task: TaskBoard) -> Figure:
     places = np.arange(len(entries))[::-1]
     floor = task.evaluator.floor[ALL]
     for axes, name in zip(row, names, strict=True):
-        ceiling = task.ceiling[ALL][name].quantity
-        if ceiling.bounded:
-            axes.axvspan(ceiling.low, ceiling.high, color=PASS, alpha=0.18, linewidth=0)
-        axes.axvline(ceiling.value, color=PASS, linewidth=1.0)
+        if name in task.ceiling[ALL]:
+            ceiling = task.ceiling[ALL][name].quantity
+            if ceiling.bounded:
+                axes.axvspan(ceiling.low, ceiling.high, color=PASS, alpha=0.18, linewidth=0)
+            axes.axvline(ceiling.value, color=PASS, linewidth=1.0)
         if name in floor:
             axes.axvline(floor[name], color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
         for place, entry in zip(places, entries, strict=True):

@@ -122,8 +122,11 @@ def board_of(
             if task in data or task in reference:
                 raise  # the user named the file that cannot be used
             refused += [Refused.of(file, error, f"its task '{task}' cannot be scored: ") for file in own]
-    tasks, unread = score_tasks([file for task in evaluators for file in by_task[task]], evaluators, progress)
-    refused += unread
+    tasks: list[TaskBoard] = []
+    if evaluators:
+        usable = [file for task in evaluators for file in by_task[task]]
+        tasks, unread = score_tasks(usable, evaluators, progress)
+        refused += unread
     if not tasks:
         first = refused[0]
         raise InputError(f"{first.why} (none of {len(files)} submissions is usable)", file=first.file)

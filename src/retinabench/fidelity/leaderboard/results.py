@@ -232,6 +232,11 @@ class Division:
         return f"{'stated posterior' if self.track == 'stated' else 'open track'}, {tier}"
 
     @property
+    def short(self) -> str:
+        """The division in three words, for headings."""
+        return f"{self.track}, {'no tier' if self.tier is None else f'up to {self.tier:,}'}"
+
+    @property
     def key(self) -> tuple[bool, float]:
         """Orders divisions: the stated track first, tiers by size, none last."""
         return self.track == "open", np.inf if self.tier is None else self.tier

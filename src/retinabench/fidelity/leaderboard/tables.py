@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.fidelity.leaderboard import figures
+from retinabench.fidelity.leaderboard.printed import final_ranking, printed_rows
 from retinabench.fidelity.leaderboard.recorded import recorded_table
 from retinabench.fidelity.leaderboard.results import (
     Board,
@@ -27,7 +28,6 @@ from retinabench.fidelity.leaderboard.results import (
 )
 from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import ALL
-from retinabench.fidelity.targets.data import labels
 from retinabench.fidelity.targets.target import Target
 from retinabench.reports.toolkit.figures import to_svg
 from retinabench.reports.toolkit.number_format import TWO_DIGITS, NumberFormat, Quantity
@@ -61,6 +61,7 @@ class TaskSection:
     """The section of one task in the page: its board figure, panels of curves with their legend, and its tables."""
 
     name: str
+    heading: str
     power: str
     board: TaskBoard
     width: int
@@ -80,7 +81,9 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
     """
     likelihood = task.target.likelihood
     known = task.entries[0].scores[group]
-    names = [name for name in (TERMINAL_COLUMNS if terminal else COLUMNS)[likelihood] if name in known]
+    wanted = (TERMINAL_COLUMNS if terminal else COLUMNS)[likelihood]
+    without = task.evaluator.reference.external  # what an imported reference cannot tell has no column
+    names = [name for name in wanted if name in known and (known[name].quantity.defined or not without)]
     with_draws = group == ALL and task.evaluator.draws is not None
     ranked = group == ALL and any(entry.rank is not None for entry in task.entries)
     columns = [Column("place")] * ranked + [_column(name) for name in names[: len(task.ranked_measures)]]
@@ -104,6 +107,7 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
     floor = {name: Score(Quantity(value)) for name, value in task.evaluator.floor[group].items()}
     controls = [(CEILING, task.ceiling[group]), (FLOOR, floor)]
     first = len(task.competitors)
+    controls += [(one.title, one.scores) for one in printed_rows(task.evaluator, group)]
     rows[first:first] = [row(label, scores) for label, scores in controls if set(scores) & set(names)]
     title = "all test points" if group == ALL else group.replace("_", "-")
     division = "" if task.division is None else f"; {task.division.label}"
@@ -192,12 +196,14 @@ def markdown(board: Board) -> str:
 
 def page(board: Board) -> str:
     """Return the page: self-contained, everything that comes from files escaped."""
+    names = [task.target.name for task in board.tasks]
     context = {
         "title": "How close do approximate posteriors come to that of Hamiltonian Monte Carlo?",
         "rankings": ranking_tables(board),
+        "printed": final_ranking(board.tasks),
         "refused": refused_table(board),
         "budgets": _budget_panels(board),
-        "sections": [_section(task) for task in board.tasks],
+        "sections": [_section(task, alone=names.count(task.target.name) == 1) for task in board.tasks],
     }
     return render("board.html.j2", context, package="retinabench.fidelity.leaderboard")
 
@@ -211,7 +217,7 @@ def _tables(task: TaskBoard) -> list[Table]:
     ]
 
 
-def _section(task: TaskBoard) -> TaskSection:
+def _section(task: TaskBoard, *, alone: bool) -> TaskSection:
     svg = to_svg(
         figures.board_figure(task),
         f"{_name(task)}-board",
@@ -225,6 +231,9 @@ def _section(task: TaskBoard) -> TaskSection:
     shown = [entry for entry in task.ordered if not entry.baseline][:MOST_CURVES]
     return TaskSection(
         name=_name(task),
+        heading=task.target.title
+        if alone or task.division is None
+        else f"{task.target.title} ({task.division.short})",
         power=power_text(task),
         board=task,
         width=figures.board_width(task),
@@ -260,10 +269,10 @@ def _name(task: TaskBoard) -> str:
 def _panels(task: TaskBoard, shown: list[Entry]) -> Iterator[Panel]:
     """Yield the histograms and curves of each group; the first seed of an entry stands for it."""
     evaluator = task.evaluator
-    truth, gaussian = labels(evaluator.data)[1], task.target.likelihood == "gaussian"
+    truth, gaussian = evaluator.truth, task.target.likelihood == "gaussian"
     reference = evaluator.reference.draws if gaussian else evaluator.reference.probs
     groups = groups_shown(task)
-    for kind in ("uncertainty", "calibration"):
+    for kind in ("uncertainty", "calibration") if truth is not None else ("uncertainty",):
         for group in groups[1:] or groups:
             rows = evaluator.resampling.groups[group]
             submissions = [entry.submissions[0] for entry in shown]
@@ -276,7 +285,7 @@ def _panels(task: TaskBoard, shown: list[Entry]) -> Iterator[Panel]:
                 figure, what = draw(reference[rows], values), "Uncertainty"
             else:
                 curves = figures.coverage_panel if gaussian else figures.calibration_panel
-                figure, what = curves(truth[rows], reference[rows], values), "Calibration"
+                figure, what = curves(np.asarray(truth)[rows], reference[rows], values), "Calibration"
             heading = f"{what}: {'all test points' if group == ALL else group.replace('_', '-')}"
             name = f"{_name(task)}-{kind}-{group}".replace(" ", "-")
             svg: Markup = to_svg(
@@ -337,7 +346,7 @@ def power_text(task: TaskBoard) -> str:
     if found is None or not found.pairs:
         return ""
     named = zip(task.ranked_measures, found.detectable, strict=True)
-    power = [f"{value:.2g} in {MEASURES[name].label}" for name, value in named if np.isfinite(value)]
+    power = [f"{value:.2g} in {MEASURES[name].label}" for name, value in named if value > 0]
     said = f"{found.resolved} of {found.pairs} pairs are resolved"
     return f"{said}; power .8 for a difference of {' or '.join(power)}." if power else f"{said}."
 

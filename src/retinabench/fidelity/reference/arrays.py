@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.floating]
+EXTERNAL = "external"
+"""`kind` in the metadata of a reference that was imported: predictions alone, without chains and diagnostics."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +35,12 @@ class ReferenceArrays:
     history: Floats | None = None
     half_history: Floats | None = None
     start: Floats | None = None
+    labels: NDArray[Any] | None = None
 
     @property
     def external(self) -> bool:
         """Whether it was imported, without chains."""
-        return False
+        return self.meta.get("kind") == EXTERNAL
 
     @property
     def chains(self) -> int:

@@ -3,6 +3,7 @@
 classification   chain_probs (K, N, C) float64, the mean of each chain; samples (S, N, C) float16, equally many of each
                  chain, in chain order; pairwise_disagreement ()
 regression       chain_draws (K, N, m) float32: samples of y, noise included, in the standardised unit
+external         chain_probs or chain_draws of one "chain", and labels (N,) where they are known; of the others NaN alone
 both             states (T, K, N, O) and half_states float16, the predictions of the kept states and of those at half the step, all or evenly
                  thinned; history and half_history (T, 3, K): acceptance probability, acceptance and energy error; start (K, N, O), the
                  predictions before the first transition (files of version 0.1 lack these five)
@@ -45,6 +46,7 @@ ARRAYS = (
     "samples",
     "pairwise_disagreement",
     "chain_draws",
+    "labels",
     "meta",
 )
 
@@ -111,6 +113,9 @@ def read_reference(target: Target, data_sha256: str, path: str | Path | None = N
     if path is None:
         shipped = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{target.name}.npz")
         name: str | Path = f"reference of '{target.name}'"
+        if target.points:
+            hint = f"Import the published predictions: retinabench fidelity import FILE --task {target.name} --out {target.name}.npz"
+            raise InputError(f"no predictions of '{target.name}' come with the package", hint=hint)
         if not shipped.is_file():
             raise InputError(
                 f"no reference of '{target.name}' comes with the package",
@@ -173,6 +178,9 @@ def _check_arrays(reference: Reference, target: Target, name: str | Path) -> Non
     values = getattr(reference, wanted)
     if values is None or values.ndim != 3 or values.dtype.kind != "f" or not np.isfinite(values).all():
         raise InputError(f"holds no finite array '{wanted}'", file=name)
+    if reference.external:
+        _check_external(reference, target, name)
+        return
     if len(values) < 2:
         hint = "Make it again with --chains 4."
         raise InputError("holds a single chain, whose own error is not known", file=name, hint=hint)
@@ -190,6 +198,21 @@ def _check_arrays(reference: Reference, target: Target, name: str | Path) -> Non
             raise InputError(f"is not an array of shape {shape} and numbers", file=name, column=column)
     if reference.states is not None:
         _check_means(reference, name)
+
+
+def _check_external(reference: Reference, target: Target, name: str | Path) -> None:
+    """Refuse an imported reference whose points, classes or labels are not those of the target."""
+    values = reference.chain_probs if reference.chain_probs is not None else reference.chain_draws
+    assert values is not None
+    points = sum(target.points.values())
+    if not target.points:
+        raise InputError(f"was imported, and '{target.name}' has data of its own", file=name)
+    classes = (target.outputs,) if target.likelihood == "categorical" else values.shape[2:]
+    if values.shape != (1, points, *classes) or reference.chains != 1:
+        raise InputError(f"is not of {points:,} points and {target.outputs} outputs", file=name)
+    labels = reference.labels
+    if labels is not None and (labels.shape != (points,) or labels.dtype.kind not in "if"):
+        raise InputError(f"is not an array of {points:,} numbers", file=name, column="labels")
 
 
 def _evidence_shapes(

@@ -73,23 +73,30 @@ class Evaluator:
     def _chain_weights(self) -> Values:
         return levels.chain_weights(self.reference, self.target.name, self.replicates, self.seed)
 
+    @cached_property
+    def truth(self) -> NDArray[Any] | None:
+        """What the test points are, (N,); None where it is not known."""
+        return self.reference.labels if self.reference.external else labels(self.data)[1]
+
     def _over_points(self, submission: Submission) -> Estimates:
-        truth = labels(self.data)[1]
+        truth = self.truth
         found: Estimates = {}
         if self.target.likelihood == "gaussian":
             assert submission.draws is not None
             close = measures.regression(submission.draws, self.reference.draws)
-            useful = utility.regression(submission.draws, truth)
+            useful = {} if truth is None else utility.regression(submission.draws, truth)
             return self._in_groups({**close, **useful})
         assert submission.probs is not None
-        sums = None if submission.samples is None else SampleSums.of(submission.samples)
-        disagreement = SampleSums.joined(self._chain_sums).disagreement
+        alone = submission.samples is None or self.reference.samples is None
+        sums = None if alone else SampleSums.of(np.asarray(submission.samples))
+        disagreement = self._disagreement
         known = _Truth(self.reference.probs, self.reference.epistemic, disagreement)
         for group, rows in self.resampling.groups.items():
             measured = self._close(submission.probs, sums, known, rows)
-            measured |= utility.classification(submission.probs[rows], truth[rows])
+            if truth is not None:
+                measured |= utility.classification(submission.probs[rows], truth[rows])
             found[group] = self.resampling.estimate(measured, group)
-            if decision := self.target.decision:
+            if truth is not None and (decision := self.target.decision):
                 needs = decision.needs_expert(self.target.outputs)
                 area = utility.referral_area(submission.probs[rows], truth[rows], needs)
                 found[group]["referral_area"] = area
@@ -98,6 +105,8 @@ class Evaluator:
     @cached_property
     def ceiling(self) -> Estimates:
         """Each chain of the reference against the others, averaged over chains."""
+        if self.reference.chains < 2:
+            return {group: {} for group in self.resampling.groups}
         parts = self._draws_of_chains() if self.target.likelihood == "gaussian" else self._probs_of_chains()
         return {
             group: {name: average([part[group][name] for part in parts]) for name in parts[0][group]}
@@ -113,10 +122,10 @@ class Evaluator:
         two samples of one distribution falls as √(1/n + 1/m). What a chain is farther from the others than that is the
         error of a chain, of which the mean of K has the K-th part of the variance.
         """
-        if self.target.likelihood == "gaussian":
-            return {group: self._floor_of_draws(group) for group in self.resampling.groups}
         if self.reference.external:
             return {group: {} for group in self.resampling.groups}
+        if self.target.likelihood == "gaussian":
+            return {group: self._floor_of_draws(group) for group in self.resampling.groups}
         per_point = posterior_distance(self.reference.mcse)
         return {
             group: {"total_variation": float(per_point[rows].mean())}
@@ -168,6 +177,12 @@ class Evaluator:
                 }
             )
         return found
+
+    @cached_property
+    def _disagreement(self) -> Values:
+        if self.reference.samples is None:
+            return np.full(len(self.reference.epistemic), np.nan)
+        return SampleSums.joined(self._chain_sums).disagreement
 
     @cached_property
     def _chain_sums(self) -> list[SampleSums]:

@@ -1,8 +1,8 @@
 """Submissions that cannot be independent of the reference: equal to it, or nearer than even exact inference could come.
 
 A reference has an error of its own. The exact posterior is as far from it as that error, and independent draws of the
-posterior are farther. What is less than half as far has used the reference. Noise added to a copy is not found: an official
-ranking scores hidden test points (`reference/hidden_points.py`).
+posterior are farther. What is less than half as far has used the reference. Noise added to a copy is not found: only test points
+whose reference is not published could tell it.
 """
 
 from __future__ import annotations

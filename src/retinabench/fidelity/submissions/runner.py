@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.checksums import check
+from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
@@ -229,6 +230,11 @@ def run_entry(
         InputError: The run targets another posterior, its plan exceeds the budget, or a folder was begun with other data.
     """
     data = load(target, source)
+    if target.points:
+        raise InputError(
+            f"'{target.name}' is scored on predictions alone: it has no data to train on",
+            hint=f"Score a file: retinabench fidelity score FILE --task {target.name} --reference {target.name}.npz",
+        )
     if name in UNTRAINED:
         return run_untrained(
             name, target, data, budget=budget, seed=seed, out=out, overrides=overrides,

@@ -55,6 +55,8 @@ def load(target: Target, source: Path | None = None) -> TargetData:
     Raises:
         InputError: The data are absent, of another size, or not those of the target's definition.
     """
+    if target.points:
+        return _points_alone(target, source)
     found = _reader(target)(source, **target.read_options)
     stated = target.mean is not None and target.std is not None
     scaling = (target.mean, target.std) if stated else None
@@ -71,6 +73,19 @@ def load(target: Target, source: Path | None = None) -> TargetData:
             hint="The benchmark compares posteriors of the same data only.",
         )
     return data
+
+
+def _points_alone(target: Target, source: Path | None) -> TargetData:
+    """Return the test points of a target without data: their numbers as inputs, and no training points."""
+    if source is not None:
+        raise InputError(
+            f"'{target.name}' is scored on predictions alone", file=source, hint="Leave --data out."
+        )
+    group = np.repeat(list(target.points), list(target.points.values()))
+    kind = np.int64 if target.likelihood == "categorical" else np.float32
+    none = ArrayDataset(np.empty((0, 1), np.int64), np.empty(0, kind), np.empty(0, group.dtype))
+    rows = np.arange(len(group))[:, None]
+    return TargetData(none, ArrayDataset(rows, np.zeros(len(group), kind), group))
 
 
 def read_shipped(source: Path | None, name: str) -> ArrayDataset:

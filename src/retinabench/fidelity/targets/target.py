@@ -60,6 +60,7 @@ class Target(Frozen):
         std: The same for the std.
         sha256: Hash of the arrays (`data.TargetData.sha256`); empty where users bring the data.
         competition: Name of the data in the archives of the competition, where it had them.
+        points: Number of test points by group, where predictions are scored alone and there are no data; rows are in this order.
         note: What readers of its board must know. It does not affect the posterior.
         decision: The decision that class probabilities serve, if there is one. It does not affect the posterior.
     """
@@ -83,6 +84,7 @@ class Target(Frozen):
     std: tuple[float, ...] | None = None
     sha256: str = ""
     competition: str = ""
+    points: dict[str, int] = Field(default_factory=dict)
     note: str = ""
     decision: Decision | None = None
 
@@ -97,7 +99,7 @@ class Target(Frozen):
         The hashed text is that of version 0.1, whose names of three fields and two words differed, so that references
         and submissions of that version remain valid.
         """
-        left_out = {"read", "read_options", "competition", "decision", "note"}
+        left_out = {"read", "read_options", "competition", "decision", "note", "points"}
         content = self.model_copy(update={"sha256": data}).model_dump(exclude_none=True, exclude=left_out)
         content["preprocessing"] = self.preprocessing.replace("image", "picture").replace("std", "deviation")
         earlier = {"data_name": "loader", "std_floor": "deviation_floor", "std": "deviation"}

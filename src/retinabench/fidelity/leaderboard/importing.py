@@ -1,0 +1,113 @@
+"""Importing a reference that others published: predictions alone, whose convergence nobody here has checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.fidelity.reference.arrays import EXTERNAL
+from retinabench.fidelity.reference.reference_file import QUALITIES, Reference
+from retinabench.fidelity.scoring.measures import MEASURES, RANKED
+from retinabench.fidelity.submissions.submission import read_submission
+from retinabench.fidelity.targets.data import load
+from retinabench.fidelity.targets.target import Target
+
+PROOF = 4.0  # standard errors by which the accuracy must exceed the share of the most frequent class
+
+
+def import_reference(
+    file: Path,
+    target: Target,
+    *,
+    origin: str,
+    licence: str,
+    order: str = "",
+    labels: Path | None = None,
+    ceiling: Sequence[str] = (),
+) -> Reference:
+    """Read published predictions as a reference of kind "external", whose verdict is "unverified".
+
+    Args:
+        file: Class probabilities (N, C) or draws of y (N, 1000 or more), in any format of a submission.
+        target: A target that is scored on predictions alone.
+        origin: Where they were published.
+        licence: Under which licence; "not stated" where none is.
+        order: In which order the rows are, in words.
+        labels: File of N true classes, or y, one a line: they show the order and give usefulness.
+        ceiling: `MEASURE=VALUE` of the published distance of one chain from the others.
+
+    Returns:
+        The reference.
+
+    Raises:
+        InputError: The target has data of its own, a file does not fit it, or the labels do not fit the rows.
+    """
+    if not target.points:
+        known = "kit-cifar10, kit-imdb, kit-medmnist or kit-uci"
+        raise InputError(f"'{target.name}' has data and a reference of its own", hint=f"Name {known}.")
+    data = load(target)
+    points = len(data.test)
+    read = read_submission(file, target, points)
+    truth = None if labels is None else _labels(labels, target, points)
+    meta: dict[str, Any] = {
+        "task": target.name, "target": target.fingerprint(data.sha256), "data": data.sha256, "chains": 1,
+        "kind": EXTERNAL, "origin": origin, "licence": licence, "order": order or target.preprocessing,
+        "published_ceiling": _ceiling(ceiling, target),
+    }  # fmt: skip
+    if truth is not None and read.probs is not None:
+        meta["accuracy"] = _proved(read.probs, truth, labels)
+    unknown = np.full((points, target.outputs), np.nan, np.float32)
+    values = read.probs if read.probs is not None else read.draws
+    assert values is not None
+    name = "chain_probs" if read.probs is not None else "chain_draws"
+    arrays = {**dict.fromkeys(QUALITIES, unknown), "epistemic": unknown[:, 0], name: values[None]}
+    return Reference(meta, **arrays, labels=truth)
+
+
+def _labels(path: Path, target: Target, points: int) -> NDArray[Any]:
+    try:
+        values = np.loadtxt(path, ndmin=1, delimiter=",")
+    except (OSError, ValueError) as error:
+        raise InputError(f"is no list of numbers: {error}".partition("\n")[0], file=path) from None
+    if values.shape != (points,):
+        raise InputError(f"holds {values.size:,} numbers; '{target.name}' has {points:,} points", file=path)
+    if target.likelihood == "gaussian":
+        return values.astype(np.float32)
+    if not np.isin(values, np.arange(target.outputs)).all():
+        row = int(np.flatnonzero(~np.isin(values, np.arange(target.outputs)))[0])
+        raise InputError(
+            f"holds {values[row]:g}, which is no class of 0 to {target.outputs - 1}", file=path, row=row + 1
+        )
+    return values.astype(np.int64)
+
+
+def _proved(probs: NDArray[np.floating], truth: NDArray[np.int64], path: Path | None) -> float:
+    """Return the accuracy; refuse labels that fit the rows no better than the most frequent class does."""
+    accuracy = float((probs.argmax(axis=1) == truth).mean())
+    share = float(np.bincount(truth).max() / len(truth))
+    if accuracy < share + PROOF * np.sqrt(share * (1 - share) / len(truth)):
+        raise InputError(
+            f"does not fit the rows: the accuracy is {accuracy:.3f}, that of the most frequent class {share:.3f}",
+            file=path,
+            hint="Is it in another order than the predictions?",
+        )
+    return accuracy
+
+
+def _ceiling(words: Sequence[str], target: Target) -> dict[str, float]:
+    found = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            found[name] = np.nan
+        if name not in RANKED[target.likelihood] or not np.isfinite(found[name]):
+            names = " or ".join(f"{one}=VALUE" for one in RANKED[target.likelihood] if one in MEASURES)
+            raise InputError(f"--ceiling '{word}' is not {names}")
+    return found

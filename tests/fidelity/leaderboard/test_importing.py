@@ -1,0 +1,110 @@
+"""Predictions that others published become references, and submissions are scored against them."""
+
+import zipfile
+
+import numpy as np
+import pytest
+
+from retinabench.core.errors import InputError
+from retinabench.fidelity.leaderboard.board import make_board
+from retinabench.fidelity.leaderboard.files import make_evaluator, score_files
+from retinabench.fidelity.leaderboard.importing import import_reference
+from retinabench.fidelity.leaderboard.tables import page, task_table
+from retinabench.fidelity.reference.reference_file import read_reference, write_reference
+from retinabench.fidelity.submissions.runner import run_entry
+from retinabench.fidelity.targets.data import load
+from retinabench.fidelity.targets.registry import TARGETS
+from support.fake_reference import softmax
+
+DERMA, UCI, CIFAR = (TARGETS[f"kit-{name}"] for name in ("medmnist", "uci", "cifar10"))
+STATED = {"origin": "a generated file", "licence": "not stated"}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """Generated files in the layouts of the competition: labels, references and a zip of a submission."""
+    folder, random = tmp_path_factory.mktemp("kit"), np.random.default_rng(0)
+    classes = random.integers(7, size=2000)
+    logits = random.normal(size=(2000, 7)) + 2.0 * np.eye(7)[classes]
+    np.savetxt(folder / "medmnist_probs.csv", softmax(logits))
+    np.savetxt(folder / "labels.csv", classes, fmt="%d")
+    np.savetxt(folder / "uci_samples.csv", random.normal(size=(1000, 256)), fmt="%.5g")  # draws by points
+    np.savetxt(folder / "p.csv", softmax(logits + 0.3 * random.normal(size=logits.shape)), fmt="%.6f")
+    np.savetxt(folder / "y.csv", random.normal(0.1, 1, size=(1000, 256)), fmt="%.5g")
+    with zipfile.ZipFile(folder / "submission.zip", "w") as archive:
+        archive.write(folder / "p.csv", "medmnist_probs.csv")
+        archive.write(folder / "y.csv", "uci_samples.csv")
+    return folder
+
+
+def evaluator(target, file, folder, **more):
+    write_reference(folder / "r.npz", import_reference(file, target, **STATED, **more))
+    return make_evaluator(target, None, folder / "r.npz", 50)
+
+
+def test_labels_prove_the_order_and_give_usefulness(published, tmp_path):
+    ceiling = ["agreement=0.94", "total_variation=0.074"]
+    found = evaluator(
+        DERMA, published / "medmnist_probs.csv", tmp_path, labels=published / "labels.csv", ceiling=ceiling
+    )
+    assert found.reference.judgement.verdict == "unverified"
+    assert found.reference.meta["accuracy"] > 0.5
+    board = score_files([published / "submission.zip"], found, title="Ours")
+    (entry,) = board.ranked
+    assert entry.rank.places == (1, 1)
+    assert 0.8 < entry.scores["all"]["agreement"].quantity.value < 1
+    assert entry.scores["all"]["accuracy"].quantity.defined
+    labels = [row.label for row in task_table(board).blocks[0].rows]
+    assert labels[:2] == ["Ours", "published ceiling"]
+    assert "Reference unverified" in page(make_board([board]))
+
+
+def test_labels_of_another_order_are_refused(published, tmp_path):
+    turned = np.loadtxt(published / "labels.csv")[::-1]
+    np.savetxt(tmp_path / "turned.csv", turned, fmt="%d")
+    with pytest.raises(InputError, match=r"turned\.csv: does not fit the rows: the accuracy is 0\.1"):
+        import_reference(published / "medmnist_probs.csv", DERMA, **STATED, labels=tmp_path / "turned.csv")
+    np.savetxt(tmp_path / "classes.csv", np.where(turned == 3, 9, turned), fmt="%d")
+    with pytest.raises(InputError, match="9, which is no class of 0 to 6"):
+        import_reference(published / "medmnist_probs.csv", DERMA, **STATED, labels=tmp_path / "classes.csv")
+
+
+def test_draws_are_scored_without_labels(published, tmp_path):
+    found = evaluator(UCI, published / "uci_samples.csv", tmp_path)
+    board = score_files([published / "submission.zip"], found)
+    scores = board.ranked[0].scores["all"]
+    assert 0.08 < scores["wasserstein"].quantity.value < 0.15  # a shift of 0.1, and two sets of 1,000 draws
+    assert not scores["rmse"].quantity.defined
+    assert page(make_board([board])).count("<svg") >= 2
+
+
+def test_what_does_not_fit_is_refused(published, tmp_path):
+    probs = published / "medmnist_probs.csv"
+    with pytest.raises(InputError, match="2000 rows; the task 'kit-cifar10' has 10000"):
+        import_reference(_wide(tmp_path), CIFAR, **STATED)
+    with pytest.raises(InputError, match="has data and a reference of its own"):
+        import_reference(probs, TARGETS["fundus"], **STATED)
+    with pytest.raises(InputError, match="--ceiling 'w2=1'"):
+        import_reference(probs, DERMA, **STATED, ceiling=["w2=1"])
+    with pytest.raises(InputError, match="fidelity import FILE --task kit-medmnist"):
+        read_reference(DERMA, load(DERMA).sha256)
+    with pytest.raises(InputError, match="no data to train on"):
+        run_entry("map", DERMA, out=tmp_path)
+    made = import_reference(probs, DERMA, **STATED)
+    write_reference(tmp_path / "r.npz", made)
+    with pytest.raises(InputError, match="of the target 'kit-medmnist', not of 'kit-uci'"):
+        read_reference(UCI, load(UCI).sha256, tmp_path / "r.npz")
+
+
+def _wide(folder):
+    np.savetxt(folder / "wide.csv", np.full((2000, 10), 0.1), fmt="%.1f")
+    return folder / "wide.csv"
+
+
+def test_an_imported_reference_cannot_pose_as_one_of_a_target_with_data(published, tmp_path):
+    fundus = TARGETS["fundus"]
+    made = import_reference(published / "medmnist_probs.csv", DERMA, **STATED)
+    made.meta.update(task="fundus", data=fundus.sha256, target=fundus.fingerprint(fundus.sha256))
+    write_reference(tmp_path / "r.npz", made)
+    with pytest.raises(InputError, match="was imported, and 'fundus' has data of its own"):
+        read_reference(fundus, fundus.sha256, tmp_path / "r.npz")
