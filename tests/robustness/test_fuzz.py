@@ -11,7 +11,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.io import read_predictions
-from torture.campaigns import fuzz_concepts, fuzz_predictions, fuzz_settings
+from torture.campaigns import fuzz_concepts, fuzz_predictions, fuzz_settings, fuzz_tensors
 from torture.contract import Verdict
 from torture.fuzz import case
 
@@ -57,6 +57,7 @@ def counted(part):
         pytest.param(fuzz_predictions.STRATEGY, 300, id="predictions"),
         pytest.param(fuzz_settings.STRATEGY, 130, id="settings"),
         pytest.param(fuzz_concepts.STRATEGY, 70, id="concepts"),
+        pytest.param(fuzz_tensors.STRATEGY, 40, id="tensors"),
     ],
 )
 def test_inputs_are_refused_in_one_line_or_read_right(strategy, inputs, tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from torture.contract import Verdict, campaign_names, load
 from torture.log import OutcomeLog, failures, table
 from torture.trial import end_group
 
-LONGEST_BATCH = 900.0  # seconds after which a batch is stopped and counted as a failure
+LONGEST_BATCH = 1800.0  # seconds after which a batch is stopped and counted as a failure
 
 
 @dataclass

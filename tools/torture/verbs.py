@@ -103,11 +103,11 @@ VERBS = (
     ]),
     Verb("feature cache", _train("map", "model.trained=head", "optimizer.augment=none", "model.weights={inputs}/weights.safetensors", data="out/data"),
          ("data", "weights"), "data"),
-    # A place for `retinabench site`: Verb("site", lambda i: ["site", f"{i}/runs", "--out", "out"], ("data", "runs")),
     Verb("report", lambda i: ["report", f"{i}/p.csv", "--out", "out", "--bootstrap", "20", "--quiet"]),
     Verb("clinic", lambda i: ["clinic", f"{i}/p.csv", "--out", "out", "--quiet"]),
     Verb("score", lambda i: ["score", f"{i}/p.csv", "--json", "out/s.json", "--bootstrap", "20"]),
     Verb("inspect", lambda i: ["inspect", f"{i}/data", "--out", "out", "--quiet"], ("data",)),
+    Verb("site", lambda i: ["site", "--out", "out"]),
 )  # fmt: skip
 
 
