@@ -184,6 +184,8 @@ def test_two_processes_train_every_method(by_two, prepared, tmp_path, name):
     else:
         # Other noise, so other numbers, of the same size: losses of nine steps near log 2.
         assert np.isfinite(probs[1]).all()
+        if hasattr(METHODS[name], "trained_by"):  # it has the weights of another run, and no losses
+            return
         losses = [json.loads((f / "metrics.jsonl").read_text().splitlines()[-1])["loss"] for f in (one, two)]
         assert losses[0] == pytest.approx(losses[1], rel=0.2)
 
