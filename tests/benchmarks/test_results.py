@@ -33,6 +33,7 @@ def test_cells():
     assert results.cell([0.4, None]) == "undefined"
 
 
+@pytest.mark.slow
 def test_the_table_at_toy_scale(tmp_path):
     table = tmp_path / "synthetic.csv"
     words = ["model.width=4", "model.stem=small", "optimizer.epochs=1", "optimizer.batch_size=16"]

@@ -28,6 +28,7 @@ def test_every_line_of_the_simulation_has_a_figure(monkeypatch, capsys):
     assert all(re.match(r"\d", row[0]) for row in found.values())
 
 
+@pytest.mark.slow
 def test_a_table_costs_few_calls_whatever_the_number_of_runs(tmp_path):
     """Counted by strace: a few dozen calls, against several for each run."""
     if shutil.which("strace") is None:

@@ -70,6 +70,7 @@ def test_a_second_command_on_a_folder_is_refused_while_status_answers(file, tmp_
         assert "8 runs left" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_plan_then_the_whole_study_then_status(file, tmp_path, capsys):
     out = tmp_path / "out"
     words = ["benchmark", str(file), "--out", str(out), "--quiet", "--device", "cpu", "--parallel", "1"]

@@ -81,7 +81,7 @@ def undisturbed(tmp_path_factory):
     return prepared, found
 
 
-FAST = [("torn", 0.3, "dropout"), ("after", 0.5, "map"), ("before", 0.9, "dropout"), ("before", 1.0, "map")]
+FAST = [("after", 0.5, "map"), ("before", 0.9, "dropout"), ("before", 1.0, "map")]
 MOMENTS = [("before", 0.0), ("torn", 0.3), ("after", 0.5), ("before", 0.6), ("torn", 0.8), ("before", 0.9), ("after", 0.9), ("before", 1.0)]  # fmt: skip
 CASES = [(how, share, method) for how, share in MOMENTS for method in ("map", "dropout")]
 
@@ -106,6 +106,7 @@ def test_killed_at_a_write_it_continues_to_the_same_bits(undisturbed, tmp_path, 
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_an_epoch_again_and_again(undisturbed, tmp_path):
     """Kill by the clock, wherever the work is: after each epoch's record appears, and at odd moments."""
     prepared, found = undisturbed

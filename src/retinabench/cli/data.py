@@ -13,16 +13,14 @@ from retinabench.cli.options import Out, Seed, Silent, Workers
 from retinabench.cli.output import ExitCode, progress_of, say
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
-from retinabench.data.frozen.definition import drawn_names
 from retinabench.data.registry import DATASETS
-
-DRAWN = drawn_names()
 
 DatasetName = Annotated[
     str,
     argument(
         "DATASET",
-        f"{', '.join(DATASETS)}; folder is for your own images. Or a frozen benchmark: {', '.join(DRAWN)}.",
+        f"{', '.join(DATASETS)}; folder is for your own images. Or a frozen benchmark that is drawn, such as "
+        "retinabench-drawn-1-mini.",
     ),
 ]
 Source = Annotated[Path | None, option("--source", "PATH", "The data set as downloaded: folder or zip.")]
@@ -84,14 +82,11 @@ def prepare(
     quiet: Silent = False,
 ) -> None:
     """Read or draw a data set once, into a folder from which training is fast."""
-    if dataset in DRAWN:
-        _draw_frozen(
-            dataset,
-            out,
-            workers,
-            progress_of(quiet),
-            given=(source, images, seed, corrupt, split, labels, column),
-        )
+    from retinabench.data.frozen.definition import drawn_names
+
+    if dataset in drawn_names():
+        given = (source, images, seed, corrupt, split, labels, column)
+        _draw_frozen(dataset, out, workers, progress_of(quiet), given=given)
         return
     from retinabench.data.ingest.prepare import dataset_options, download_source
     from retinabench.data.ingest.prepare import prepare as prepare_data

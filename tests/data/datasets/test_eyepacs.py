@@ -37,6 +37,7 @@ def test_eyepacs_reads_alike_from_folders_and_archives(tmp_path, form):
         assert np.array_equal(*pictures)
 
 
+@pytest.mark.slow
 def test_eyepacs_at_full_size_from_zips_in_parts(tmp_path):
     survey = Survey()
     records = eyepacs.records(write_eyepacs(tmp_path, "parts"), survey=survey)

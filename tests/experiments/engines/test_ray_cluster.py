@@ -99,6 +99,7 @@ def connected(address):
         ray.shutdown()
 
 
+@pytest.mark.slow
 def test_losing_a_worker_and_a_node_loses_no_trial(nodes, prepared, tmp_path):
     """Kill a whole node, then one worker, each in the middle of a run; the bits are the local engine's."""
     slow = [small(prepared, f"seed={seed}", f"optimizer.epochs={SLOW}") for seed in (90, 91)]

@@ -91,6 +91,7 @@ def test_of_several_rows_of_a_run_a_finished_one_counts_else_the_latest(tmp_path
     assert found[row(2).run].message == "late"
 
 
+@pytest.mark.slow
 def test_several_processes_append_while_it_is_read(tmp_path):
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=append, args=(tmp_path, 1000 * k, 500)) for k in range(4)]

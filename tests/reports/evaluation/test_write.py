@@ -106,6 +106,7 @@ def test_published_rules(tmp_path):
     assert "including its faults" in html
 
 
+@pytest.mark.slow
 def test_twelve_methods(tmp_path):
     people = population(60, 40)
     methods = [MethodPredictions.of(f"method {k}", predictions("MC dropout", k, people)) for k in range(12)]
