@@ -32,3 +32,15 @@ def screened(n=300, seed=0, *, camera_drop=0.0, signal=4.0, columns=True):
     ids = [f"image-{k:04d}" for k in range(len(joined["label"]))]
     label, prob = joined.pop("label"), joined.pop("prob")
     return rb.Predictions(ids, label, prob, **joined, subgroups=further if columns else {})
+
+
+def two_domains(n=300, **changes):
+    """Predictions of n images, two of a patient; the first 200 are in domain."""
+    rng = np.random.default_rng(0)
+    y = (rng.random(n) < 0.3).astype(int)
+    prob = 1 / (1 + np.exp(-(3 * y - 1.5 + rng.normal(size=n))))
+    columns = {
+        "patient_id": np.arange(n) // 2,
+        "domain": np.where(np.arange(n) < 200, "in_domain", "shifted"),
+    }
+    return rb.Predictions(np.arange(n), y, prob, **{**columns, **changes})

@@ -63,3 +63,21 @@ class Serial:
                 continue
             folder = execute(job.run, job.out, Resources("cpu"))
             yield Outcome(job, "done", folder, time.perf_counter() - began, 1)
+
+
+MINIMAL = """
+trials = 0
+seeds = 2
+ensemble = 0
+[tasks.country_shift]
+data = "data"
+[methods.map]
+config = "demo/map"
+"""
+
+
+def written(tmp_path, text):
+    """Write the text of a study into a file, and return its path."""
+    file = tmp_path / "study.toml"
+    file.write_text(text)
+    return file

@@ -146,8 +146,8 @@ class ConceptImages:
         image: ``image(row, size)`` -> (size, size, 3) uint8, a square around the field of view or the whole image.
         masks: ``masks(row)`` -> (C, H, W) bool on the same square, at a resolution of the source; None where nothing is
             known about the places of the concepts.
-        without: ``without(row, size, concepts)`` -> the image as it would be without these concepts; None where nobody
-            knows.
+        without: ``without(row, size, concepts)`` -> the image as it would be without these concepts; None where that is
+            unknown.
     """
 
     sample_id: NDArray[np.str_]

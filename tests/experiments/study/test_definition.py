@@ -7,22 +7,7 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.experiments.study.definition import read_study, study_presets
 from retinabench.experiments.study.runs import cells, most_runs, trials
-
-MINIMAL = """
-trials = 0
-seeds = 2
-ensemble = 0
-[tasks.country_shift]
-data = "data"
-[methods.map]
-config = "demo/map"
-"""
-
-
-def written(tmp_path, text):
-    file = tmp_path / "study.toml"
-    file.write_text(text)
-    return file
+from support.studies import MINIMAL, written
 
 
 @pytest.mark.parametrize(

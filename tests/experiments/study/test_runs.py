@@ -21,23 +21,7 @@ from retinabench.experiments.study.runs import (
     with_seeds,
     write_choices,
 )
-from support.studies import tiny
-
-MINIMAL = """
-trials = 0
-seeds = 2
-ensemble = 0
-[tasks.country_shift]
-data = "data"
-[methods.map]
-config = "demo/map"
-"""
-
-
-def written(tmp_path, text):
-    file = tmp_path / "study.toml"
-    file.write_text(text)
-    return file
+from support.studies import MINIMAL, tiny, written
 
 
 @pytest.mark.parametrize("name", ["country", "severity"])

@@ -10,17 +10,7 @@ import pytest
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.screening_report import clinic
-
-
-def predictions(n=300, **changes):
-    rng = np.random.default_rng(0)
-    y = (rng.random(n) < 0.3).astype(int)
-    prob = 1 / (1 + np.exp(-(3 * y - 1.5 + rng.normal(size=n))))
-    columns = {
-        "patient_id": np.arange(n) // 2,
-        "domain": np.where(np.arange(n) < 200, "in_domain", "shifted"),
-    }
-    return rb.Predictions(np.arange(n), y, prob, **{**columns, **changes})
+from support.screened import two_domains
 
 
 def test_the_default_threshold_is_that_of_accuracy():
@@ -34,7 +24,7 @@ def test_the_default_threshold_is_that_of_accuracy():
 def test_thresholds_are_chosen_on_validation_and_named():
     n = 300
     split = np.where(np.arange(n) % 3 == 0, "validation", "test")
-    given = predictions(domain=["in_domain"] * n, split=split, patient_id=None)
+    given = two_domains(domain=["in_domain"] * n, split=split, patient_id=None)
     found = clinic(given, "sensitivity=0.9@validation", referral_rate=0.2)
     part = given.select(split="validation")
     assert np.mean(part.prob[part.label == 1] >= found.threshold.value) >= 0.9
@@ -60,4 +50,4 @@ def test_one_class_and_one_row():
 )
 def test_what_cannot_be_is_refused(values):
     with pytest.raises(InputError):
-        clinic(predictions(), **values)
+        clinic(two_domains(), **values)

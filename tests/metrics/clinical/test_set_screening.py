@@ -12,21 +12,11 @@ from retinabench.metrics.clinical.decision_curve import net_benefit, predictive_
 from retinabench.metrics.clinical.operating_points import judge_goals, sensitivity_at_specificity, two_by_two
 from retinabench.metrics.clinical.screening import patient_level, referral_views
 from retinabench.metrics.clinical.screening_report import clinic
-
-
-def predictions(n=300, **changes):
-    rng = np.random.default_rng(0)
-    y = (rng.random(n) < 0.3).astype(int)
-    prob = 1 / (1 + np.exp(-(3 * y - 1.5 + rng.normal(size=n))))
-    columns = {
-        "patient_id": np.arange(n) // 2,
-        "domain": np.where(np.arange(n) < 200, "in_domain", "shifted"),
-    }
-    return rb.Predictions(np.arange(n), y, prob, **{**columns, **changes})
+from support.screened import two_domains
 
 
 def test_it_gathers_what_the_functions_say():
-    given = predictions()
+    given = two_domains()
     found = clinic(given, 0.4, 0.6).to_dict()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     for name in ("in_domain", "shifted"):

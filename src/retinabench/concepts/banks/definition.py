@@ -30,7 +30,7 @@ class LabelTable(Frozen):
         patient_pattern: A regular expression that finds the patient in the name of the image instead.
         present: Cells that mean that the concept is present.
         absent: Cells that mean that it is absent.
-        unknown: Cells that mean that nobody knows; such a question is never asked. Any other cell is refused.
+        unknown: Cells that stand for an unknown truth; such a question is never asked. Any other cell is refused.
         text: Instead of a column per concept: the column (one for each of ``image``) that lists what is present.
         separators: What separates the items of ``text``, any of these letters.
         leave_out: Items of ``text`` with one of these words leave the image out, such as ``low image quality``.

@@ -1,4 +1,4 @@
-"""Importing a reference that others published: predictions alone, whose convergence nobody here has checked."""
+"""Importing a published reference that consists of predictions alone, whose convergence cannot be checked."""
 
 from __future__ import annotations
 

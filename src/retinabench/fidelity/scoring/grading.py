@@ -1,7 +1,7 @@
 """Scoring submissions against a reference: every measure, in every group of test points, with intervals.
 
-One chain of the reference against the others, averaged over chains, stands beside the entries as another sampler of the same
-posterior, at the cost of that chain. The floor is what the finite reference adds to a distance even for a perfect submission.
+Each chain of the reference is also scored against the other chains; the mean over chains is listed with the entries, at the cost
+of one chain. The floor is what the finite reference adds to a distance even for a perfect submission.
 """
 
 from __future__ import annotations

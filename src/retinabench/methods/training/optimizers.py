@@ -55,7 +55,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -
         state: What its `state_dict` returned.
 
     Raises:
-        ValueError: The state is of an optimiser of other parameters, or holds settings that are no numbers.
+        ValueError: The state belongs to an optimiser of other parameters, or a setting in it is not a number.
     """
     own = [{**group} for group in optimizer.param_groups]
     begun = {parameter: dict(values) for parameter, values in optimizer.state.items()}
