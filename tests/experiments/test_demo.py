@@ -21,7 +21,7 @@ def test_three_seeds_of_map_dropout_and_their_ensemble_on_one_drawn_data_set(tmp
         assert out == tmp_path / "runs"
         return out
 
-    def evaluate(methods, **options):
+    def evaluate(methods, settings, **options):
         assert [(one.name, len(one.predictions)) for one in methods] == [
             ("MAP", 3), ("MC dropout", 1), ("deep ensemble of 3", 1),
         ]  # fmt: skip

@@ -174,6 +174,7 @@ def report(
     reader: FileReader = PLAIN,
 ) -> None:
     """Write one self-contained page about one or more models, or the tables and figures of the papers."""
+    from retinabench.reports.evaluation.settings import EvaluationSettings
     from retinabench.reports.evaluation.write import report_files
     from retinabench.reports.papers.write import write_tables
 
@@ -190,7 +191,7 @@ def report(
     if (labels, images, workers) != (None, None, None):
         raise InputError("--labels, --images and --workers belong to --tables", hint="Add --tables.")
     page = report_files(
-        files, out, data=data, shifted=shifted, title=title, rules=rules, bootstrap=bootstrap, seed=seed,
-        referred=referral, threshold=threshold, uncertainty=uncertainty, progress=progress_of(quiet), read=reader.each,
+        files, out, EvaluationSettings(rules, bootstrap, seed, referral, threshold, uncertainty), data=data,
+        shifted=shifted, title=title, progress=progress_of(quiet), read=reader.each,
     )  # fmt: skip
     say(page)

@@ -17,6 +17,7 @@ from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluate import evaluate_methods
 from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.terminal import scores_table
 from retinabench.reports.evaluation.write import percent_steps, write_evaluation
 
@@ -64,9 +65,8 @@ def run_demo(
         tell = percent_steps(advance)
         methods = [MethodPredictions.of(name, of_seeds) for name, of_seeds in files.items()]
         found = evaluate_methods(
-            methods, rules="corrected", bootstrap=1000, seed=seed,
-            progress=lambda what, share: tell(what, 0.9 * share),
-        )  # fmt: skip
+            methods, EvaluationSettings(seed=seed), progress=lambda what, share: tell(what, 0.9 * share)
+        )
         page = write_evaluation(found, out / "report", images=data.image)
         tell("report written", 1.0)
     names = [method.name for method in methods for _ in method.predictions]

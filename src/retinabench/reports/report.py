@@ -8,6 +8,7 @@ from pathlib import Path
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold
 from retinabench.metrics.score import Rules
 from retinabench.predictions.table import Predictions
+from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.write import TITLE, write_report
 
 
@@ -51,14 +52,5 @@ def report(
         'index.html'
     """
     methods = predictions if isinstance(predictions, Mapping) else {"model": predictions}
-    return write_report(
-        methods,
-        out,
-        title=title,
-        rules=rules,
-        bootstrap=bootstrap,
-        seed=seed,
-        referred=referred,
-        threshold=threshold,
-        uncertainty=uncertainty,
-    )
+    settings = EvaluationSettings(rules, bootstrap, seed, referred, threshold, uncertainty)
+    return write_report(methods, out, settings, title=title)

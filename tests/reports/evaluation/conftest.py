@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.write import write_report
 from support.fake_predictions import METHODS, population, predictions
 from support.reading_pages import Written, round_image
@@ -21,4 +22,6 @@ def written(tmp_path_factory) -> Written:
         for name in list(METHODS)[:3]
     ]
     out = tmp_path_factory.mktemp("report")
-    return Written.read(write_report(methods, out, title="A test", images=round_image, bootstrap=40))
+    return Written.read(
+        write_report(methods, out, EvaluationSettings(bootstrap=40), title="A test", images=round_image)
+    )

@@ -11,6 +11,7 @@ from retinabench.reports.evaluation.evaluation import MethodPredictions
 from retinabench.reports.evaluation.findings import verdict
 from retinabench.reports.evaluation.page import render
 from retinabench.reports.evaluation.policies import policy_grids
+from retinabench.reports.evaluation.settings import EvaluationSettings
 from support.fake_predictions import population, predictions
 
 
@@ -18,9 +19,7 @@ def test_a_method_is_never_better_than_itself():
     found = predictions("MC dropout", 0, population(200, 100))
     evaluation = evaluate_methods(
         [MethodPredictions.of("a", found), MethodPredictions.of("b", found)],
-        rules="corrected",
-        bootstrap=20,
-        seed=0,
+        EvaluationSettings(bootstrap=20),
     )
     gap = evaluation.difference(0, 1, "joint", "auroc")
     assert (gap.value, gap.sign()) == (0.0, 0)
@@ -39,9 +38,7 @@ def test_a_clearly_better_method_is_bold():
     poor = type(good)(good.image_id, good.label, noise, patient_id=good.patient_id, domain=good.domain)
     evaluation = evaluate_methods(
         [MethodPredictions.of("poor", poor), MethodPredictions.of("good", good)],
-        rules="corrected",
-        bootstrap=40,
-        seed=0,
+        EvaluationSettings(bootstrap=40),
     )
     assert evaluation.best("joint", "auroc") == 1
     assert evaluation.best("joint", "nll") == 1
@@ -52,7 +49,7 @@ def test_a_stated_difference_is_that_of_compare():
     people = population(200, 100)
     files = [predictions("MC dropout", seed, people) for seed in (0, 1)]
     methods = [MethodPredictions.of(name, one) for name, one in zip("ab", files, strict=True)]
-    evaluation = evaluate_methods(methods, rules="corrected", bootstrap=60, seed=3)
+    evaluation = evaluate_methods(methods, EvaluationSettings(bootstrap=60, seed=3))
     compared = compare(*files, bootstrap=60, seed=3, scores=["accuracy_at_50", "nll"]).sets["joint"].scores
     for name, other in compared.items():
         gap = evaluation.difference(0, 1, "joint", name)

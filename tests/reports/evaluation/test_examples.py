@@ -6,6 +6,7 @@ from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluate import evaluate_methods
 from retinabench.reports.evaluation.evaluation import MethodPredictions
 from retinabench.reports.evaluation.examples import SIDE, data_uri, groups
+from retinabench.reports.evaluation.settings import EvaluationSettings
 
 
 def test_images_lose_their_black_border():
@@ -27,7 +28,7 @@ def test_missed_disease_comes_first_the_retained_and_most_severe_before_the_othe
     label = (np.array(grade) >= 2).astype(int)
     predictions = Predictions(list(ids), label, prob, grade=grade, uncertainty=uncertainty)
     found = evaluate_methods(
-        [MethodPredictions.of("m", predictions)], rules="corrected", bootstrap=0, seed=0, referred=1 / 3
+        [MethodPredictions.of("m", predictions)], EvaluationSettings(bootstrap=0, referred=1 / 3)
     )
     shown = groups(found, None)
     assert [group.kind for group in shown] == ["missed", "alarm", "uncertain", "right"]

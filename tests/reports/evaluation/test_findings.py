@@ -12,6 +12,7 @@ from retinabench.reports.evaluation.evaluate import evaluate_methods
 from retinabench.reports.evaluation.evaluation import Evaluation, MethodPredictions
 from retinabench.reports.evaluation.findings import verdict
 from retinabench.reports.evaluation.set_statistics import SetPredictions
+from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.toolkit.number_format import Quantity
 from retinabench.reports.toolkit.style import mark
 from support.fake_predictions import population, predictions
@@ -29,7 +30,7 @@ def evaluation(gains: list[dict[str, Quantity]], **scores: Quantity) -> Evaluati
     file = predictions("MAP", 0, population(60, 40))
     methods = [MethodPredictions.of(f"m{i}", file) for i in range(len(gains))]
     sets = list(gains[0])
-    found = Evaluation(methods, "corrected", 10, 0, sets, [mark(i) for i in range(len(gains))])
+    found = Evaluation(methods, EvaluationSettings(bootstrap=10), sets, [mark(i) for i in range(len(gains))])
     for i, of_sets in enumerate(gains):
         for name, gain in of_sets.items():
             case = SetPredictions.of(file, name)
@@ -81,7 +82,7 @@ def test_a_threshold_chosen_on_the_same_images_meets_nothing(tmp_path):
     perfect = Predictions([f"i{k}" for k in range(400)], np.arange(400) % 2, 0.8 * (np.arange(400) % 2) + 0.1)
     for threshold, sure in (("0.5", ["m"]), ("youden@test", [])):
         found = evaluate_methods(
-            [MethodPredictions.of("m", perfect)], rules="corrected", bootstrap=20, seed=0, threshold=threshold
+            [MethodPredictions.of("m", perfect)], EvaluationSettings(bootstrap=20, threshold=threshold)
         )
         [one] = verdict(found).screening
         assert (list(one.sure), one.chosen_here) == (sure, not sure)

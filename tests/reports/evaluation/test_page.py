@@ -10,6 +10,7 @@ import pytest
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import MethodPredictions
 from retinabench.reports.evaluation.page import CONTENTS
+from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.write import write_report
 from support.fake_predictions import population, predictions
 from support.reading_pages import Reader, without_script
@@ -129,8 +130,8 @@ def test_hostile_names_stay_text(tmp_path):
     page = write_report(
         [MethodPredictions.of(evil, hostile), MethodPredictions.of("tame", found)],
         tmp_path,
+        EvaluationSettings(bootstrap=10),
         title=evil,
-        bootstrap=10,
     )
     html = page.read_text()
     assert "<script" not in without_script(html)

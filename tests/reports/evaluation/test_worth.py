@@ -13,6 +13,7 @@ import retinabench as rb
 from conftest import shared_path
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.terminal import scores_table
 from retinabench.reports.evaluation.write import write_report
 
@@ -40,7 +41,7 @@ def in_terminal(predictions: Predictions) -> str:
 def on_page(predictions: Predictions, out, **options) -> str:
     """The verdict of the page as text."""
     methods = [MethodPredictions.of("model", predictions)]
-    page = write_report(methods, out, bootstrap=60, **options).read_text()
+    page = write_report(methods, out, EvaluationSettings(bootstrap=60, **options)).read_text()
     verdict = page[page.index('class="answer"') : page.index('id="scored"')]
     return " ".join(re.sub(r"<[^>]+>", "", verdict).split())
 
@@ -122,7 +123,9 @@ def test_a_rise_of_accuracy_stands_beside_what_is_retained(tmp_path):
 
 
 def test_estimates_without_intervals_are_called_so(tmp_path):
-    text = write_report([MethodPredictions.of("model", drawn(2))], tmp_path, bootstrap=0).read_text()
+    text = write_report(
+        [MethodPredictions.of("model", drawn(2))], tmp_path, EvaluationSettings(bootstrap=0)
+    ).read_text()
     assert "Without intervals: Useful." in text
 
 

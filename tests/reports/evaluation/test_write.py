@@ -8,13 +8,14 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.write import percent_steps, write_report
 from support.fake_predictions import population, predictions
 from support.reading_pages import Written, round_image
 
 
 def report(tmp_path, methods, **options) -> Written:
-    return Written.read(write_report(methods, tmp_path, **{"bootstrap": 20, **options}))
+    return Written.read(write_report(methods, tmp_path, EvaluationSettings(**{"bootstrap": 20, **options})))
 
 
 def only(found: Predictions, rows: np.ndarray, *without: str) -> Predictions:
@@ -150,7 +151,10 @@ def test_a_method_needs_a_file():
 def test_the_same_arguments_give_the_same_bytes(tmp_path):
     def once(folder):
         page = write_report(
-            {"MAP": predictions("MAP", 0, population(60, 40))}, folder, images=round_image, bootstrap=10
+            {"MAP": predictions("MAP", 0, population(60, 40))},
+            folder,
+            EvaluationSettings(bootstrap=10),
+            images=round_image,
         )
         return [(page.parent / name).read_bytes() for name in ("index.html", "scores.json", "table.csv")]
 
@@ -161,7 +165,10 @@ def test_progress_runs_from_0_to_1(tmp_path):
     calls: list[tuple[str, float]] = []
     found = predictions("MAP", 0, population(60, 40))
     write_report(
-        {"MAP": found}, tmp_path, bootstrap=5, progress=lambda text, share: calls.append((text, share))
+        {"MAP": found},
+        tmp_path,
+        EvaluationSettings(bootstrap=5),
+        progress=lambda text, share: calls.append((text, share)),
     )
     shares = [share for _, share in calls]
     assert shares == sorted(shares)

@@ -14,6 +14,7 @@ import retinabench as rb
 from retinabench.metrics.policies.grid import policy_grid
 from retinabench.reports.clinic.page import write_clinic
 from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.write import write_report
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.explore import ROWS
@@ -37,7 +38,9 @@ def report(tmp_path_factory, browser):
             subgroups={"camera": camera}, metadata=one.metadata,
         )  # fmt: skip
     methods = [MethodPredictions.of(name, one) for name, one in found.items()]
-    return write_report(methods, tmp_path_factory.mktemp("page"), images=round_image, bootstrap=5)
+    return write_report(
+        methods, tmp_path_factory.mktemp("page"), EvaluationSettings(bootstrap=5), images=round_image
+    )
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from retinabench.experiments.study.runner import ALLOWED, compute, workspace
 from retinabench.experiments.study.runs import open_task
 from retinabench.experiments.study.summary import Summary, criterion_title, summarise
 from retinabench.predictions.io import read_predictions
+from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.write import percent_steps, write_report
 from retinabench.reports.papers.write import write_tables
 
@@ -83,10 +84,8 @@ def write_outputs(study: Study, out: Path, entries: list[Entry], progress: Progr
             write_report(
                 {e.name: [read_predictions(file) for file in dict.fromkeys(e.files)] for e in mine},
                 out / "report" / task / criterion,
+                EvaluationSettings(study.rules, study.bootstrap, study.seed),
                 title=f"{study.title}: {task}, {criterion_title(criterion)}",
                 images=prepared.image,
-                rules=study.rules,
-                bootstrap=study.bootstrap,
-                seed=study.seed,
                 progress=percent_steps(advance),
             )

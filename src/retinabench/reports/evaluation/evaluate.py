@@ -13,11 +13,9 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.metrics.batched.batch import Batch
 from retinabench.metrics.batched.retained import numbers_at
-from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold
 from retinabench.metrics.inference.bootstrap import Statistic, percentile_interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import ScoreValue
-from retinabench.metrics.score import Rules
 from retinabench.metrics.score import score as score_file
 from retinabench.metrics.selective import half_referred
 from retinabench.metrics.sets import SET_LABELS, score_rows
@@ -26,6 +24,7 @@ from retinabench.predictions.columns import DOMAINS
 from retinabench.reports.evaluation import set_statistics as stats
 from retinabench.reports.evaluation.evaluation import BASIC, Band, Evaluation, MethodPredictions, Progress
 from retinabench.reports.evaluation.set_statistics import Floats, SetPredictions
+from retinabench.reports.evaluation.settings import DEFAULTS, EvaluationSettings
 from retinabench.reports.toolkit.number_format import Quantity
 from retinabench.reports.toolkit.style import mark
 
@@ -35,25 +34,14 @@ CHANGED = ("auroc", "accuracy", "nll")
 
 def evaluate_methods(
     methods: Sequence[MethodPredictions],
-    *,
-    rules: Rules,
-    bootstrap: int,
-    seed: int,
-    referred: float = 0.5,
-    threshold: DecisionThreshold | float | str = DEFAULT,
-    uncertainty: str = "auto",
+    settings: EvaluationSettings = DEFAULTS,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Score every file and compute every interval.
 
     Args:
         methods: What is compared, in the order in which it is shown.
-        rules: "corrected" or "published", for the scores; what the report adds always follows the corrected rules.
-        bootstrap: Number of replicates over patients.
-        seed: Seed of the bootstrap.
-        referred: Share of the images that statements and figures refer.
-        threshold: The decision threshold, as in `score`; a rule chooses it for each file.
-        uncertainty: What orders the referral, as in `score`.
+        settings: How they are scored.
         progress: Called with what is done now and the share done, 0 to 1.
 
     Returns:
@@ -62,23 +50,29 @@ def evaluate_methods(
     Raises:
         InputError: There is no method, two have one name, or no file has test images.
     """
-    methods = _checked(methods, referred)
+    methods = _checked(methods)
     tell = progress or (lambda _text, _share: None)
     sets = _sets(methods)
-    found = Evaluation(methods, rules, bootstrap, seed, sets, [mark(i) for i in range(len(methods))])
-    found.referred, found.uncertainty, found.threshold = referred, uncertainty, str(threshold)
+    found = Evaluation(methods, settings, sets, [mark(i) for i in range(len(methods))])
     for i, method in enumerate(methods):
         tell(f"scoring {method.name}", i / len(methods))
         found.files.append(
             [
-                score_file(p, rules, bootstrap, seed, uncertainty, threshold=threshold)
+                score_file(
+                    p,
+                    settings.rules,
+                    settings.bootstrap,
+                    settings.seed,
+                    settings.uncertainty,
+                    threshold=settings.threshold,
+                )
                 for p in method.predictions
             ]
         )
         for k, name in enumerate(sets):
             tell(f"{method.name}, {SET_LABELS[name].lower()}", (i + (k + 1) / (len(sets) + 1)) / len(methods))
             made = [
-                SetPredictions.of(p, name, uncertainty, file.threshold.value)
+                SetPredictions.of(p, name, settings.uncertainty, file.threshold.value)
                 for p, file in zip(method.predictions, found.files[i], strict=True)
             ]
             cases = [case for case in made if case is not None]
@@ -93,17 +87,13 @@ def evaluate_methods(
     return found
 
 
-def _checked(methods: Sequence[MethodPredictions], referred: float) -> list[MethodPredictions]:
+def _checked(methods: Sequence[MethodPredictions]) -> list[MethodPredictions]:
     names = [method.name for method in methods]
     if not methods:
         raise InputError("there is nothing to report", hint="Give one predictions file or more.")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"two methods are named '{twice}'", hint="Give every method its own name.")
-    if not 0.01 <= referred <= 0.95:
-        raise InputError(
-            f"the share referred is {referred:g}", hint="Give a share between 0.01 and 0.95, such as 0.1."
-        )
     return list(methods)
 
 
@@ -168,15 +158,19 @@ class _Changes:
 
 def _add_estimates(found: Evaluation, i: int, name: str) -> None:
     def prepare(case: SetPredictions) -> Statistic:
-        return _Estimates(case.cases, found.referred)
+        return _Estimates(case.cases, found.settings.referred)
 
-    values, replicates = stats.replicated(found.cases[i, name], prepare, found.bootstrap, found.seed)
+    values, replicates = stats.replicated(
+        found.cases[i, name], prepare, found.settings.bootstrap, found.settings.seed
+    )
     found.replicates[i, name] = values, replicates
     wholes = [case.cases.weighted() for case in found.cases[i, name]]
     specs = [found.spec(score) for score in found.replicated]
     own = dict(zip(found.replicated, stats.scored(specs, wholes, values, replicates), strict=True))
-    if found.rules != "corrected":  # the scores of other rules come from `score` alone, without intervals
-        own = {key: own[key] for key in half_referred.names(found.referred)}
+    if (
+        found.settings.rules != "corrected"
+    ):  # the scores of other rules come from `score` alone, without intervals
+        own = {key: own[key] for key in half_referred.names(found.settings.referred)}
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
     blocks = [file[name].scores for file in found.files[i] if name in file.sets]
     for score in {key for block in blocks for key in block}:
@@ -196,8 +190,8 @@ def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
 
 
 def _add_curves(found: Evaluation, i: int, name: str) -> None:
-    replicates = min(found.bootstrap, MOST_BAND_REPLICATES)
-    values, curves = stats.replicated(found.cases[i, name], stats.all_curves, replicates, found.seed)
+    replicates = min(found.settings.bootstrap, MOST_BAND_REPLICATES)
+    values, curves = stats.replicated(found.cases[i, name], stats.all_curves, replicates, found.settings.seed)
     low, high = percentile_interval(curves.mean(axis=0), points=True)
     start = 0
     grids: dict[str, Floats] = dict.fromkeys((*stats.METRICS, "roc"), stats.GRID)
@@ -212,7 +206,9 @@ def _add_changes(found: Evaluation, i: int) -> None:
     if "joint" not in found.sets or not all((i, name) in found.cases for name in stats.SETS):
         return
 
-    values, replicates = stats.replicated(found.cases[i, "joint"], _Changes, found.bootstrap, found.seed)
+    values, replicates = stats.replicated(
+        found.cases[i, "joint"], _Changes, found.settings.bootstrap, found.settings.seed
+    )
     specs = [SCORES[key] for key in CHANGED]
     wholes = [case.cases.weighted() for name in stats.SETS[:2] for case in found.cases[i, name]]
     for key, quantity in zip(CHANGED, stats.differences(specs, wholes, values, replicates), strict=True):

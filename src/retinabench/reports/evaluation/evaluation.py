@@ -16,6 +16,7 @@ from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import set_statistics as stats
 from retinabench.reports.evaluation.set_statistics import Floats, SetPredictions
+from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.toolkit.number_format import Place, Quantity
 from retinabench.reports.toolkit.style import Mark
 
@@ -68,9 +69,7 @@ class Evaluation:
 
     Attributes:
         methods: Methods in the order in which they are shown.
-        rules: "corrected" or "published".
-        bootstrap: Number of replicates over patients.
-        seed: Seed of the bootstrap.
+        settings: How the files are scored.
         sets: Names of the sets, `joint` last where it exists.
         marks: The colour and line pattern of each method.
         files: Per method and seed the scores of the file.
@@ -80,15 +79,10 @@ class Evaluation:
         replicates: (method, set) -> values (F, K) and replicates (F, R, K) of the scores `replicated`.
         curves: (method, set, curve) -> the curve with its band.
         changes: (method, score) -> shifted minus in-domain.
-        referred: Share of the images that statements and figures refer.
-        uncertainty: What orders the referral, as in `score`.
-        threshold: The decision threshold as it was given.
     """
 
     methods: list[MethodPredictions]
-    rules: str
-    bootstrap: int
-    seed: int
+    settings: EvaluationSettings
     sets: list[str]
     marks: list[Mark]
     files: list[list[Scores]] = field(default_factory=list)
@@ -98,22 +92,19 @@ class Evaluation:
     replicates: dict[tuple[int, str], tuple[Floats, Floats]] = field(default_factory=dict)
     curves: dict[tuple[int, str, str], Band] = field(default_factory=dict)
     changes: dict[tuple[int, str], Quantity] = field(default_factory=dict)
-    referred: float = 0.5
-    uncertainty: str = "auto"
-    threshold: str = "0.5"
 
     @property
     def replicated(self) -> tuple[str, ...]:
         """Names of the scores in `replicates`."""
-        return *half_referred.names(self.referred), *BASIC
+        return *half_referred.names(self.settings.referred), *BASIC
 
     def at(self, name: str) -> str:
         """Return the name of a number at the share referred, such as `gain_at_50` for `gain`."""
-        return f"{name}_at_{100 * self.referred:g}"
+        return f"{name}_at_{100 * self.settings.referred:g}"
 
     def spec(self, score: str) -> ScoreSpec:
         """Return label and direction of a score, also at a share referred that the registry does not name."""
-        return referred_scores(self.referred).get(score) or SCORES[score]
+        return referred_scores(self.settings.referred).get(score) or SCORES[score]
 
     @property
     def domains(self) -> list[str]:
@@ -179,7 +170,7 @@ class Evaluation:
         """Return the method whose paired interval against every other one excludes 0 in its favour, if any."""
         sign = self.spec(score).sign
         known = [i for i in range(len(self.methods)) if self.get(i, name, score).defined]
-        if len(known) < 2 or self.rules != "corrected":  # replicates follow the corrected rules
+        if len(known) < 2 or self.settings.rules != "corrected":  # replicates follow the corrected rules
             return None
         top = max(known, key=lambda i: sign * self.get(i, name, score).value)
         ahead = (self.difference(top, i, name, score).sign() == sign for i in known if i != top)

@@ -64,7 +64,7 @@ def groups(evaluation: Evaluation, images: ImageSource | None) -> list[Group]:
         return []
     order = np.lexsort((case.image_id, case.uncertainty))
     retained = np.zeros(len(case), bool)
-    retained[order[: int((1 - evaluation.referred) * len(case) + 1e-9)]] = True
+    retained[order[: int((1 - evaluation.settings.referred) * len(case) + 1e-9)]] = True
     grade = np.zeros(len(case)) if case.grade is None else case.grade
     wrong = order[~case.correct[order]]
     missed = wrong[case.label[wrong]]

@@ -66,7 +66,7 @@ def render(
         "per_image": PER_IMAGE,
         "graded": any(case.grade is not None for case in cases),
         "own_uncertainty": any(case.uncertainty_name == "own" for case in cases),
-        "band_replicates": min(evaluation.bootstrap, MOST_BAND_REPLICATES),
+        "band_replicates": min(evaluation.settings.bootstrap, MOST_BAND_REPLICATES),
         "many_bands": len(evaluation.methods) > panels.MOST_BANDS,
         "with_images": images is not None,
         "pathways": pathways(evaluation, grids),

@@ -60,7 +60,11 @@ def policy_grids(evaluation: Evaluation) -> dict[int, PolicyGrid]:
 def _grid(evaluation: Evaluation, i: int, most_groups: int) -> PolicyGrid:
     predictions, threshold = evaluation.methods[i].predictions[0], evaluation.files[i][0].threshold
     rule = referral_rule(
-        predictions, evaluation.uncertainty, threshold.value, threshold=None, rate=evaluation.referred
+        predictions,
+        evaluation.settings.uncertainty,
+        threshold.value,
+        threshold=None,
+        rate=evaluation.settings.referred,
     )
     stated = Screened(threshold, rule, (), READER, 0.0, IMAGES_PER_HOUR, None)
     return policy_grid(predictions, stated, most_groups=most_groups)

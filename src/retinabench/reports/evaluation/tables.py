@@ -91,7 +91,7 @@ def retained_tables(evaluation: Evaluation) -> list[Table]:
                 Cell(before[s], FORMATS.get(s, THREE_DIGITS)) if s in before else Cell() for s in RETAINED
             ]
             rows.append(Row(f"“{evaluation.leading}”, nothing referred", cells, control=True))
-        caption = f"{SET_LABELS[name]}: the images retained when {percent(evaluation.referred)} are referred, {PER_IMAGE}"
+        caption = f"{SET_LABELS[name]}: the images retained when {percent(evaluation.settings.referred)} are referred, {PER_IMAGE}"
         tables.append(Table.of(caption, columns, rows, row_header="Method"))
     return tables
 

@@ -12,8 +12,6 @@ from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
 from retinabench.data.prepared import open_data
-from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold
-from retinabench.metrics.score import Rules
 from retinabench.metrics.selective import half_referred
 from retinabench.predictions.io import ReadEach, find_files, method_names, read_each
 from retinabench.predictions.table import Predictions
@@ -23,6 +21,7 @@ from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.page import render
 from retinabench.reports.evaluation.policies import policy_grids, policy_records
 from retinabench.reports.evaluation.set_statistics import scored
+from retinabench.reports.evaluation.settings import DEFAULTS, EvaluationSettings
 from retinabench.reports.toolkit.number_format import Quantity
 from retinabench.reports.toolkit.renderers import csv_bytes
 
@@ -36,15 +35,10 @@ SCORED = 0.9
 def write_report(
     methods: Sequence[MethodPredictions] | Mapping[str, Predictions | Sequence[Predictions]],
     out: str | Path,
+    settings: EvaluationSettings = DEFAULTS,
     *,
     title: str = TITLE,
     images: ImageSource | None = None,
-    rules: Rules = "corrected",
-    bootstrap: int = 1000,
-    seed: int = 0,
-    referred: float = 0.5,
-    threshold: DecisionThreshold | float | str = DEFAULT,
-    uncertainty: str = "auto",
     progress: Progress | None = None,
 ) -> Path:
     """Score methods and write `index.html`, `scores.json`, `policies.json` and `table.csv` into `out`.
@@ -55,14 +49,9 @@ def write_report(
         methods: Methods in the order in which they are shown, each with the test predictions of one or more seeds; or a
             dictionary {name: predictions}.
         out: A folder; made where it does not exist.
+        settings: How the predictions are scored.
         title: Headline of the page.
         images: image_id -> (H, W, 3) uint8 or None, for the example images.
-        rules: "corrected" or "published", for the scores; figures always follow the corrected rules.
-        bootstrap: Number of replicates over patients for every interval.
-        seed: Seed of the bootstrap.
-        referred: Share of the images that statements and figures refer.
-        threshold: The decision threshold, as in `score`; a rule chooses it for each file.
-        uncertainty: What orders the referral, as in `score`.
         progress: Called with what is done now and the share done, 0 to 1.
 
     Returns:
@@ -74,16 +63,7 @@ def write_report(
     if isinstance(methods, Mapping):
         methods = [MethodPredictions.of(name, predictions) for name, predictions in methods.items()]
     tell = progress or (lambda _text, _share: None)
-    found = evaluate_methods(
-        methods,
-        rules=rules,
-        bootstrap=bootstrap,
-        seed=seed,
-        referred=referred,
-        threshold=threshold,
-        uncertainty=uncertainty,
-        progress=lambda text, share: tell(text, SCORED * share),
-    )
+    found = evaluate_methods(methods, settings, progress=lambda text, share: tell(text, SCORED * share))
     tell("drawing figures", SCORED)
     page = write_evaluation(found, Path(out), title=title, images=images)
     tell("report written", 1.0)
@@ -116,16 +96,11 @@ def write_evaluation(
 def report_files(
     paths: Sequence[Path],
     out: Path,
+    settings: EvaluationSettings = DEFAULTS,
     *,
     data: Path | None = None,
     shifted: Path | None = None,
     title: str | None = None,
-    rules: Rules = "corrected",
-    bootstrap: int = 1000,
-    seed: int = 0,
-    referred: float = 0.5,
-    threshold: DecisionThreshold | float | str = DEFAULT,
-    uncertainty: str = "auto",
     progress: Bars = QUIET,
     read: ReadEach = read_each,
 ) -> Path:
@@ -134,15 +109,10 @@ def report_files(
     Args:
         paths: Predictions files or run folders.
         out: Folder of the report.
+        settings: How the predictions are scored.
         data: Prepared folder, for the example images.
         shifted: The prepared folder of shifted images, where `train` had one.
         title: Headline of the page; None for the usual one.
-        rules: "corrected" or "published".
-        bootstrap: Number of replicates over patients.
-        seed: Seed of the bootstrap.
-        referred: Share of the images that statements and figures refer.
-        threshold: The decision threshold, as in `score`; a rule chooses it for each file.
-        uncertainty: What orders the referral, as in `score`.
         progress: Shows how far the work is.
         read: Reads the files.
 
@@ -162,9 +132,8 @@ def report_files(
     images = open_data(data, shifted).image if data is not None else None
     with progress.track("Report", 100, unit="%") as advance:
         return write_report(
-            methods, out, title=title or TITLE, images=images, rules=rules, bootstrap=bootstrap, seed=seed,
-            referred=referred, threshold=threshold, uncertainty=uncertainty, progress=percent_steps(advance),
-        )  # fmt: skip
+            methods, out, settings, title=title or TITLE, images=images, progress=percent_steps(advance)
+        )
 
 
 def percent_steps(advance: Callable[[int], None]) -> Progress:
@@ -222,7 +191,7 @@ def _controls(evaluation: Evaluation, name: str) -> dict[str, dict[str, float]]:
 
 def _added(evaluation: Evaluation, i: int, file: int) -> dict[str, Any]:
     added: dict[str, Any] = {}
-    own = {*half_referred.names(evaluation.referred), *ADDED}
+    own = {*half_referred.names(evaluation.settings.referred), *ADDED}
     for name in evaluation.sets:
         if (i, name) not in evaluation.replicates or file >= len(evaluation.replicates[i, name][0]):
             continue

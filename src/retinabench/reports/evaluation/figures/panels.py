@@ -55,10 +55,10 @@ def _spoken(evaluation: Evaluation, name: str, score: str) -> str:
 
 def _at_share(evaluation: Evaluation, name: str, metric: str) -> str:
     """Return the values of the curves at the share referred, for screen readers."""
-    at = round(evaluation.referred * (len(GRID) - 1))
+    at = round(evaluation.settings.referred * (len(GRID) - 1))
     found = [(e.name, evaluation.curves.get((i, name, metric))) for i, e in enumerate(evaluation.methods)]
     values = "; ".join(f"{who} {plain(float(band.y[at]), 3)}" for who, band in found if band is not None)
-    return f"With {percent(evaluation.referred)} referred: {values}."
+    return f"With {percent(evaluation.settings.referred)} referred: {values}."
 
 
 def _composition(evaluation: Evaluation, name: str) -> str:
@@ -74,7 +74,7 @@ def _composition(evaluation: Evaluation, name: str) -> str:
     share = evaluation.lead_value(name, evaluation.at("prevalence")).value
     parts = [change(score, score) for score in ("accuracy", "sensitivity", "specificity")]
     parts.append(f"referable {percent(float(case.label.mean()))} → {percent(share)}")
-    return f"“{evaluation.leading}”, nothing referred → {percent(evaluation.referred)} referred: {', '.join(parts)}."
+    return f"“{evaluation.leading}”, nothing referred → {percent(evaluation.settings.referred)} referred: {', '.join(parts)}."
 
 
 def roc_panels(evaluation: Evaluation) -> list[Panel]:
@@ -110,7 +110,7 @@ def referral_panels(evaluation: Evaluation) -> list[tuple[str, list[Panel]]]:
                 panels.append(Panel(SET_LABELS[name], Markup(""), text))
                 continue
             figure = referral_panel(
-                lines[name], controls[name], label=label, limits=limits, referred=evaluation.referred
+                lines[name], controls[name], label=label, limits=limits, referred=evaluation.settings.referred
             )
             svg = to_svg(
                 figure, f"referral-{metric}-{name}", title=f"{label} of the retained images against the share referred, {SET_LABELS[name].lower()}",
@@ -133,7 +133,11 @@ def lead_panel(evaluation: Evaluation) -> Panel | None:
         return None
     limits = _limits("accuracy", {name: lines}, {name: controls})
     figure = referral_panel(
-        lines, controls, label="accuracy of retained images", limits=limits, referred=evaluation.referred
+        lines,
+        controls,
+        label="accuracy of retained images",
+        limits=limits,
+        referred=evaluation.settings.referred,
     )
     svg = to_svg(
         figure, "lead",
