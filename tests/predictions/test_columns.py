@@ -22,7 +22,12 @@ def test_names_of_columns():
         (["image_id", "label", "prob", "prob"], "column 'prob': stands twice"),
         (["image_id", "label", "prob", "prob_0"], "holds more than one of"),
         (["image_id", "label", "prob_0", "prob_2"], "column 'prob_1': is missing among the samples"),
+        (
+            ["image_id", "label", "prob_1", "prob_2"],
+            "column 'prob_0': is missing among the samples. Samples and",
+        ),
         (["image_id", "label"], "column 'prob': is missing"),
+        (["image_id", "label", "no", "yes"], "--softmax --column prob_0=NAME --column prob_1=NAME"),
         (["image_id", "prob", "lable"], "column 'label': is missing. Did you mean 'lable'?"),
         (["label"], "column 'image_id': is missing"),
     ],

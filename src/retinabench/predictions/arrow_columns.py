@@ -187,6 +187,8 @@ def not_a_number(source: str | Path | None, name: str, column: pa.Array) -> Inpu
             hint = "Write decimals with a point, or separate the columns by semicolons." if comma else None
             if name == "label" and not comma:
                 hint = "Labels are 0 (not referable) or 1 (referable)."
+            if name == "grade" and not comma:
+                hint = "Grades are 0 (none), 1 (mild), 2 (moderate), 3 (severe) and 4 (proliferative)."
             return InputError(f"is '{text[:40]}', not a number", file=source, row=row, column=name, hint=hint)
     return InputError(f"has type {column.type}, needed are numbers", file=source, column=name)
 

@@ -62,7 +62,10 @@ def check_columns(path: str | Path | None, names: Sequence[str], own: Sequence[s
         raise InputError("holds more than one of prob, probs and prob_0 …", file=path, hint="Keep one.")
     if numbers and numbers != list(range(len(numbers))):
         missing = next(k for k in range(len(numbers)) if numbers[k] != k)
-        raise InputError("is missing among the samples", file=path, column=f"prob_{missing}")
+        hint = None
+        if numbers == list(range(1, len(numbers) + 1)):
+            hint = "Samples and classes are counted from 0; --column prob_0=prob_1 and so on renames them."
+        raise InputError("is missing among the samples", file=path, column=f"prob_{missing}", hint=hint)
     has_label = "label" in names or "grade" in names
     for needed, there in (
         ("image_id", "image_id" in names or (has_label and kinds)),
@@ -73,12 +76,16 @@ def check_columns(path: str | Path | None, names: Sequence[str], own: Sequence[s
             shown = [name[:40] for name in own if name not in KNOWN] or own
             close = nearest(needed, shown).partition("Valid: ")[0]
             more = ", …" if len(shown) > 12 else "."
-            graded = ", or grades 0 to 4 with --column grade=NAME" if needed == "label" else ""
+            otherwise = ", or grades 0 to 4 with --column grade=NAME" if needed == "label" else ""
+            if needed == "prob" and len(shown) > 1:
+                otherwise = (
+                    ", or a softmax with --softmax --column prob_0=NAME --column prob_1=NAME and so on"
+                )
             raise InputError(
                 "is missing",
                 file=path,
                 column=needed,
-                hint=f"{close}Add it, or name it with --column {needed}=NAME{graded}; the file has: {', '.join(shown[:12])}{more}",
+                hint=f"{close}Add it, or name it with --column {needed}=NAME{otherwise}; the file has: {', '.join(shown[:12])}{more}",
             )
 
 
