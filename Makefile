@@ -55,7 +55,7 @@ pictures: $(VENV)/train.stamp
 notebooks: $(VENV)/docs.stamp
 	mkdir -p build/notebooks
 	cp examples/notebooks/*.py build/notebooks
-	cd build/notebooks && ../../$(BIN)/jupytext --to ipynb --execute *.py
+	cd build/notebooks && ../../$(BIN)/jupytext --to ipynb --set-kernel python3 --execute *.py
 
 dist: $(VENV)/dev.stamp
 	rm -rf dist

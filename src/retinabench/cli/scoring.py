@@ -47,7 +47,7 @@ Labels = Annotated[
 ]
 Images = Annotated[
     Path | None,
-    option("--images", "PATH", "With --tables: a folder of images, for the examples of preprocessing."),
+    option("--source", "PATH", "With --tables: a folder of images, for the examples of preprocessing."),
 ]
 
 
@@ -189,7 +189,7 @@ def report(
         say(index)
         return
     if (labels, images, workers) != (None, None, None):
-        raise InputError("--labels, --images and --workers belong to --tables", hint="Add --tables.")
+        raise InputError("--labels, --source and --workers belong to --tables", hint="Add --tables.")
     page = report_files(
         files, out, EvaluationSettings(rules, bootstrap, seed, referral, threshold, uncertainty), data=data,
         shifted=shifted, title=title, progress=progress_of(quiet), read=reader.each,

@@ -34,7 +34,9 @@ def reference(
     keep: Keep = 150,
     step: Step = None,
     seed: Seed = 0,
-    dtype: Annotated[Literal["float32", "float64"], typer.Option("--dtype")] = "float32",
+    dtype: Annotated[
+        Literal["float32", "float64"], typer.Option("--dtype", help="Precision of the chains.")
+    ] = "float32",
     device: Device = "auto",
     threads: Annotated[
         int, option("--threads", "N", "On processors; the chains do not depend on it.", min=1)

@@ -156,7 +156,7 @@ def score(
 
 def import_reference(
     file: Annotated[
-        Path, typer.Argument(help="Published class probabilities or draws of y: CSV, NPZ, Parquet or zip.")
+        Path, argument("FILE", "Published class probabilities or draws of y: CSV, NPZ, Parquet or zip.")
     ],
     task: Annotated[str, option("--task", "TASK", "kit-cifar10, kit-imdb, kit-medmnist, kit-uci, …")],
     out: Annotated[Path, option("--out", "FILE", "File to write, such as kit-cifar10.npz.")],

@@ -45,7 +45,7 @@ def submit(
 
 def leaderboard(
     paths: Annotated[
-        list[Path] | None, argument("[PATH]...", "Submissions, folders of such, or predictions files.")
+        list[Path] | None, argument("PATH", "Submissions, folders of such, or predictions files.")
     ] = None,
     benchmark: BenchmarkName = None,
     score: Annotated[

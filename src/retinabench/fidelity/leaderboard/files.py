@@ -10,6 +10,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.fidelity.leaderboard.board import make_board, score_divisions, score_task
 from retinabench.fidelity.leaderboard.results import Board, Refused, TaskBoard
+from retinabench.fidelity.leaderboard.shipped import beside, shipped_submissions
 from retinabench.fidelity.reference.reference_file import read_reference
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.submission import (
@@ -96,7 +97,7 @@ def board_of(
     seed: int = 0,
     progress: Progress = QUIET,
 ) -> Board:
-    """Find, score and rank all submissions below some folders.
+    """Find, score and rank all submissions below some folders, among those that come with the package.
 
     Args:
         folders: Folders with submissions for any tasks, or such files.
@@ -125,7 +126,7 @@ def board_of(
     tasks: list[TaskBoard] = []
     if evaluators:
         usable = [file for task in evaluators for file in by_task[task]]
-        tasks, unread = score_tasks(usable, evaluators, progress)
+        tasks, unread = score_tasks(usable, evaluators, progress, shipped=True)
         refused += unread
     if not tasks:
         first = refused[0]
@@ -134,7 +135,11 @@ def board_of(
 
 
 def score_tasks(
-    files: Sequence[Path], evaluators: Mapping[str, Evaluator], progress: Progress = QUIET
+    files: Sequence[Path],
+    evaluators: Mapping[str, Evaluator],
+    progress: Progress = QUIET,
+    *,
+    shipped: bool = False,
 ) -> tuple[list[TaskBoard], list[Refused]]:
     """Read and score submissions for any tasks. A file that cannot be used is left out and named.
 
@@ -142,6 +147,7 @@ def score_tasks(
         files: The submissions.
         evaluators: By the name of the task.
         progress: Is told how many are scored.
+        shipped: Whether the submissions that come with the package are ranked too.
 
     Returns:
         One board per task and division, in the order of the targets, and the files that were left out.
@@ -154,6 +160,9 @@ def score_tasks(
                 submissions.setdefault(task, []).append(_read(file, evaluators[task]))
             except InputError as error:
                 refused.append(Refused.of(file, error))
+        if shipped and (read := submissions.get(task)):
+            evaluator = evaluators[task]
+            read += beside(read, shipped_submissions(evaluator.target, evaluator.data.sha256))
     boards = []
     with progress.track("Scoring", sum(map(len, submissions.values())), unit="submissions") as advance:
         for task in (name for name in TARGETS if submissions.get(name)):

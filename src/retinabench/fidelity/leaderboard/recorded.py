@@ -43,10 +43,10 @@ def recorded(task: str) -> dict[str, Values]:
 
 
 def recorded_table(task: TaskBoard) -> Table | None:
-    """Return the entries of a task among the recorded ones, the best first; None where none are recorded."""
+    """Return the entries of a task among the recorded ones, the best first; None where none are, or submissions are shipped."""
     known = recorded(task.target.name)
     names = task.ranked_measures
-    if not known or not task.competitors:
+    if not known or not task.competitors or any(entry.shipped for entry in task.competitors):
         return None
     ours = {
         entry.title: {name: entry.scores[ALL][name].quantity for name in names} for entry in task.competitors

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, printable
 from retinabench.core.untrusted.paths import shown
+from retinabench.fidelity.leaderboard.shipped import is_shipped
 from retinabench.fidelity.scoring.equivalent_draws import DrawCurve
 from retinabench.fidelity.scoring.grading import Estimates, Evaluator
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
@@ -183,6 +184,11 @@ class Entry:
         return self.submissions[0].about.baseline
 
     @property
+    def shipped(self) -> bool:
+        """Whether all its submissions came with the package."""
+        return all(is_shipped(one) for one in self.submissions)
+
+    @property
     def budget(self) -> Budget | None:
         """The largest budget of its seeds; None where no submission states one."""
         budgets = [one.about.budget for one in self.submissions if one.about.budget is not None]
@@ -196,6 +202,7 @@ class Entry:
             **{key: getattr(first, key) for key in ("method", "seed", "seconds")},
             "budget": None if self.budget is None else self.budget.model_dump(),
             "baseline": self.baseline,
+            "shipped": self.shipped,
             "source": [shown(one.source) for one in self.submissions if one.source],
             "groups": _groups_record(self.scores),
             "seeds": [one.about.seed for one in self.submissions],
@@ -281,6 +288,12 @@ class TaskBoard:
     def competitors(self) -> list[Entry]:
         """The entries that are not trivial."""
         return [entry for entry in self.entries if not entry.baseline]
+
+    @property
+    def here(self) -> set[str]:
+        """Titles of the entries that did not come with the package, where others did."""
+        own = {entry.title for entry in self.competitors if not entry.shipped}
+        return own if len(own) < len(self.competitors) else set()
 
     @property
     def ranked(self) -> list[Entry]:

@@ -55,6 +55,11 @@ _LEGEND = (
     "standard error. Places are shared where differences are not resolved."
 )
 
+_SHIPPED = (
+    "Entries without the mark (here) come with the package, as they were submitted, rounded and without posterior "
+    "samples."
+)
+
 
 @dataclass(frozen=True)
 class TaskSection:
@@ -101,7 +106,7 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
         cells.append(_chain_cell(task, label) if entry is None else _budget_cell(entry))
         if not terminal:
             cells.append(UNDEFINED if entry is None else _target_cell(entry, task.target))
-        return Row(label, cells, control=entry is None or entry.baseline)
+        return Row(_label(label, task.here), cells, control=entry is None or entry.baseline)
 
     rows = [row(entry.title, entry.scores[group], entry) for entry in task.ordered]
     floor = {name: Score(Quantity(value)) for name, value in task.evaluator.floor[group].items()}
@@ -121,7 +126,11 @@ def strength_table(task: TaskBoard, name: str) -> Table | None:
     if not strengths:
         return None
     rows = [
-        Row(entry.title, [_score_cell(entry.scores[group][name]) for group in strengths], entry.baseline)
+        Row(
+            _label(entry.title, task.here),
+            [_score_cell(entry.scores[group][name]) for group in strengths],
+            entry.baseline,
+        )
         for entry in task.ordered
     ]
     ceiling = [_score_cell(task.ceiling[group][name]) for group in strengths]
@@ -134,8 +143,9 @@ def strength_table(task: TaskBoard, name: str) -> Table | None:
 def ranking_tables(board: Board) -> list[Table]:
     """Return the final ranking of each division that has one."""
     divisions = list(dict.fromkeys(entry.division for entry in board.ranking))
+    here = {title for task in board.tasks for title in task.here}
     return [
-        _ranking_table([entry for entry in board.ranking if entry.division == division], division)
+        _ranking_table([entry for entry in board.ranking if entry.division == division], division, here)
         for division in divisions
     ]
 
@@ -148,7 +158,7 @@ def refused_table(board: Board) -> Table | None:
     return Table.of("Files that are not on the board", [Column("why")], rows)
 
 
-def _ranking_table(ranking: list[RankedEntry], division: Division | None) -> Table:
+def _ranking_table(ranking: list[RankedEntry], division: Division | None, here: set[str]) -> Table:
     names, tasks = list(ranking[0].by_measure), ranking[0].tasks
     columns = [
         Column("place"),
@@ -157,7 +167,7 @@ def _ranking_table(ranking: list[RankedEntry], division: Division | None) -> Tab
     ]
     rows = [
         Row(
-            entry.title,
+            _label(entry.title, here),
             [
                 _rank_cell(entry.rank),
                 Cell(entry.rank.quantity, TWO_DIGITS),
@@ -294,6 +304,11 @@ def _panels(task: TaskBoard, shown: list[Entry]) -> Iterator[Panel]:
             yield Panel(heading, svg)
 
 
+def _label(title: str, here: set[str]) -> str:
+    """Return how tables call an entry, told apart from those that come with the package."""
+    return f"{title} (here)" if title in here else title
+
+
 def _column(name: str) -> Column:
     about = MEASURES[name]
     return Column(about.label, direction="higher" if about.higher else "lower")
@@ -353,8 +368,9 @@ def power_text(task: TaskBoard) -> str:
 
 def _note(task: TaskBoard) -> str:
     reference = task.evaluator.reference
+    shipped = _SHIPPED if any(entry.shipped for entry in task.competitors) else ""
     if reference.passed:
         verdict = reference.judgement.verdict
         known = "" if verdict == "passed" else f"The reference is {verdict}. "
-        return f"{known}{_LEGEND} {power_text(task)}".strip()
+        return " ".join(part for part in (f"{known}{_LEGEND}", shipped, power_text(task)) if part)
     return f"No ranking: the reference fails its own diagnostics ({'; '.join(reference.why)}). {_LEGEND}"

@@ -1,0 +1,55 @@
+"""Packs the submissions of board runs, so that `fidelity board` ranks a lone new entry among them.
+
+    python benchmarks/fidelity_baselines.py fidelity-runs [--data idrid=data/idrid] [--out FOLDER]
+
+Reads every submission below the folders as the board does, leaves out those that it would not rank, and writes one compact file
+per task into the package (`fidelity/leaderboard/shipped`), with the loss that its precision costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from retinabench.core.errors import InputError
+from retinabench.fidelity.leaderboard.files import find_submissions, make_evaluator, task_of
+from retinabench.fidelity.leaderboard.shipped import FOLDER, pack
+from retinabench.fidelity.scoring.nearness import nearness
+from retinabench.fidelity.submissions.submission import Submission, read_submission
+from retinabench.fidelity.targets.registry import TARGETS
+
+
+def main() -> None:
+    """Pack what is found, and print per task how many submissions and bytes."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument(
+        "--data", action="append", default=[], help="TASK=FOLDER of data that are not shipped"
+    )
+    parser.add_argument("--out", type=Path, default=FOLDER)
+    options = parser.parse_args()
+    sources = dict(word.split("=", 1) for word in options.data)
+    files: dict[str, list[Path]] = {}
+    for file in find_submissions(options.folders):
+        files.setdefault(task_of(file), []).append(file)
+    for task, own in files.items():
+        target = TARGETS.find(task)
+        evaluator = make_evaluator(target, Path(sources[task]) if task in sources else None, None)
+        found: list[Submission] = []
+        for file in own:
+            try:
+                one = read_submission(file, target, len(evaluator.data.test), evaluator.data.sha256)
+            except InputError as error:
+                print(f"left out: {error}")
+                continue
+            if mark := nearness(one, evaluator.reference):
+                print(f"left out: {file}: {mark}")
+            else:
+                found.append(one)
+        if found:
+            path = pack(target, evaluator.data.sha256, found, options.out)
+            print(f"{task}: {len(found)} submissions, {path.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""The submissions that come with the package: every entry and seed of the board, so that a lone new entry is ranked among them.
+
+`shipped/TASK.npz` holds the submissions of a task in a compact form, which `pack` writes and `shipped_submissions` reads:
+
+    meta        JSON: data and fingerprint of the target, and what each submission says of itself
+    probs       (E, N, C) uint16, in units of 1 / 65,535; rows are divided by their sum again
+    quantiles   (E, N, 100) int16, of a regression: means of ten neighbouring sorted draws of y, in thousandths of a std; each but
+                the first less the one before
+
+Posterior samples are left out, so that measures of epistemic uncertainty are undefined for these entries. The precision of the
+ranked measures is in `LOSS`, which `pack` asserts.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.atomic_files import write_bytes
+from retinabench.core.errors import InputError
+from retinabench.fidelity import distances
+from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
+from retinabench.fidelity.targets.target import Target
+
+FOLDER = Path(__file__).parent / "shipped"
+SCHEMA = "retinabench.fidelity-shipped/1"
+UNIT = 65_535
+THOUSANDTHS = 1000
+QUANTILES = 100
+LOSS = {"categorical": 1e-4, "gaussian": 0.02}
+"""The most that a stored submission may differ from the original: mean total variation, mean Wasserstein-1 in stds of y."""
+Floats = NDArray[np.float64]
+
+
+def pack(target: Target, data: str, submissions: Sequence[Submission], folder: Path = FOLDER) -> Path:
+    """Write the submissions of a task.
+
+    Args:
+        target: The task.
+        data: SHA-256 of its data.
+        submissions: Those of all entries and seeds, read from their files.
+        folder: Where the files of all tasks lie.
+
+    Returns:
+        The file.
+
+    Raises:
+        InputError: A submission loses more than `LOSS`.
+    """
+    gaussian = target.likelihood == "gaussian"
+    ordered = sorted(submissions, key=lambda one: (one.title, _run(one), one.about.seed or 0))
+    stored = [
+        _quantiles(np.asarray(one.draws)) if gaussian else _units(np.asarray(one.probs)) for one in ordered
+    ]
+    for one, values in zip(ordered, stored, strict=True):
+        loss = _loss(one, values, gaussian)
+        if loss > LOSS[target.likelihood]:
+            raise InputError(f"differs by {loss:.2g} in its compact form", file=one.source)
+    meta = {
+        "schema": SCHEMA,
+        "target": target.fingerprint(data),
+        "data": data,
+        "submissions": [one.about.to_dict() for one in ordered],
+    }
+    sink = io.BytesIO()
+    name = "quantiles" if gaussian else "probs"
+    np.savez_compressed(sink, meta=np.array(json.dumps(meta)), **{name: np.stack(stored)})  # type: ignore[arg-type]
+    path = folder / f"{target.name}.npz"
+    write_bytes(path, sink.getvalue())
+    return path
+
+
+def shipped_submissions(target: Target, data: str, folder: Path = FOLDER) -> list[Submission]:
+    """Return the submissions of a task that come with the package; none for other data or another definition of the task.
+
+    Args:
+        target: The task.
+        data: SHA-256 of its data.
+        folder: Where the files of all tasks lie.
+    """
+    path = folder / f"{target.name}.npz"
+    if not path.is_file():
+        return []
+    with np.load(path, allow_pickle=False) as file:
+        meta: dict[str, Any] = json.loads(str(file["meta"]))
+        if (meta["data"], meta["target"]) != (data, target.fingerprint(data)):
+            return []
+        gaussian = target.likelihood == "gaussian"
+        arrays = file["quantiles" if gaussian else "probs"]
+    found = []
+    for entry, values in zip(meta["submissions"], arrays, strict=True):
+        about = About(**entry)
+        found.append(
+            Submission(draws=_draws(values), about=about, source=path)
+            if gaussian
+            else Submission(probs=_probs(values), about=about, source=path)
+        )
+    return found
+
+
+def beside(own: Sequence[Submission], shipped: Sequence[Submission]) -> list[Submission]:
+    """Return the shipped submissions without those that are among one's own: same title, run and seed."""
+    known = {(one.title, _run(one), one.about.seed) for one in own}
+    return [one for one in shipped if (one.title, _run(one), one.about.seed) not in known]
+
+
+def is_shipped(submission: Submission) -> bool:
+    """Tell whether a submission came with the package."""
+    return submission.source is not None and submission.source.parent == FOLDER
+
+
+def _run(one: Submission) -> str:
+    run = {key: value for key, value in (one.about.run or {}).items() if key != "seed"}
+    return json.dumps(run, sort_keys=True)
+
+
+def _units(probs: Floats) -> NDArray[np.uint16]:
+    return np.rint(np.clip(probs, 0, 1) * UNIT).astype(np.uint16)
+
+
+def _probs(values: NDArray[np.uint16]) -> Floats:
+    probs = values.astype(np.float64)
+    return probs / probs.sum(axis=1, keepdims=True)
+
+
+def _quantiles(draws: Floats) -> NDArray[np.int16]:
+    means = np.sort(draws, axis=1).reshape(len(draws), QUANTILES, -1).mean(axis=2)
+    most = np.iinfo(np.int16).max
+    whole = np.clip(np.rint(means * THOUSANDTHS), -most, most).astype(np.int16)
+    return np.diff(
+        whole, axis=1, prepend=np.int16(0)
+    )  # small numbers are compressed better; a wrapped one wraps back
+
+
+def _draws(values: NDArray[np.int16]) -> Floats:
+    whole = np.cumsum(values, axis=1, dtype=np.int16)
+    return np.repeat(whole.astype(np.float64) / THOUSANDTHS, DRAWS // QUANTILES, axis=1)
+
+
+def _loss(one: Submission, values: NDArray[Any], gaussian: bool) -> float:
+    if gaussian:
+        return float(distances.wasserstein(np.asarray(one.draws, np.float64), _draws(values)).mean())
+    return float(distances.total_variation(np.asarray(one.probs), _probs(values)).mean())

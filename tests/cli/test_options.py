@@ -1,0 +1,68 @@
+"""One spelling per option: the same name takes the same kind of value in every verb, and every option says what it is."""
+
+from collections import defaultdict
+
+import typer
+
+from retinabench.cli.main import app
+
+HOMONYMS = {
+    "--data": {"FOLDER", "BENCHMARK=FOLDER", "TASK=FOLDER"},
+    "--keep": {"N", "FOLDER"},
+    "--model": {"NETWORK", "FUNCTION"},
+    "--out": {"FOLDER", "FILE"},
+    "--reference": {"FILE", "TASK=FILE", "TRUTH"},
+    "--rules": {"RULES", ""},
+    "--threshold": {"THRESHOLD", "RULE"},
+}
+"""Options whose value is of several kinds; an empty metavar stands for listed choices."""
+
+
+def parameters(command, path=()):
+    """Yield verb and parameter of every command."""
+    for name, one in getattr(command, "commands", {}).items():
+        yield from parameters(one, (*path, name))
+    if not hasattr(command, "commands"):
+        for one in command.params:
+            yield " ".join(path), one
+
+
+FOUND = list(parameters(typer.main.get_command(app)))
+
+
+def test_an_option_takes_the_same_kind_of_value_everywhere():
+    kinds = defaultdict(set)
+    for _, one in FOUND:
+        for name in one.opts:
+            if name.startswith("-"):
+                kinds[name].add(one.metavar or "")
+    several = {name: found for name, found in kinds.items() if len(found) > 1}
+    assert several == HOMONYMS
+
+
+def test_every_option_and_argument_is_described_in_a_sentence():
+    assert len(FOUND) > 200
+    for verb, one in FOUND:
+        text = one.help or ""
+        assert text, (verb, one.name)
+        assert text[-1] in ".…" or one.metavar, (verb, one.name, text)
+
+
+def test_options_of_all_verbs_have_one_description():
+    """Those that mean one thing: what is said of them is said once."""
+    said = defaultdict(set)
+    for _, one in FOUND:
+        for name in one.opts:
+            said[name].add(one.help)
+    for name in (
+        "--json",
+        "--quiet",
+        "-q",
+        "--device",
+        "--softmax",
+        "--grades",
+        "--uncertainty",
+        "--readers",
+        "--engine",
+    ):
+        assert len(said[name]) == 1, name
