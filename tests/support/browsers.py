@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Iterator
 from itertools import pairwise
@@ -25,6 +27,8 @@ def chromium() -> Iterator[object]:
         browser.close()
 
 
+SCREENSHOTS = "SCREENSHOTS"
+"""Environment variable: the folder in which screenshots are kept, as CI does; none are taken where it is not set."""
 OPEN = "document.querySelectorAll('details').forEach((one) => one.open = true)"
 _OUTSIDE = """[...document.querySelectorAll("main *")].filter((one) => one.getBoundingClientRect().right > 391
     && !one.closest(".scroll, .drawing")).map((one) => one.outerHTML.slice(0, 99))"""
@@ -33,13 +37,32 @@ _SIZES = """[12, ...[...document.querySelectorAll(".drawing text, .drawing tspan
 _LEVELS = "[...document.querySelectorAll('h1, h2, h3, h4')].map((one) => Number(one.tagName[1]))"
 
 
+def screenshot(page: Any, name: str) -> None:
+    """Keep a picture of a whole page where `SCREENSHOTS` names a folder.
+
+    Args:
+        page: The page as it is shown.
+        name: Of the file.
+    """
+    if folder := os.environ.get(SCREENSHOTS):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
 def check_phone(browser: Any, address: Path) -> None:
     """Check that a page with all parts open fits a phone, with readable figures, headings in order and no error of its script."""
+    test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0].removeprefix("tests/")
+    name = re.sub(r"\W+", "-", f"{test}-{address.parent.name}-{address.stem}")
+    if os.environ.get(SCREENSHOTS):
+        wide = browser.new_page(viewport={"width": 1280, "height": 900})
+        wide.goto(address.as_uri())
+        screenshot(wide, f"{name}-1280")
+        wide.close()
     page = browser.new_page(viewport={"width": 390, "height": 844})
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.goto(address.as_uri())
+    screenshot(page, f"{name}-390")
     page.evaluate(OPEN)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert page.evaluate(_OUTSIDE) == []

@@ -13,6 +13,7 @@ from retinabench.predictions.io import read_predictions
 from retinabench.reports.leaderboard import site as sites
 from retinabench.reports.leaderboard.site import MANIFEST, Link, write_site
 from support.board_entries import NAME
+from support.browsers import check_phone
 
 
 def content(folder):
@@ -47,6 +48,18 @@ def test_every_link_of_every_page_leads_to_a_file(built) -> None:
         for target in re.findall(r'(?:href|src)="([^"#]+)', page.read_text("utf-8")):
             if not target.startswith("https://"):
                 assert (page.parent / target).is_file() or "images/" in target, (page.name, target)
+
+
+def test_the_site_fits_a_phone(built, browser) -> None:
+    (first,) = list(built.glob("methods/evil*.html"))
+    for page in (
+        built / "index.html",
+        built / NAME / "index.html",
+        built / NAME / "in_domain-auroc.html",
+        first,
+        built / "printed.html",
+    ):
+        check_phone(browser, page)
 
 
 def test_what_a_submission_says_is_text(built) -> None:

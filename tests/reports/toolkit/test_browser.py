@@ -20,7 +20,7 @@ from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.explore import ROWS
 from retinabench.reports.toolkit.renderers import to_html
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
-from support.browsers import OPEN, check_phone
+from support.browsers import OPEN, check_phone, screenshot
 from support.fake_predictions import population, predictions
 from support.reading_pages import round_image
 from support.screened import screened
@@ -94,6 +94,10 @@ def test_the_sliders_show_the_numbers_of_the_json(opened, report):
     assert cards.count() == min(6, group["missed_images"])
     assert cards.locator("img").count() > 0
     assert opened.evaluate("location.hash") == "#explore=1,1,1,2,2"
+    screenshot(opened, "report-sliders-1280")
+    opened.set_viewport_size({"width": 390, "height": 844})
+    screenshot(opened, "report-sliders-390")
+    opened.set_viewport_size({"width": 1280, "height": 900})
     opened.click("#explore-reset")
     assert shown(opened) == {
         one.locator("th").inner_text(): one.locator("td").last.inner_text()

@@ -126,16 +126,15 @@ def _units(probs: Floats) -> NDArray[np.uint16]:
 
 def _probs(values: NDArray[np.uint16]) -> Floats:
     probs = values.astype(np.float64)
-    return probs / probs.sum(axis=1, keepdims=True)
+    return np.asarray(probs / probs.sum(axis=1, keepdims=True))
 
 
 def _quantiles(draws: Floats) -> NDArray[np.int16]:
     means = np.sort(draws, axis=1).reshape(len(draws), QUANTILES, -1).mean(axis=2)
     most = np.iinfo(np.int16).max
     whole = np.clip(np.rint(means * THOUSANDTHS), -most, most).astype(np.int16)
-    return np.diff(
-        whole, axis=1, prepend=np.int16(0)
-    )  # small numbers are compressed better; a wrapped one wraps back
+    steps = np.diff(whole, axis=1, prepend=np.int16(0))  # small numbers compress better; what wraps, wraps back
+    return np.asarray(steps, np.int16)
 
 
 def _draws(values: NDArray[np.int16]) -> Floats:
