@@ -20,17 +20,17 @@ ARG EXTRAS=train,pretrained
 LABEL org.opencontainers.image.title="retinabench" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.source="https://github.com/retinabench/retinabench"
-COPY constraints.txt /tmp/install/
-COPY --from=build /wheels /tmp/install/
+WORKDIR /tmp/install
+COPY constraints.txt ./
+COPY --from=build /wheels ./
 # PyTorch first where an index is given: the same pin, other wheels. Without extras there is none to install.
-RUN cd /tmp/install \
-    && if [ -n "$EXTRAS" ] && [ -n "$TORCH_INDEX" ]; then \
-           pip install --no-cache-dir --index-url "$TORCH_INDEX" "$(grep '^torch==' constraints.txt)"; \
-       fi \
-    && pip install --no-cache-dir --constraint constraints.txt "$(ls *.whl)${EXTRAS:+[$EXTRAS]}" \
-    && rm -r /tmp/install
+RUN if [ -n "$EXTRAS" ] && [ -n "$TORCH_INDEX" ]; then \
+        pip install --no-cache-dir --index-url "$TORCH_INDEX" "$(grep '^torch==' constraints.txt)"; \
+    fi \
+    && pip install --no-cache-dir --constraint constraints.txt "$(ls ./*.whl)${EXTRAS:+[$EXTRAS]}" \
+    && rm -r /tmp/install/*
 RUN useradd --create-home --uid 1000 retinabench
-USER retinabench
+USER 1000
 WORKDIR /work
 ENV MPLCONFIGDIR=/tmp/matplotlib PYTHONUNBUFFERED=1
 ENTRYPOINT ["retinabench"]

@@ -5,7 +5,7 @@ import numpy as np
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluate import evaluate_methods
 from retinabench.reports.evaluation.evaluation import MethodPredictions
-from retinabench.reports.evaluation.examples import SIDE, data_uri, groups
+from retinabench.reports.evaluation.examples import MOST_BYTES, SIDE, data_uri, groups
 from retinabench.reports.evaluation.settings import EvaluationSettings
 
 
@@ -17,6 +17,13 @@ def test_images_lose_their_black_border():
     assert (width, height) == (SIDE, SIDE * 3 // 4)
     assert data_uri(np.zeros((8, 8, 3), np.uint8))[1:] == (8, 8)
     assert data_uri(np.full((8, 8), 99, np.uint8))[1:] == (8, 8)
+
+
+def test_an_image_that_does_not_compress_is_stored_with_less_quality():
+    noise = np.random.default_rng(0).integers(30, 255, (600, 600, 3)).astype(np.uint8)
+    uri, width, height = data_uri(noise)
+    assert (width, height) == (SIDE, SIDE)
+    assert len(uri) < 1.34 * MOST_BYTES + 30  # base64
 
 
 def test_missed_disease_comes_first_the_retained_and_most_severe_before_the_others():

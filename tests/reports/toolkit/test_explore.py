@@ -62,3 +62,5 @@ def test_thumbnails_are_those_that_most_pairs_show(screening, monkeypatch):
     assert len(data["thumbnails"]) == 3
     assert set(data["thumbnails"]) <= known
     assert json.loads(explorer({"": grid}, (1, 1), lambda name: "").data)["thumbnails"] == {}
+    monkeypatch.setattr(explore, "MOST_THUMBNAIL_BYTES", 25)
+    assert len(json.loads(explorer({"": grid}, (1, 1), lambda name: "x" * 10).data)["thumbnails"]) == 2

@@ -133,7 +133,9 @@ def _quantiles(draws: Floats) -> NDArray[np.int16]:
     means = np.sort(draws, axis=1).reshape(len(draws), QUANTILES, -1).mean(axis=2)
     most = np.iinfo(np.int16).max
     whole = np.clip(np.rint(means * THOUSANDTHS), -most, most).astype(np.int16)
-    steps = np.diff(whole, axis=1, prepend=np.int16(0))  # small numbers compress better; what wraps, wraps back
+    steps = np.diff(
+        whole, axis=1, prepend=np.int16(0)
+    )  # small numbers compress better; what wraps, wraps back
     return np.asarray(steps, np.int16)
 
 

@@ -21,6 +21,8 @@ ImageSource = Callable[[str], NDArray[np.uint8] | None]
 SIDE = 300
 EACH = 6
 DARK = 20
+QUALITIES = (84, 60, 35)
+MOST_BYTES = 30_000  # of one image in the page, if the lowest quality allows it
 
 
 @dataclass(frozen=True)
@@ -131,11 +133,20 @@ def _uncertainty(case: SetPredictions, row: int) -> str:
 
 
 def data_uri(image: NDArray[np.uint8], side: int = SIDE) -> tuple[str, int, int]:
-    """Return an image (H, W, 3) or (H, W) as a JPEG data URI at most `side` pixels wide or high, and its width and height."""
+    """Return an image (H, W, 3) or (H, W) as a JPEG data URI, and its width and height.
+
+    Args:
+        image: The image.
+        side: Its most pixels in width and height. The quality is the best of `QUALITIES` that needs at most `MOST_BYTES`.
+    """
     drawn = Image.fromarray(np.ascontiguousarray(_trimmed(image))).convert("RGB")
     if max(drawn.size) > side:
         drawn.thumbnail((side, side), Image.Resampling.LANCZOS)
-    with io.BytesIO() as out:
-        drawn.save(out, "JPEG", quality=84)
-        text = base64.b64encode(out.getvalue()).decode()
-    return f"data:image/jpeg;base64,{text}", drawn.width, drawn.height
+    content = b""
+    for quality in QUALITIES:
+        with io.BytesIO() as out:
+            drawn.save(out, "JPEG", quality=quality)
+            content = out.getvalue()
+        if len(content) <= MOST_BYTES:
+            break
+    return f"data:image/jpeg;base64,{base64.b64encode(content).decode()}", drawn.width, drawn.height

@@ -26,6 +26,8 @@ SHOWN_IMAGES = 6
 """Missed images of a pair of thresholds that are shown as thumbnails, where there are any."""
 MOST_THUMBNAILS = 60
 """Thumbnails in the page, of all sets and models."""
+MOST_THUMBNAIL_BYTES = 800_000
+"""All thumbnails together: the page of any data set stays below 3 MB."""
 ROWS = (
     "Sensitivity", "Specificity", "PPV", "NPV", "Images read, per 1,000 images", "Patients read, per 1,000 patients",
     "Referable images missed", "Severe images missed",
@@ -137,10 +139,14 @@ def _thumbnails(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails) -> dict
                 for j in range(len(grid.rules)):
                     wanted.update(_first_missed(images, i, j))
     found: dict[str, str] = {}
+    left = MOST_THUMBNAIL_BYTES
     for image_id in sorted(wanted, key=lambda one: (-wanted[one], one)):
         if len(found) == MOST_THUMBNAILS:
             break
         if thumbnail := thumbnails(image_id):
+            left -= len(thumbnail)
+            if left < 0:
+                break
             found[image_id] = thumbnail
     return found
 
