@@ -350,6 +350,7 @@ def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -
     distinct = len(np.unique(values))
     if distinct < len(values):
         notes.append(
-            f"{len(values):,} images have {distinct:,} distinct uncertainties: ties are shared evenly"
+            f"{len(values):,} images have {distinct:,} distinct "
+            f"{'uncertainty' if distinct == 1 else 'uncertainties'}: ties are shared evenly"
         )
     return notes

@@ -51,6 +51,10 @@ CASES = {
     "never positive": (lambda: case("never"), "Finds no disease. On the in-domain images, “model” finds none of the 56 referable images"),
     "perfect on few": (lambda: case("perfect"), "Too few patients to say."),
     "inverted": (lambda: drawn(2, turned=-1), "Inverted. On the in-domain images, “model” ranks images without disease above"),
+    "one patient": (
+        lambda: Predictions([f"i{k}" for k in range(40)], [0, 1] * 20, [0.6, 0.4] * 20, patient_id=["a"] * 40),
+        "Without intervals: Too few patients to say. On the in-domain images, “model” cannot be told from always",
+    ),
     "class weights": (lambda: drawn(2, shift=3), "Not useful as it stands."),
     "useful": (lambda: drawn(2), "Useful. On the in-domain images, “model” is better than always answering"),
 }  # fmt: skip

@@ -19,6 +19,8 @@ from retinabench.reports.toolkit.pages import macros
 
 TELLING = 0.05
 """A gain in Brier skill by a correction of the prior that is worth a sentence."""
+ORDER: tuple[Kind, ...] = ("inverted", "not useful", "probabilities")
+"""The verdicts on a model that orders or scores the images wrongly."""
 USED = ("accuracy", "sensitivity", "specificity", "auroc", "failure_auroc", "ece_positive_class")
 
 
@@ -88,7 +90,10 @@ def worth(method: str, name: str, one: SetScores, get: Callable[[str], Quantity]
     scores = {key: get(key) for key in (*USED, "accuracy_gain", "brier_skill")}
     judged = ("sensitivity", "specificity", "auroc", "accuracy_gain", "brier_skill")
     parts = {key: Interval(scores[key].value, scores[key].low, scores[key].high) for key in judged}
-    return Worth(method, name, judge(**parts), one.baseline, one.positives, scores)
+    kind = judge(**parts)
+    if 0 < one.baseline.positive_patients < FEW_PATIENTS and not scores["auroc"].bounded and kind in ORDER:
+        kind = "not shown"  # without an interval, a few patients show no order of the images
+    return Worth(method, name, kind, one.baseline, one.positives, scores)
 
 
 def pooled(found: Sequence[Interval]) -> Quantity:
