@@ -119,7 +119,7 @@ def predictions(draw):
 
 @pytest.mark.parametrize("kind", FORMATS)
 @given(given_=predictions())
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_round_trip(kind, folder, given_):
     path = folder / f"round.{kind}"
     rb.write_predictions(given_, path)
@@ -190,7 +190,7 @@ SEEDS = [
     st.lists(st.tuples(st.integers(0, 10**6), st.binary(max_size=4)), max_size=6),
     st.booleans(),
 )
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=200)
 def test_damaged_files_are_read_or_refused(folder_of_damage, seed, edits, cut):
     content = bytearray(seed)
     for place, piece in edits:
@@ -205,7 +205,7 @@ def test_damaged_files_are_read_or_refused(folder_of_damage, seed, edits, cut):
     st.binary(max_size=200)
     | st.text(',;\n"0.51ab\t', max_size=60).map(lambda t: f"image_id,label,prob\n{t}".encode())
 )
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=200)
 def test_random_bytes_are_read_or_refused(folder_of_damage, content):
     read_or_refused(folder_of_damage, content)
 

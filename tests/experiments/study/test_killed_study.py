@@ -51,7 +51,7 @@ for how, target in json.loads(sys.argv[3]):
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 # Number of the write within each command; the whole study has more than 60.
-KILLS = [("before", 1), ("after", 2), ("torn", 9), ("before", 14), ("torn", 17), ("after", 12), ("before", 8)]
+KILLS = [("before", 1), ("after", 2), ("torn", 9), ("before", 20), ("after", 22)]
 
 
 def drive(root: Path, out: Path, kills: list[tuple[str, int]]) -> list[int]:

@@ -62,17 +62,17 @@ def test_the_prior_is_its_stationary_law():
 
 @pytest.mark.parametrize("anchors", [pytest.param("prior", marks=pytest.mark.slow), "matched"])
 def test_the_law_of_sequential_members(anchors):
-    """200 members, each trained for 10 steps from the last one's weights: the law of fresh ones, within 4 standard errors.
+    """100 members, each trained for 10 steps from the last one's weights: the law of fresh ones, within 4 standard errors.
 
     Matched: the noise is drawn anew for each member, and only the twentieth of the variance that the anchors bring is
-    correlated along the chain: they count as 150. Prior: a walk of 1.5 deviations forgets in about 7 members: they count as
-    30.
+    correlated along the chain: they count as 75. Prior: a walk of 1.5 deviations forgets in about 7 members: they count as
+    15.
     """
-    words = [LR, f"method.anchors={anchors}", "method.samples=200", "method.walk=1.5", "method.first=0.01"]
-    posterior, batches = fitted(make_run("sequential_anchored", *words, epochs=100))
+    words = [LR, f"method.anchors={anchors}", "method.samples=100", "method.walk=1.5", "method.first=0.01"]
+    posterior, batches = fitted(make_run("sequential_anchored", *words, epochs=50))
     members = weights(posterior)
     mean, covariance = truth(batches)
-    count = 150 if anchors == "matched" else 30
+    count = 75 if anchors == "matched" else 15
     if anchors == "prior":
         covariance = covariance @ covariance / PRIOR**2
     spread = np.sqrt(covariance.diagonal())

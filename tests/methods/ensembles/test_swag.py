@@ -60,10 +60,10 @@ def test_moments_of_another_network_are_refused(change):
 
 @pytest.mark.parametrize("scale", [0.5, 1.0])
 def test_samples_have_the_covariance_of_the_formula(scale):
-    """scale (diag + Dᵀ D / (K - 1)); 40,000 draws, each entry within 5 standard errors √((ab + c²) / 40,000)."""
+    """scale (diag + Dᵀ D / (K - 1)); 10,000 draws, each entry within 5 standard errors √((ab + c²) / 10,000)."""
     mean, variance = torch.randn(6, generator=generator()), torch.rand(6, generator=generator(1))
     D = torch.randn(4, 6, generator=generator(2))
-    draws, count = generator(3), 40_000
+    draws, count = generator(3), 10_000
     sampled = torch.stack([swag.draw(mean, variance, D, scale, draws) for _ in range(count)])
     expected = scale * (variance.diag() + D.T @ D / 3)
     diagonal = expected.diagonal()

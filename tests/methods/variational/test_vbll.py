@@ -55,10 +55,10 @@ def test_variance_and_divergence_are_those_of_the_dense_covariance(layer):
 
 
 def test_draws_have_mean_and_covariance(layer):
-    """20,000 draws of weights; 5 standard errors of a covariance."""
+    """5,000 draws of weights; 5 standard errors of a covariance."""
     draws, source = [], generator(5)
     with torch.no_grad():
-        draws = torch.stack([layer.draw(source) for _ in range(20_000)]).double()
+        draws = torch.stack([layer.draw(source) for _ in range(5_000)]).double()
     for row, dense in enumerate(covariance(layer)):
         spread = dense.diagonal()
         error = ((spread[:, None] * spread + dense.square()) / len(draws)).sqrt()

@@ -52,11 +52,11 @@ def test_robust_errors_of_independent_images_are_those_of_the_information():
 
 
 def test_intervals_cover_with_correlated_eyes():
-    """150 studies of 150 patients with correlated eyes (seed 2): the SE of a coverage of 95 % is 1.8 %."""
+    """80 studies of 150 patients with correlated eyes (seed 2): the SE of a coverage of 95 % is 2.4 %."""
     rng = np.random.default_rng(2)
     covered = np.zeros(3)
     patient = np.repeat(np.arange(150), 2)
-    for _ in range(150):
+    for _ in range(80):
         x = np.repeat(rng.normal(-0.5, 1, 150), 2) + rng.normal(size=300)
         p = expit(x)
         # Residuals are shared by the eyes of a patient: one uniform number for both in half of the patients.
@@ -64,7 +64,7 @@ def test_intervals_cover_with_correlated_eyes():
         found = calibration_summary(u < p, p, patient)
         truths = ((found.slope, 1), (found.in_the_large, 0), (found.observed_over_expected, 1))
         covered += [one.low <= truth <= one.high for one, truth in truths]
-    assert (covered / 150 > 0.895).all()
+    assert (covered / 80 > 0.95 - 3 * 0.024).all()
 
 
 def test_one_class_has_a_bound_and_no_line():

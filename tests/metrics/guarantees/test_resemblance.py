@@ -13,17 +13,17 @@ from support.two_eyes import eyes
 
 
 def test_a_shift_is_flagged_and_its_absence_is_not():
-    """1,000 pairs of 200 and 200 patients, level 5 %: SE of the share 0.7 %. The shifted camera washes the images out."""
+    """400 pairs of 200 and 200 patients, level 5 %: SE of the share 1.1 %. The shifted camera washes the images out."""
     alarms = {"same": 0, "camera": 0}
-    for study in range(1000):
+    for study in range(400):
         rng = np.random.default_rng([2, study])
         _, _, u, patient = eyes(rng, 200)
         for name, camera in (("same", (1.0, 0.0)), ("camera", (0.6, 0.3))):
             _, _, other, their = eyes(rng, 200, camera)
             alarms[name] += resemblance(u, patient, other, their, permutations=59, seed=study).alarm
-    print(f"alarms of 1000: {alarms}")
-    assert alarms["same"] / 1000 <= 0.05 + 3 * 0.007
-    assert alarms["camera"] / 1000 >= 0.95
+    print(f"alarms of 400: {alarms}")
+    assert alarms["same"] / 400 <= 0.05 + 3 * 0.011
+    assert alarms["camera"] / 400 >= 0.95
 
 
 def test_the_guarantee_fails_under_the_shift_that_is_flagged():

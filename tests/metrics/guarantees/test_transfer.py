@@ -35,7 +35,7 @@ def study(shift=(0.6, 1.5), patients=(600, 300, 300)):
 
 def test_transfer_reports_what_a_frozen_threshold_does():
     predictions = study()
-    found = transfer(predictions, "selective_risk", 0.1, delta=0.1, bootstrap=200)
+    found = transfer(predictions, "selective_risk", 0.1, delta=0.1, bootstrap=50)
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert content["schema"] == "retinabench.transfer/2"
     assert content["per"] == "image"

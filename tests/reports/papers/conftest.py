@@ -17,7 +17,7 @@ SINGLE = "variational"  # has one run
 
 
 def _runs() -> list[Predictions]:
-    country, severity = population(240, 160), severity_people(240, 60)
+    country, severity = population(120, 80), severity_people(120, 40)
     runs = []
     for method in ("MAP", "deep ensemble of 3", "MC dropout"):
         for seed in range(3):
@@ -51,6 +51,6 @@ def published(runs, tmp_path_factory) -> Written:
 
 def _written(runs: list[Predictions], folder: Path, rules: str) -> Written:
     """The tables alone: figures take ten times as long."""
-    collection = collect(write_runs(folder, runs), None, rules, 60, 0, 1, QUIET)
+    collection = collect(write_runs(folder, runs), None, rules, 30, 0, 1, QUIET)
     tables, lacking = tables_of(collection)
     return Written(folder, table_files(tables, folder), lacking)

@@ -74,13 +74,13 @@ def test_the_published_rules_mark_the_best_mean_alone():
 
 @pytest.mark.parametrize("runs", [1, 2, pytest.param(6, marks=pytest.mark.slow)])
 def test_equal_methods_differ_in_one_of_twenty_studies(runs):
-    """2,000 pairs of equal methods, 5 %: standard error 0.5 %, so at most 6.5 %. With one run, runs must not differ.
+    """400 pairs of equal methods, 5 %: standard error 1.1 %. With one run, runs must not differ.
 
     The test is conservative with several runs, as its docstring says: no lower bound there but 1 %.
     """
     rng = np.random.default_rng(runs)
     found = 0
-    for _ in range(1000):
+    for _ in range(400):
         hardness = rng.normal(size=400)
         groups = [
             group(
@@ -91,7 +91,7 @@ def test_equal_methods_differ_in_one_of_twenty_studies(runs):
             for _ in range(2)
         ]
         found += difference_p(groups[0], groups[1], KEY) < 0.05
-    assert 0.01 <= found / 1000 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 1000)
+    assert 0.01 <= found / 400 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
 
 
 def test_one_true_winner_is_found():

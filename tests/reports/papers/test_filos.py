@@ -22,7 +22,7 @@ COUNTRY = "country-shift-tuned-in-domain"
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    people = population(240, 160)
+    people = population(120, 80)
     runs = [run(method, seed, people, task="country_shift") for method in METHODS for seed in range(2)]
     return collect(
         write_runs(tmp_path_factory.mktemp("runs"), runs), None, "corrected", 0, 0, 1, QUIET

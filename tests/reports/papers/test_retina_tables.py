@@ -81,7 +81,7 @@ def test_referral_is_read_off_the_curve(request, runs, rules):
 
 def test_a_single_run_has_the_interval_of_score(corrected, runs):
     (one,) = files_of(runs, "MFVI", "country_shift")
-    found = rb.score(one, bootstrap=60).sets
+    found = rb.score(one, bootstrap=30).sets
     for name, score in (("in_domain", "nll"), ("shifted", "auroc"), ("joint", "auprc")):
         cell = corrected.cells(f"table-04-prediction-{COUNTRY}")["MFVI", name, score]
         entry = found[name][score]
@@ -105,9 +105,9 @@ def test_what_is_undefined_is_a_dash_with_a_reason(corrected):
     name = "table-02-referral-severity-shift"
     cell = corrected.cells(name)["MAP", "shifted", "auroc_at_0"]
     assert cell["value"] == ""
-    assert cell["why"] == "needs both classes: the set has 60 positive and 0 negative images"
+    assert cell["why"] == "needs both classes: the set has 40 positive and 0 negative images"
     assert "–<sup>a</sup>" in corrected.text(name)
-    assert "<sup>a</sup> needs both classes: the set has 60 positive" in corrected.text(name)
+    assert "<sup>a</sup> needs both classes: the set has 40 positive" in corrected.text(name)
     assert r"--\textsuperscript{a}" in corrected.text(name, ".tex")
 
 

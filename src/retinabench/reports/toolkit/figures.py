@@ -20,6 +20,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib import rc_context, rcdefaults, rcParams
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
@@ -167,7 +168,7 @@ def save(
     with figure_style(), rc_context(alone | {"font.size": font_size}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a letter that the font lacks becomes a box
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # finding the layout again for each format takes as long as drawing
+        figure.set_layout_engine(None)  # finding the layout again for each format takes as long as drawing
         for kind in formats:
             with io.BytesIO() as sink:
                 figure.savefig(sink, format=kind, dpi=dpi, **FORMATS[kind])
@@ -199,6 +200,7 @@ def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup
         warnings.filterwarnings(
             "ignore", "Glyph .* missing"
         )  # the text stays text: the reader's fonts may have it
+        _lay_out(figure)
         figure.savefig(out, format="svg", **FORMATS["svg"])
         drawing = out.getvalue()
     view = re.search(r'viewBox="([^"]+)"', drawing)
@@ -216,6 +218,16 @@ def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup
         '<svg id="{0}-figure" viewBox="{1}" style="min-width:{2:.0f}px" role="img" aria-labelledby="{0}-title {0}-desc">'
         '<title id="{0}-title">{3}</title><desc id="{0}-desc">{4}</desc>{5}</svg>'
     ).format(name, view[1], narrowest, title, description, drawn)
+
+
+def _lay_out(figure: Figure) -> None:
+    """Place the axes as `savefig` would for SVG, which for that draws the whole figure once more."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        FigureCanvasSVG(figure)
+        figure.dpi = FigureCanvasSVG.fixed_dpi
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def _shortened(tag: re.Match[str]) -> str:

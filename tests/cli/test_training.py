@@ -1,0 +1,49 @@
+"""From options to a run: which word counts where several name the same setting, and pairs of options that exclude each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from retinabench.cli.main import run
+from retinabench.cli.training import configured_run
+
+DATA = Path("data")
+
+
+def configured(overrides=(), *, method=None, seed=None, model=None, shifted=None, task=None, precision=None):
+    return configured_run("demo/map", list(overrides), DATA, shifted, task, method, seed, precision, model)
+
+
+def test_an_option_counts_before_the_preset_and_an_override_before_the_option():
+    assert configured().method.name == "map"
+    assert configured(method="dropout").method.name == "dropout"
+    assert configured(["method.name=ivon"], method="dropout").method.name == "ivon"
+    assert configured(model="lenet").model.name == "lenet"
+
+
+def test_folders_task_and_seed_are_those_of_the_options():
+    found = configured(seed=4, shifted=Path("far"), task="in_domain")
+    assert (found.data, found.shifted, found.task, found.seed) == ("data", "far", "in_domain", 4)
+
+
+def test_a_name_with_quotes_stays_one_value():
+    with pytest.raises(Exception, match=r"no.*such") as told:
+        configured(model='no"such')
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "either --data (with a run) or --images"),
+        (["--data", "d", "--images", "i"], "either --data (with a run) or --images"),
+        (["--data", "d", "--labels", "l.csv"], "--labels and --column belong to --images"),
+        (["--data", "d", "--column", "grade=g"], "--labels and --column belong to --images"),
+        (["--images", "i", "--column", "grade"], "--column grade is not ROLE=NAME"),
+    ],
+)
+def test_options_of_predict_that_do_not_belong_together(words, says, capsys, tmp_path):
+    assert run(["predict", str(tmp_path), "--out", str(tmp_path / "p.csv"), *words]) == 2
+    assert says in capsys.readouterr().err

@@ -1,0 +1,43 @@
+"""The outcomes behind the sliders: the stated pair by hand, and which methods have a grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from retinabench.predictions.table import Predictions
+from retinabench.reports.evaluation.evaluate import evaluate_methods
+from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.policies import MOST_METHODS, pathways, policy_grids, policy_records
+from retinabench.reports.evaluation.settings import EvaluationSettings
+
+
+def ten_images():
+    """Four of ten images are referable, graded 2 to 4; three of them are missed, the surest last."""
+    prob = [0.9, 0.45, 0.3, 0.02, 0.1, 0.12, 0.4, 0.6, 0.05, 0.15]
+    grade = [2, 3, 4, 2, 0, 1, 0, 1, 0, 0]
+    return Predictions([f"i{k}" for k in range(10)], np.array(grade) >= 2, prob, grade=grade)
+
+
+@pytest.fixture(scope="module")
+def found():
+    methods = [MethodPredictions.of(f"m{k}", ten_images()) for k in range(MOST_METHODS + 1)]
+    evaluation = evaluate_methods(methods, EvaluationSettings(bootstrap=0, referred=0.3))
+    return evaluation, policy_grids(evaluation)
+
+
+def test_the_stated_pair_by_hand(found):
+    """The three images nearest to 0.5 are referred (0.45, 0.4 and 0.6): one of three missed images is caught."""
+    evaluation, grids = found
+    [one] = pathways(evaluation, grids)
+    assert (one.set, one.positives, one.severe, one.alone, one.severe_alone) == ("in_domain", 4, 2, 3, 2)
+    assert one.outcome.referred.value == pytest.approx(0.3)
+    assert one.outcome.missed.value * 4 == pytest.approx(2)  # retained, and called not referable
+
+
+def test_the_leader_and_the_next_ones_have_grids(found):
+    evaluation, grids = found
+    assert list(grids) == [evaluation.leader, *(i for i in range(5) if i != evaluation.leader)][:MOST_METHODS]
+    records = policy_records(evaluation, grids)
+    assert records["schema"] == "retinabench.policies/1"
+    assert [one["entry"] for one in records["entries"]] == [f"m{i}" for i in grids]

@@ -1,0 +1,98 @@
+"""The tables of the page, from evaluations whose numbers are set by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from retinabench.predictions.table import Predictions
+from retinabench.reports.evaluation.evaluate import evaluate_methods
+from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.tables import (
+    NHS_SCORE,
+    files_table,
+    nhs_met,
+    nhs_table,
+    retained_tables,
+    score_tables,
+    sets_table,
+)
+from retinabench.reports.toolkit.number_format import Quantity
+
+
+def image_table(right, total=400, **columns):
+    """`total` images of both classes; of each class the share `right` is called rightly, with the largest certainty."""
+    label = np.arange(total) % 2
+    wrong = np.arange(total) // 2 >= round(right * total / 2)
+    prob = np.where(wrong, 0.6 - 0.2 * label, 0.1 + 0.8 * label)
+    return Predictions([f"i{k}" for k in range(total)], label, prob, **columns)
+
+
+@pytest.fixture(scope="module")
+def found():
+    files = {"good": image_table(0.95), "poor": image_table(0.8)}
+    methods = [MethodPredictions.of(name, file) for name, file in files.items()]
+    return evaluate_methods(methods, EvaluationSettings(bootstrap=0, referred=0.2))
+
+
+def column(table, label):
+    [block] = table.blocks
+    [at] = [k for k, one in enumerate(block.columns) if one.label.startswith(label)]
+    return {row.label: row.cells[at] for row in block.rows}
+
+
+def test_methods_and_controls_stand_in_one_table_per_set(found):
+    [table] = score_tables(found)
+    accuracy = column(table, "Accuracy")
+    assert list(accuracy)[:2] == ["good", "poor"]
+    assert [accuracy[name].content.value for name in ("good", "poor")] == [0.95, 0.8]
+    assert accuracy["always “not referable”"].content.value == 0.5
+    assert all(row.control == (row.label not in ("good", "poor")) for row in table.blocks[0].rows)
+
+
+def test_a_score_that_no_method_has_has_no_column(found):
+    estimates = {key: Quantity(np.nan) if key[2] == "nll" else one for key, one in found.estimates.items()}
+    [table] = score_tables(replace(found, estimates=estimates))
+    assert not [one.label for one in table.blocks[0].columns if one.label.startswith("NLL")]
+    assert column(score_tables(found)[0], "NLL")
+
+
+def test_the_retained_are_those_that_are_left_at_the_share_referred(found):
+    """With a fifth referred, all errors of both models (5 % and 20 %) are referred: no retained image is called wrongly."""
+    [table] = retained_tables(found)
+    assert "when 20 % are referred" in table.caption
+    accuracy = table.blocks[0].columns[0].label
+    cells = column(table, accuracy)
+    assert [cells[name].content.value for name in ("good", "poor")] == [1.0, 1.0]
+    assert cells["“good”, nothing referred"].content.value == 0.95
+
+
+def test_the_standard_is_met_by_bounds_by_estimates_or_not(found):
+    assert [nhs_met(found, i, "in_domain") for i in (0, 1)] == ["bound", "no"]
+    narrow = MethodPredictions.of("narrow", image_table(0.86, 100))
+    one = evaluate_methods([narrow], EvaluationSettings(bootstrap=0))
+    assert nhs_met(one, 0, "in_domain") == "estimate"
+    chosen = evaluate_methods([narrow], EvaluationSettings(bootstrap=0, threshold="youden@test"))
+    assert nhs_met(chosen, 0, "in_domain") == "chosen here"
+    standard = column(nhs_table(found), "Standard")
+    assert [(cell.note, cell.emphasis) for cell in standard.values()] == [
+        ("met by the bounds", "good"), ("not met", "bad"),
+    ]  # fmt: skip
+    nothing = {key: Quantity(np.nan) if key[2] == NHS_SCORE else v for key, v in found.estimates.items()}
+    undefined = column(nhs_table(replace(found, estimates=nothing)), "Standard")
+    assert [cell.content for cell in undefined.values()] == ["–", "–"]
+
+
+def test_sets_and_files_are_counted_and_named():
+    file = image_table(0.9, 40, patient_id=np.arange(40) // 4, metadata={"method": "map", "seed": 3})
+    found = evaluate_methods([MethodPredictions.of("m", file)], EvaluationSettings(bootstrap=0))
+    [row] = sets_table(found).blocks[0].rows
+    assert [cell.content for cell in row.cells] == ["40", "10", "20 (50 %)"]
+    table = files_table(found)
+    heads = [one.label for one in table.blocks[0].columns]
+    assert "Network" not in heads  # no file names one
+    assert column(table, "Method as run")["m"].content == "map"
+    assert column(table, "Seed")["m"].content == "3"
