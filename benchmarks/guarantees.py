@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from retinabench.metrics.guarantees.certificate import certify
 from retinabench.metrics.guarantees.risks import PER, Cases, Goal, Per, weights
 from retinabench.metrics.guarantees.threshold import choose_threshold
-from retinabench.metrics.guarantees.triage import (
+from retinabench.metrics.guarantees.zones import (
     Side,
     certified_ends,
     plain_ends,

@@ -15,10 +15,10 @@ import numpy as np
 from scipy.special import expit
 
 from retinabench.metrics.guarantees.refutation import LabelledRisk, judge
-from retinabench.metrics.guarantees.resemblance import resemblance
 from retinabench.metrics.guarantees.risks import Cases, Goal
-from retinabench.metrics.guarantees.shift_estimates import estimates_under_shift
-from retinabench.metrics.guarantees.weighted import Images
+from retinabench.metrics.guarantees.shift.estimates import estimates_under_shift
+from retinabench.metrics.guarantees.shift.resemblance import resemblance
+from retinabench.metrics.guarantees.shift.weighted import Images
 from retinabench.metrics.monitoring.e_process import (
     conformal_p_values,
     drift_log_wealth,

@@ -10,6 +10,7 @@ from scipy.special import expit, logit
 from retinabench.core.errors import InputError
 from retinabench.metrics import calibration
 from retinabench.metrics import calibration as c
+from retinabench.metrics.sorted_images import Cases
 from support.shared_inputs import answers, cases_of, images
 
 GOLDEN = {
@@ -36,7 +37,6 @@ def test_golden_ece(name):
 
 def test_named_scores_are_fifteen_bins_of_equal_width():
     from retinabench.metrics.registry import SCORES
-    from retinabench.metrics.sorted_images import Cases
 
     y, p, u = cases_of("n400")
     w = Cases(y, p, u).weighted()
@@ -46,7 +46,7 @@ def test_named_scores_are_fifteen_bins_of_equal_width():
 
 def test_golden_murphy():
     y, p, _ = cases_of("n400")
-    found, t = c.murphy(y, p), truth()
+    found, t = c.murphy_of(Cases(y, p).weighted()), truth()
     assert found.brier == pytest.approx(t["brier"], abs=1e-12)
     assert found.skill == pytest.approx(t["brier_skill"], abs=1e-12)
     for name in ("reliability", "resolution", "uncertainty", "within_bin"):
@@ -82,12 +82,15 @@ def test_edges_belong_to_the_bin_below():
 def test_null_band_holds_a_calibrated_model_and_not_an_overconfident_one():
     rng = np.random.default_rng(0)
     p = rng.beta(1, 3, 3000)
-    mean, low, high = c.null_band(p, replicates=300)
+    mean, low, high = c.null_band_of(Cases(0 * p, p).weighted(), replicates=300)
     assert 0 < low < mean < high
     y = rng.random(3000) < p
     assert low < c.reliability(y, p).expected_error() < high
     bent = expit(2 * logit(p))
-    assert c.reliability(y, bent).expected_error() > c.null_band(bent, replicates=300)[2]
+    assert (
+        c.reliability(y, bent).expected_error()
+        > c.null_band_of(Cases(0 * p, bent).weighted(), replicates=300)[2]
+    )
 
 
 def test_unknown_words():
@@ -106,7 +109,7 @@ def test_errors_of_three_bins_by_hand():
 
 
 def test_the_parts_of_the_brier_score_by_hand():
-    parts = calibration.murphy([0, 1, 0, 1], [0.2, 0.2, 0.8, 0.8], bins=2)
+    parts = calibration.murphy_of(Cases([0, 1, 0, 1], [0.2, 0.2, 0.8, 0.8]).weighted(), bins=2)
     assert parts.reliability == pytest.approx(0.09)  # both bins observe 1/2, at 0.2 and at 0.8
     assert parts.resolution == pytest.approx(0, abs=1e-15)
     assert parts.uncertainty == pytest.approx(0.25)

@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.recalibration import calibration_line, correct_prior, line_intervals_of
+from retinabench.metrics.recalibration import calibration_line_of, correct_prior, line_intervals_of
 from retinabench.metrics.sorted_images import Cases
 from support.shared_inputs import answers, cases_of
 
@@ -20,7 +20,7 @@ def truth():
 
 def test_golden_line():
     y, p, _ = cases_of("n400")
-    found, t = calibration_line(y, p), truth()
+    found, t = calibration_line_of(Cases(y, p).weighted()), truth()
     assert (found.intercept, found.slope) == pytest.approx(t["calibration_intercept_slope"], abs=1e-7)
     assert found.in_the_large == pytest.approx(t["calibration_in_the_large_offset"], abs=1e-7)
     assert found.observed_over_expected == pytest.approx(t["observed_over_expected"], abs=1e-12)
@@ -32,14 +32,14 @@ def test_line_against_sklearn_with_weights():
     y = rng.random(500) < expit(0.4 + 0.6 * logit(p))
     w = rng.integers(0, 4, 500).astype(float)
     model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(logit(p)[:, None], y, sample_weight=w)
-    found = calibration_line(y, p, w)
+    found = calibration_line_of(Cases(y, p).weighted(w))
     assert found.slope == pytest.approx(model.coef_[0, 0], abs=1e-5)
     assert found.intercept == pytest.approx(model.intercept_[0], abs=1e-5)
 
 
 def test_line_without_a_maximum_is_undefined():
-    assert np.isnan(calibration_line([1, 1], [0.3, 0.6]).slope)
-    assert np.isnan(calibration_line([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9]).slope)
+    assert np.isnan(calibration_line_of(Cases([1, 1], [0.3, 0.6]).weighted()).slope)
+    assert np.isnan(calibration_line_of(Cases([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9]).weighted()).slope)
 
 
 def test_fits_have_no_interval_where_the_classes_are_nearly_parted():
@@ -60,7 +60,10 @@ def test_intervals_of_the_line_by_hand():
     patient = np.repeat(np.arange(60), 2)
     p = expit(np.repeat(rng.normal(0, 2, 60), 2) + rng.normal(size=120))
     y = rng.random(120) < p
-    line, found = calibration_line(y, p), line_intervals_of(Cases(y, p, patient=patient).weighted())
+    line, found = (
+        calibration_line_of(Cases(y, p).weighted()),
+        line_intervals_of(Cases(y, p, patient=patient).weighted()),
+    )
     design = np.column_stack([np.ones(120), logit(p)])
     mean = expit(design @ [line.intercept, line.slope])
     curvature = design.T @ (design * (mean * (1 - mean))[:, None])

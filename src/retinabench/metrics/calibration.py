@@ -6,7 +6,7 @@ the first with its low edge; bins of equal mass hold the same number of images, 
 where an edge falls among them, so that nothing depends on the order of the rows.
 
 A calibration error of finitely many images is above 0 even for a perfectly calibrated model: read it beside its
-`null_band`, or use the debiased error of `metrics.calibration_error`, which has an interval.
+`null_band_of`, or use the debiased error of `metrics.calibration_error`, which has an interval.
 """
 
 from __future__ import annotations
@@ -242,34 +242,6 @@ def shared_residual(w: Weighted, of: Of = "positive_class") -> float:
     return float(np.clip(np.sin(np.pi / 2 * np.clip(correlation, 0, 1)), 0, 0.99))
 
 
-def null_band(
-    prob: ArrayLike,
-    *,
-    of: Of = "positive_class",
-    spacing: Spacing = "width",
-    bins: int = BINS,
-    replicates: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float, float]:
-    """Return `null_band_of` from probabilities.
-
-    Args:
-        prob: (N,) P(label = 1).
-        of: `top_label` (confidence max(p, 1-p) against being right) or `positive_class` (p against y).
-        spacing: Bins of equal `width` or of equal `mass`.
-        bins: Number of bins M.
-        replicates: Number of draws.
-        level: Level of the band.
-        seed: Seed of the draws.
-
-    Returns:
-        Mean, low and high end of the band.
-    """
-    p = np.asarray(prob, np.float64)
-    return null_band_of(Cases(np.zeros(len(p)), p).weighted(), of, spacing, bins, replicates, level, seed)
-
-
 @dataclass(frozen=True)
 class Murphy:
     """Brier = reliability - resolution + uncertainty + within_bin.
@@ -286,13 +258,11 @@ class Murphy:
     skill: float
 
 
-def murphy(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None, bins: int = 10) -> Murphy:
+def murphy_of(w: Weighted, bins: int = 10) -> Murphy:
     """Split the Brier score over bins of equal width; `skill` = 1 - Brier / uncertainty, NaN with one class.
 
     Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        weight: (N,) images that each row stands for; None: 1 each.
+        w: The weighted images.
         bins: Number of bins.
 
     Returns:
@@ -302,11 +272,6 @@ def murphy(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None, b
         Murphy, J. Appl. Meteorol. 12:595 (1973); the within-bin term: Stephenson, Coelho and Jolliffe, Weather Forecast.
         23:752 (2008).
     """
-    return murphy_of(Cases(label, prob).weighted(weight), bins)
-
-
-def murphy_of(w: Weighted, bins: int = 10) -> Murphy:
-    """`murphy` of weighted images."""
     diagram = bins_of(w, "positive_class", "width", bins)
     share, prevalence = diagram.share, w.positives / w.total
     held = share > 0

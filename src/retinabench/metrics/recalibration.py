@@ -17,7 +17,7 @@ from scipy.special import expit, logit
 from retinabench.core.errors import InputError
 from retinabench.metrics.inference.interval_methods import FEWEST_ERRORS, patients_of
 from retinabench.metrics.inference.scaled import scaled_interval
-from retinabench.metrics.sorted_images import EPS, Cases, Weighted
+from retinabench.metrics.sorted_images import EPS, Weighted
 
 Floats = NDArray[np.float64]
 ROUNDS, TOLERANCE = 100, 1e-12
@@ -36,22 +36,15 @@ class CalibrationLine:
     observed_over_expected: float
 
 
-def calibration_line(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> CalibrationLine:
+def calibration_line_of(w: Weighted) -> CalibrationLine:
     """Fit the calibration line by maximum likelihood; p is clipped to [1e-15, 1 - 1e-15].
 
     Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        weight: (N,) images that each row stands for; None: 1 each.
+        w: The weighted images.
 
     Returns:
         The line; NaN where the maximum likelihood does not exist.
     """
-    return calibration_line_of(Cases(label, prob).weighted(weight))
-
-
-def calibration_line_of(w: Weighted) -> CalibrationLine:
-    """`calibration_line` of weighted images."""
     x = np.asarray(logit(np.clip(w.cases.prob, EPS, 1 - EPS)), np.float64)
     one = np.ones((len(x), 1))
     intercept, slope = _fit(w, np.column_stack([one, x]), np.zeros(len(x)))

@@ -10,14 +10,15 @@ from scipy.special import expit, logit
 
 import retinabench as rb
 from retinabench.metrics.clinical.calibration_summary import calibration_summary
-from retinabench.metrics.recalibration import calibration_line
+from retinabench.metrics.recalibration import calibration_line_of
+from retinabench.metrics.sorted_images import Cases
 
 
 def test_values_are_those_of_the_line():
     rng = np.random.default_rng(0)
     p = expit(rng.normal(-1, 1.5, 400))
     y = rng.random(400) < expit(0.7 * logit(p) - 0.3)
-    found, line = calibration_summary(y, p, np.arange(400)), calibration_line(y, p)
+    found, line = calibration_summary(y, p, np.arange(400)), calibration_line_of(Cases(y, p).weighted())
     assert (found.slope.value, found.intercept.value) == (line.slope, line.intercept)
     assert found.in_the_large.value == line.in_the_large
     assert found.observed_over_expected.value == pytest.approx(line.observed_over_expected)

@@ -12,27 +12,11 @@ from scipy import stats
 import retinabench as rb
 from conftest import shared_path
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.certificate import certify
-from retinabench.metrics.guarantees.risks import Cases, Goal, weights
-from retinabench.metrics.guarantees.triage import (
-    certified_ends,
-    triage,
-    zone_cases,
-    zone_certificates,
-    zone_goals,
-)
+from retinabench.metrics.guarantees.risks import weights
+from retinabench.metrics.guarantees.triage import triage
+from support.dependent_images import drawn_with_ties as draw
 
 GOALS = ["npv=.9", "sensitivity=.8", "ppv=.75"]
-
-
-def draw(rng, patients, per="image"):
-    """Cases, probabilities with ties: four images of a diseased patient, one of a healthy one, which depend on each other."""
-    disease = rng.normal(-0.8, 1.2, patients)
-    patient = np.repeat(np.arange(patients), np.where(disease > 0, 4, 1))
-    severity = disease[patient] + rng.normal(0, 0.6, len(patient))
-    label = rng.random(len(patient)) < 1 / (1 + np.exp(-2 * severity))
-    prob = np.round(1 / (1 + np.exp(-1.5 * severity - rng.normal(0, 0.6, len(patient)))), 2)
-    return Cases(label, prob > 0.5, prob, patient, weights(patient, per), label & (severity > 0.5)), prob
 
 
 def predictions_of(prob, label, patient=None, tests=None):
@@ -88,58 +72,6 @@ def test_certified_zones_of_one_image_per_patient_are_binomial_tests():
     assert found.thresholds[1] == ends[np.flatnonzero(np.array(p_values) > 0.05 * 0.9)[0] - 1]
 
 
-def test_zones_are_broken_at_most_at_their_level():
-    """30 studies of 250 patients, both zones at 10 % together: the SE of a share of 10 % is 5.5 %."""
-    goals = zone_goals(GOALS)
-    people, population = draw(np.random.default_rng(99), 50_000)
-    broken = certified = 0
-    for study in range(30):
-        cases, prob = draw(np.random.default_rng([8, study]), 250)
-        certificates = zone_certificates(cases, prob, goals, 0.1)
-        for (side, of), end in zip(goals.items(), certified_ends(cases, prob, certificates), strict=True):
-            if end is None:
-                continue
-            certified += 1
-            as_zone = zone_cases(people, population, side)
-            sums = [goal.spec.sums(as_zone, end if side == "negative" else -end) for goal in of]
-            risks = [num.sum() / den.sum() for num, den in sums]
-            broken += any(risk > goal.max_risk for risk, goal in zip(risks, of, strict=True))
-    assert certified > 15
-    assert broken / 30 <= 0.1 + 2 * 0.055
-
-
-def test_neither_rows_nor_names_change_the_zones():
-    cases, prob = draw(np.random.default_rng(3), 500)
-    rng = np.random.default_rng(4)
-    rows, names = rng.permutation(len(cases)), rng.permutation(500)
-    other = Cases(
-        cases.label[rows], cases.positive[rows], prob[rows], names[cases.patient[rows]], cases.weight[rows],
-        cases.severe[rows],
-    )  # fmt: skip
-    goals = zone_goals(GOALS)
-    found = zone_certificates(cases, prob, goals, 0.1)
-    assert all(one.granted and one.delta == 0.05 for one in found.values())
-    assert zone_certificates(other, prob[rows], goals, 0.1) == found
-    assert certified_ends(other, prob[rows], found) == certified_ends(cases, prob, found)
-
-
-def test_zones_that_would_meet_share_the_images():
-    """Both goals are so low that each zone could take nearly all images; no image is read, and the negative zone is the smaller one."""
-    cases, prob = draw(np.random.default_rng(5), 600)
-    goals = zone_goals(["npv=.6", "ppv=.3"])
-    found = zone_certificates(cases, prob, goals, 0.1)
-    wide = found["negative"].threshold, -found["positive"].threshold
-    a, b = certified_ends(cases, prob, found)
-    assert wide[1] < wide[0]
-    assert b - a < 0.02
-    assert not ((prob > a) & (prob < b)).any()
-    assert found["negative"].begins <= a <= wide[0]
-    assert wide[1] <= b <= -found["positive"].begins
-    assert b == wide[1] or a == found["negative"].begins
-    alone = {"negative": found["negative"]}
-    assert certified_ends(cases, prob, alone) == (min(wide[0], prob.max()), None)
-
-
 def test_one_value_for_all_images_is_one_zone():
     label = np.arange(300) % 10 == 0
     found = triage(predictions_of(np.full(300, 0.5), label), ["npv=.8", "ppv=.05"], delta=0.2, bootstrap=20)
@@ -147,21 +79,6 @@ def test_one_value_for_all_images_is_one_zone():
     assert found.thresholds == (None, 0.5)
     assert found.refused == ("negative",)
     assert "in the other zone" in found.zones["negative"].why
-
-
-def test_a_threshold_below_the_first_test_of_a_goal_is_refused():
-    """The sure errors lie lowest: sensitivity is certified up to them, NPV only where they are diluted."""
-    n = 1000
-    prob = np.linspace(0, 1, n)
-    label = (prob > 0.9) | ((np.arange(n) < 40) & (np.arange(n) % 2 == 0))
-    cases = Cases(label, np.zeros(n, bool), prob, np.arange(n), np.ones(n))
-    goals = [Goal("sensitivity", 0.9), Goal("npv", 0.85)]
-    apart = [certify(cases, [goal], 0.1) for goal in goals]
-    assert apart[0].threshold < 0.05 < 0.2 < apart[1].begins < apart[1].threshold
-    assert label[prob <= apart[0].threshold].mean() > 0.15  # what the pair would break
-    both = certify(cases, goals, 0.1)
-    assert not both.granted
-    assert "for fewer images only" in both.why
 
 
 def test_a_model_that_never_says_yes_gets_no_positive_zone():

@@ -46,67 +46,20 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.betting import TARGET, evidence, orders
 from retinabench.metrics.guarantees.risks import Cases, Goal
+from retinabench.metrics.guarantees.sequence import SHARE, Certified, certified
 
 Floats = NDArray[np.float64]
 MANY = 2000  # images from which on uncertainties are rounded
 LEAST_VALUES = 100  # unless that would leave fewer candidates
-BATCH = 64  # candidates that are tested together
-START = 1.5  # the sequence begins with this many times the patients that could pass without an error …
-SHARE = 0.25  # … and with at least this share of the patients
-SECOND = 0.1  # share of delta of the sequence that begins where every patient retains an image
-
-
-@dataclass(frozen=True)
-class Step:
-    """One test of a sequence.
-
-    Args:
-        threshold: Images with a larger uncertainty are referred.
-        risk: sum num / sum den of the validation images at the threshold.
-        patients: Patients with an image in den.
-        p_value: Of "the risk is above the goal".
-    """
-
-    threshold: float
-    risk: float
-    patients: int
-    p_value: float
-
-
-@dataclass(frozen=True)
-class Certified:
-    """The sequence of one goal.
-
-    Args:
-        goal: The goal.
-        delta: Level of its tests.
-        threshold: The last threshold that passed; infinity: refer no image, minus infinity: every image; None: refused.
-        first: The first test.
-        last: The last test that passed, or the first one where none did.
-        tests: Number of tests.
-        why: Why it was refused.
-        needed: Patients that would be needed, as far as these data can tell.
-    """
-
-    goal: Goal
-    delta: float
-    threshold: float | None
-    first: Step
-    last: Step
-    tests: int
-    why: str | None = None
-    needed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -196,7 +149,7 @@ def certify(
     cases = replace(cases, uncertainty=rounded_up(cases.uncertainty))
     two_ways = len({goal.spec.of_referred for goal in goals}) == 2
     level = delta / 2 if two_ways else delta
-    found = tuple(_certified(cases, goal, level, most, share) for goal in goals)
+    found = tuple(certified(cases, goal, level, most, share) for goal in goals)
     certificate = Certificate(None, delta, found, int(cases.patient.max()) + 1, most)
     refused = [one for one in found if one.threshold is None]
     if refused:
@@ -236,157 +189,3 @@ def rounded_up(uncertainty: Floats) -> Floats:
     unit = 10.0 ** (place - 2)
     rounded = np.maximum(np.ceil(uncertainty / unit - 1e-9) * unit, uncertainty)
     return np.asarray(rounded if len(np.unique(rounded)) >= LEAST_VALUES else uncertainty)
-
-
-# ------------------------------------------------------------------------------------------- the sequence of a goal
-
-
-@dataclass(frozen=True, eq=False)
-class _Path:
-    """Images in the order in which they are retained (referred, for the share referred), and what each adds to its patient.
-
-    Args:
-        place: (N,) thresholds in ascending order of the sequence: uncertainty, or minus it.
-        patient: (N,) patients, numbered by their content.
-        num: (N,) what the image adds to num.
-        den: (N,) what it adds to den.
-        base: (P,) den of each patient where nothing is retained.
-    """
-
-    place: Floats
-    patient: NDArray[np.intp]
-    num: Floats
-    den: Floats
-    base: Floats
-
-    @classmethod
-    def of(cls, cases: Cases, goal: Goal) -> _Path:
-        spec = goal.spec
-        among = spec.among(cases) * cases.weight
-        num = spec.counted(cases) * cases.weight
-        den = among if spec.den_retained else np.zeros(len(cases))
-        always = np.zeros(len(cases)) if spec.den_retained else among
-        place = -cases.uncertainty if spec.of_referred else cases.uncertainty
-        patient = _by_content(np.column_stack([place, num, den, always]), cases.patient)
-        order = np.lexsort((always, den, num, patient, place))
-        base = np.bincount(patient[order], always[order])
-        return cls(place[order], patient[order], num[order], den[order], np.asarray(base, np.float64))
-
-
-def _by_content(content: Floats, patient: NDArray[np.intp]) -> NDArray[np.intp]:
-    """(N,) patients renumbered by what they hold: (N, D) `content` of the images decides, not names or rows."""
-    rank = np.unique(content, axis=0, return_inverse=True)[1].reshape(-1)
-    order = np.lexsort((rank, patient))
-    counts = np.bincount(patient)
-    within = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    table = np.full((len(counts), counts.max()), -1)
-    table[patient[order], within] = rank[order]
-    new = np.empty(len(counts), np.intp)
-    new[np.lexsort(table.T[::-1])] = np.arange(len(counts))
-    return np.asarray(new[patient])
-
-
-def _certified(cases: Cases, goal: Goal, delta: float, most_images: int, share: float) -> Certified:
-    """Run the sequences of a goal."""
-    path = _Path.of(cases, goal)
-    patients = len(path.base)
-    per_image = bool(np.all(cases.weight == 1))  # the images of a patient add up
-    bound = (1 - goal.max_risk) * (most_images if per_image else 1)
-    usual = max(1, round(len(cases) / patients))
-    # The weight that a patient with retained images usually retains.
-    retained = (1 + usual) / 2 / (1 if per_image else usual)
-    possible = math.ceil(math.log(TARGET / delta) / math.log1p(goal.max_risk * retained / bound))
-    begins = [(-math.inf, delta)]
-    if goal.spec.den_retained:
-        first, second = _starts(path, math.ceil(START * possible), share)
-        begins = [(first, (1 - SECOND) * delta), (second, SECOND * delta)]
-
-    def run(start: float, level: float) -> tuple[Certified, bool]:
-        """The result of a sequence, and whether it reached the end."""
-        steps = _steps(path, start, goal.max_risk, bound, level, binomial=most_images == 1)
-        tested = _until_failure(steps, level)
-        if not tested or not tested[0].patients:
-            raise InputError(f"no validation image counts for {goal.target}")
-        ended = tested[-1].p_value <= level
-        passed = tested if ended else tested[:-1]
-        if not passed:
-            why, needed = _refusal(tested[0], goal.max_risk, delta, possible, patients)
-            return Certified(goal, level, None, tested[0], tested[0], 1, why, needed), False
-        rule = _rule(passed[-1].threshold, cases, goal)
-        return Certified(goal, level, rule, tested[0], passed[-1], len(tested)), ended
-
-    found, ended = run(*begins[0])
-    if not ended and len(begins) > 1:
-        later, ended = run(*begins[1])
-        return later if ended else found
-    return found
-
-
-def _rule(place: float, cases: Cases, goal: Goal) -> float:
-    """The threshold of the uncertainty that the last place of a sequence stands for."""
-    u = cases.uncertainty
-    if goal.spec.of_referred:  # refers u >= -place: the threshold is the next smaller value
-        below = u[u < -place]
-        return float(below.max()) if len(below) else -math.inf
-    return math.inf if place >= u.max() else place
-
-
-def _until_failure(steps: Iterator[Step], delta: float) -> list[Step]:
-    """The tests up to the first failure, which is included."""
-    tested: list[Step] = []
-    for step in steps:
-        tested.append(step)
-        if step.p_value > delta:
-            break
-    return tested
-
-
-def _starts(path: _Path, least: int, share: float) -> tuple[float, float]:
-    """The places at which `least` patients, or a share of all, and at which all retain an image that counts."""
-    counts = path.den > 0
-    smallest = np.full(len(path.base), np.inf)
-    np.minimum.at(smallest, path.patient[counts], path.place[counts])
-    smallest = np.sort(smallest[np.isfinite(smallest)])
-    if not len(smallest):
-        return math.inf, math.inf
-    k = min(max(least, math.ceil(share * len(smallest))), len(smallest))
-    return float(smallest[k - 1]), float(smallest[-1])
-
-
-def _steps(
-    path: _Path, start: float, goal: float, bound: float, delta: float, *, binomial: bool
-) -> Iterator[Step]:
-    """The tests in ascending order from `start` on, each with its p-value."""
-    ends = np.flatnonzero(np.append(path.place[1:] != path.place[:-1], True)) + 1
-    ends = ends[path.place[ends - 1] >= start]
-    order = orders(len(path.base))
-    num, den = np.zeros(len(path.base)), path.base.copy()
-    done = 0
-    if start == -math.inf:
-        ends = np.append(0, ends)
-    for batch in (ends[k : k + BATCH] for k in range(0, len(ends), BATCH)):
-        nums, dens = np.empty((len(batch), len(num))), np.empty((len(batch), len(num)))
-        for row, end in enumerate(batch):
-            np.add.at(num, path.patient[done:end], path.num[done:end])
-            np.add.at(den, path.patient[done:end], path.den[done:end])
-            nums[row], dens[row], done = num, den, int(end)
-        if binomial:
-            p_values = stats.binom.cdf(nums.sum(axis=1).round(), dens.sum(axis=1).round(), goal)
-            p_values[dens.sum(axis=1) == 0] = 1
-        else:
-            p_values = 1 / np.maximum(evidence(nums - goal * dens, goal * dens, bound, delta, order), 1)
-        for end, n, d, p in zip(batch, nums, dens, p_values, strict=True):
-            total = float(d.sum())
-            place = float(path.place[end - 1]) if end else -math.inf
-            yield Step(place, float(n.sum()) / total if total else math.nan, int((d > 0).sum()), float(p))
-
-
-def _refusal(first: Step, goal: float, delta: float, possible: int, patients: int) -> tuple[str, int | None]:
-    """Why the first test failed, and about how many patients of this kind would let it pass."""
-    found = f"{first.risk:.3g} in the {first.patients} patients of the first test"
-    if not first.risk < goal:
-        return f"the risk is {found}, no lower than {goal:.3g}", None
-    z = float(stats.norm.isf(delta / 2))
-    spread = max(first.risk, 0.2 * goal) * z**2 / (goal - first.risk) ** 2
-    needed = math.ceil(max(START * possible, spread) * patients / first.patients)
-    return f"the risk is {found}; they are too few to show at most {goal:.3g}", max(needed, patients + 1)

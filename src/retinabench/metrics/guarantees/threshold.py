@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from retinabench.metrics.clinical.screening import referral_view_intervals
 from retinabench.metrics.guarantees.refutation import Refutation
-from retinabench.metrics.guarantees.resemblance import Resemblance
 from retinabench.metrics.guarantees.risks import TARGETS, Cases, Goal
+from retinabench.metrics.guarantees.shift.resemblance import Resemblance
 from retinabench.metrics.inference.interval import Interval, finite_or_none
 
 Floats = NDArray[np.float64]

@@ -18,7 +18,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.inference.replicates import stacked
@@ -150,7 +149,7 @@ def cluster_jackknife(
     """Return a statistic with one block of patients left out at a time.
 
     With up to `blocks` patients every block is one patient (the ordinary jackknife). With more, patients are dealt to blocks of
-    equal size at random, which keeps the acceleration of `bca_interval` consistent: the skewness of a block sum falls as its
+    equal size at random, which keeps its third moment consistent: the skewness of a block sum falls as its
     size to the power -1/2, and so does the number of blocks that it is divided by.
 
     Args:
@@ -220,63 +219,15 @@ def percentile_interval(
     """
     values = np.asarray(draws, np.float64)
     columns = values.reshape(len(values), -1)
-    tails = np.full((columns.shape[1], 2), (1 - level) / 2)
-    tails[:, 1] = 1 - tails[:, 0]
-    return _quantiles(columns, tails, level, values.shape[1:], points)
-
-
-def bca_interval(
-    draws: ArrayLike, estimate: ArrayLike, jackknife: ArrayLike, level: float = 0.95
-) -> tuple[Floats, Floats]:
-    """Return the bias-corrected and accelerated interval per column.
-
-    With b = Phi^-1(share of replicates below the estimate, ties counted half), jackknife values t_i and d_i = mean(t) - t_i,
-    a = sum d_i^3 / (6 (sum d_i^2)^(3/2)); the ends are the quantiles at Phi(b + (b + z) / (1 - a (b + z))) for
-    z = Phi^-1((1 -+ level)/2). Second-order correct where the percentile interval is first-order correct.
-
-    Args:
-        draws: (R, K) or (R,) of `cluster_bootstrap`.
-        estimate: (K,) on the sample itself.
-        jackknife: (B, K) of `cluster_jackknife`.
-        level: Level of the interval.
-
-    Returns:
-        (low, high) as `percentile_interval`; NaN also where every replicate lies on one side of the estimate.
-
-    References:
-        Efron, Better bootstrap confidence intervals, J. Am. Stat. Assoc. 82:171 (1987).
-    """
-    values = np.asarray(draws, np.float64)
-    columns = values.reshape(len(values), -1)
-    point = np.asarray(estimate, np.float64).reshape(-1)
-    knife = np.asarray(jackknife, np.float64).reshape(len(np.asarray(jackknife)), -1)
-    ends = stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
-    tails = np.full((columns.shape[1], 2), np.nan)
-    for k in range(columns.shape[1]):
-        known, left = columns[np.isfinite(columns[:, k]), k], knife[np.isfinite(knife[:, k]), k]
-        if not len(known) or not len(left) or not np.isfinite(point[k]):
-            continue
-        below = np.mean(known < point[k]) + np.mean(known == point[k]) / 2
-        bias = stats.norm.ppf(below)
-        d = left.mean() - left
-        scale = float(np.sum(d**2)) ** 1.5
-        acceleration = float(np.sum(d**3)) / (6 * scale) if scale > 0 else 0.0
-        if np.isfinite(bias):
-            shifted = bias + ends
-            tails[k] = stats.norm.cdf(bias + shifted / (1 - acceleration * shifted))
-    return _quantiles(columns, tails, level, values.shape[1:])
-
-
-def _quantiles(
-    columns: Floats, tails: Floats, level: float, shape: tuple[int, ...], points: bool = False
-) -> tuple[Floats, Floats]:
     if not 0 < level < 1:
         raise InputError(f"the level is {level}", hint="A level lies between 0 and 1, such as 0.95.")
+    tails = np.array([(1 - level) / 2, 1 - (1 - level) / 2])
     ends = np.full((columns.shape[1], 2), np.nan)
     for k, column in enumerate(columns.T):
         known = column[np.isfinite(column)]
-        if len(known) and len(known) >= (1 - MAX_UNDEFINED) * len(column) and np.isfinite(tails[k]).all():
-            ends[k] = np.quantile(known, tails[k], method="weibull")
+        if len(known) and len(known) >= (1 - MAX_UNDEFINED) * len(column):
+            ends[k] = np.quantile(known, tails, method="weibull")
     if not points:
         ends[ends[:, 0] == ends[:, 1]] = np.nan
+    shape = values.shape[1:]
     return ends[:, 0].reshape(shape), ends[:, 1].reshape(shape)

@@ -24,8 +24,8 @@ from scipy import stats
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.risks import Goal, ratio_interval, weights
-from retinabench.metrics.guarantees.shift_estimates import ShiftEstimates, estimates_under_shift
-from retinabench.metrics.guarantees.weighted import Images
+from retinabench.metrics.guarantees.shift.estimates import ShiftEstimates, estimates_under_shift
+from retinabench.metrics.guarantees.shift.weighted import Images
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clustered_proportion
 from retinabench.metrics.monitoring.certified import Certified

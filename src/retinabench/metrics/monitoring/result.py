@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.tabular import GREY, VERMILION, Tabular, axes_or_new
-from retinabench.metrics.guarantees.shift_estimates import ShiftEstimates
+from retinabench.metrics.guarantees.shift.estimates import ShiftEstimates
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.certified import Certified
 

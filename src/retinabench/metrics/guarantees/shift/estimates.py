@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from retinabench.metrics.guarantees.label_shift import LabelShift, label_shift
 from retinabench.metrics.guarantees.risks import Cases, Goal
-from retinabench.metrics.guarantees.weighted import (
+from retinabench.metrics.guarantees.shift.label_shift import LabelShift, label_shift
+from retinabench.metrics.guarantees.shift.weighted import (
     EstimatedRisk,
     Floats,
     Images,

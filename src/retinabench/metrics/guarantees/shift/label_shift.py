@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.weighted import Images, Reweighting, distance_after, sum_of_squares
+from retinabench.metrics.guarantees.shift.weighted import Images, Reweighting, distance_after, sum_of_squares
 from retinabench.metrics.inference.interval import Interval
 
 SEPARATION = 5.0  # standard errors that m_1 - m_0 must be above 0

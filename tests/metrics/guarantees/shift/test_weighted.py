@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from retinabench.metrics.guarantees.weighted import Images, covariate_weights, distance_after
+from retinabench.metrics.guarantees.shift.weighted import Images, covariate_weights, distance_after
 
 
 def sample(rng, patients, centre=0.0):

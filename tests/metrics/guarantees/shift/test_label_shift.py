@@ -7,8 +7,8 @@ import pytest
 from scipy import special
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.label_shift import label_shift, likelihood_prevalence
-from retinabench.metrics.guarantees.weighted import Images
+from retinabench.metrics.guarantees.shift.label_shift import label_shift, likelihood_prevalence
+from retinabench.metrics.guarantees.shift.weighted import Images
 from retinabench.metrics.recalibration import correct_prior
 
 

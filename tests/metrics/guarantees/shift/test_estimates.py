@@ -9,8 +9,8 @@ import pytest
 from scipy.special import expit
 
 from retinabench.metrics.guarantees.risks import Cases, Goal
-from retinabench.metrics.guarantees.shift_estimates import estimates_under_shift
-from retinabench.metrics.guarantees.weighted import Images
+from retinabench.metrics.guarantees.shift.estimates import estimates_under_shift
+from retinabench.metrics.guarantees.shift.weighted import Images
 
 
 def cases(rng, patients, centre=-1.0):

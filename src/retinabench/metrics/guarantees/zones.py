@@ -1,0 +1,176 @@
+"""The zones of `triage.py`: their goals, their certificates, and where they end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.guarantees.certificate import Certificate, certify, rounded_up
+from retinabench.metrics.guarantees.risks import Cases, Goal, as_goals
+from retinabench.metrics.guarantees.sequence import SHARE
+from retinabench.metrics.guarantees.threshold import meeting
+
+Floats = NDArray[np.float64]
+Side = Literal["negative", "positive"]
+TARGETS_OF: dict[Side, tuple[str, ...]] = {
+    "negative": ("npv", "sensitivity", "missed_referable", "severe_sensitivity", "missed_severe"),
+    "positive": ("ppv", "specificity"),
+}
+"""Zone -> the targets that its threshold decides."""
+BEGIN: dict[Side, float] = {"negative": SHARE, "positive": 0.05}
+"""Share of the patients with which a sequence begins: few patients have an image that is clearly positive."""
+
+
+def zone_goals(goals: Sequence[Goal | str]) -> dict[Side, tuple[Goal, ...]]:
+    """Return the goals of the negative and of the positive zone.
+
+    Args:
+        goals: Goals as a user gives them.
+
+    Returns:
+        Zone -> its goals, none or more.
+
+    Raises:
+        InputError: There is no goal, or one is of no zone.
+    """
+    hint = "npv, sensitivity, missed_referable, severe_sensitivity or missed_severe (negative zone); ppv or specificity (positive)."
+    if not goals:
+        raise InputError("the zones have no goal", hint=f"Give goals for {hint}")
+    found = as_goals("selective_risk", 0.05, goals)
+    for goal in found:
+        if not any(goal.target in targets for targets in TARGETS_OF.values()):
+            raise InputError(f"{goal.target} is the goal of no zone", hint=f"Zones have goals for {hint}")
+    return {
+        side: tuple(goal for goal in found if goal.target in targets) for side, targets in TARGETS_OF.items()
+    }
+
+
+def zone_cases(cases: Cases, prob: Floats, side: Side) -> Cases:
+    """Return the images as the rule of one zone sees them: it calls all that it retains, and refers the others.
+
+    Args:
+        cases: N images.
+        prob: (N,) their P(referable).
+        side: The zone.
+
+    Returns:
+        The images, all called `side`, with prob or -prob as uncertainty.
+    """
+    positive = side == "positive"
+    return replace(cases, positive=np.full(len(cases), positive), uncertainty=-prob if positive else prob)
+
+
+def zone_certificates(
+    cases: Cases,
+    prob: Floats,
+    goals: Mapping[Side, tuple[Goal, ...]],
+    delta: float,
+    most_images: int | None = None,
+) -> dict[Side, Certificate]:
+    """Certify the goals of each zone, both zones together with confidence 1 - delta.
+
+    Args:
+        cases: N validation images.
+        prob: (N,) their P(referable).
+        goals: Zone -> its goals; see `zone_goals`.
+        delta: Probability of a wrong certificate; half of it for each zone if both have goals.
+        most_images: The largest number of images that a patient can have; None: that of the validation patients.
+
+    Returns:
+        Zone with goals -> its certificate.
+    """
+    asked = {side: of for side, of in goals.items() if of}
+    return {
+        side: certify(
+            zone_cases(cases, prob, side), of, delta / len(asked), most_images=most_images, share=BEGIN[side]
+        )
+        for side, of in asked.items()
+    }
+
+
+def plain_ends(
+    cases: Cases, prob: Floats, goals: Mapping[Side, tuple[Goal, ...]]
+) -> tuple[float | None, float | None]:
+    """Return the ends of the widest zones that meet their goals by plain estimates and do not overlap.
+
+    Args:
+        cases: N validation images.
+        prob: (N,) their P(referable).
+        goals: Zone -> its goals; see `zone_goals`.
+
+    Returns:
+        The largest probability called negative and the smallest called positive; None where the zone is empty.
+    """
+    below, above = (_plain(zone_cases(cases, prob, side), goals[side]) for side in TARGETS_OF)
+    return _apart(prob, cases.weight, below, above)
+
+
+def certified_ends(
+    cases: Cases, prob: Floats, certificates: Mapping[Side, Certificate]
+) -> tuple[float | None, float | None]:
+    """Return the ends of the widest certified zones that do not overlap.
+
+    Args:
+        cases: N validation images.
+        prob: (N,) their P(referable).
+        certificates: Zone -> its certificate.
+
+    Returns:
+        The largest probability called negative and the smallest called positive; None where the zone is empty.
+    """
+    below, above = (
+        _certified_candidates(zone_cases(cases, prob, side), certificates.get(side)) for side in TARGETS_OF
+    )
+    return _apart(prob, cases.weight, below, above)
+
+
+def _certified_candidates(cases: Cases, certificate: Certificate | None) -> Floats:
+    """The observed thresholds that a certificate covers, ascending."""
+    if certificate is None or certificate.threshold is None:
+        return np.empty(0)
+    places = np.unique(rounded_up(cases.uncertainty))
+    return np.asarray(places[(places >= certificate.begins) & (places <= certificate.threshold)])
+
+
+def _plain(cases: Cases, goals: Sequence[Goal]) -> Floats:
+    """The observed thresholds that meet the goals by plain estimates, ascending; none where there are no goals."""
+    if not goals:
+        return np.empty(0)
+    thresholds, met, _ = meeting(cases, goals)
+    return np.asarray(thresholds[met & np.isfinite(thresholds)])
+
+
+def _apart(prob: Floats, weight: Floats, below: Floats, above: Floats) -> tuple[float | None, float | None]:
+    """The ends a < b of the zones that leave the fewest images to the expert; among equals two zones, and the smaller a.
+
+    Args:
+        prob: (N,) P(referable).
+        weight: (N,) weights in the estimand.
+        below: (A,) ascending candidates for a.
+        above: (B,) ascending candidates for -b.
+
+    Returns:
+        a and b; None where the zone is empty.
+    """
+    order = np.argsort(prob)
+    cumulated = np.append(0.0, np.cumsum(weight[order]))
+    a = np.append(-np.inf, below)
+    starts = np.append(np.sort(-above), np.inf)
+    b = starts[np.searchsorted(starts, a, side="right")]
+    negative = cumulated[np.searchsorted(prob[order], a, side="right")]
+    positive = cumulated[-1] - cumulated[np.searchsorted(prob[order], b, side="left")]
+    automatic = np.round(negative + positive, 9)
+    best = np.flatnonzero(automatic == automatic.max())
+    both = best[np.isfinite(a[best]) & np.isfinite(b[best])]
+    k = int((both if len(both) else best)[0])
+    return _finite(a[k]), _finite(b[k])
+
+
+def _finite(end: float) -> float | None:
+    return float(end) if math.isfinite(end) else None
