@@ -11,7 +11,8 @@ from retinabench.core.tabular import Tabular
 from retinabench.metrics.guarantees.risks import Goal
 from retinabench.metrics.monitoring.certified import Certified
 from retinabench.metrics.monitoring.monitor import monitor
-from retinabench.metrics.planning.plan import Assumptions, plan_study
+from retinabench.metrics.planning.assumptions import Assumptions
+from retinabench.metrics.planning.plan import plan_study
 from support.follow_ups import follow_up
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from retinabench.metrics.planning.plan import Requirement, StudyPlan
+from retinabench.metrics.planning.study_plan import Requirement, StudyPlan
 from retinabench.reports.clinic.plan_terminal import plan_table
 
 

@@ -165,7 +165,9 @@ def plan(
     reader: FileReader = PLAIN,
 ) -> None:
     """Say how many patients a study needs, from stated expectations or from a pilot."""
-    from retinabench.metrics.planning.plan import Aims, plan_study, stated_assumptions
+    from retinabench.metrics.planning.assumptions import stated_assumptions
+    from retinabench.metrics.planning.plan import plan_study
+    from retinabench.metrics.planning.study_plan import Aims
     from retinabench.reports.clinic.plan_terminal import plan_table
 
     predictions = None if pilot is None else reader.read([pilot])[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Group
 
-from retinabench.metrics.planning.plan import StudyPlan
+from retinabench.metrics.planning.study_plan import StudyPlan
 from retinabench.reports.toolkit.number_format import COUNT, NumberFormat
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 from retinabench.reports.toolkit.terminal import to_terminal
