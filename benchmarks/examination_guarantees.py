@@ -13,7 +13,12 @@
 4. Claims: three claims stated together, each false by one sample of 200: share of studies with a wrong decision.
 5. Readers: five readers of different strictness; share of intervals that miss the rate against each truth that is named in
    `concepts/questioning/reference.py`, the worst of them, after questions that the answers steered and ended.
-6. Main decision: share of intervals of the difference at equal grade that miss it; two images per patient.
+6. Patients: 1 to 8 samples each, alike within a patient (correlation 0, 0.5 and 1), patients with many samples worse: share of the
+   intervals for new samples that miss, counted by patients (as the page does where a bank names them) and by samples (as it would
+   without their names), at the end and at any time.
+7. AUROC: share of its confidence sequences that miss, at the end and at any time, by strategy and stopping rule; with patients too.
+   Beside it DeLong's interval for a fixed number.
+8. Main decision: share of intervals of the difference at equal grade that miss it; two images per patient.
 """
 
 from __future__ import annotations
@@ -34,6 +39,7 @@ from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.reference import enter_readers
 from retinabench.concepts.questioning.referral import agreement, decisions
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
+from retinabench.metrics.inference.auroc_variance import auroc_error
 from retinabench.predictions.table import Predictions
 
 RATES = np.array([[0.6, 0.75, 0.9], [0.95, 0.8, 0.7]])  # specificities, sensitivities
@@ -271,7 +277,7 @@ def readers(examinations):
                 patience=15,
                 seed=number,
             )
-            found = enter_readers(done.to_dict(), bank, done.record, panel, done.rates)
+            found = enter_readers(done.to_dict(), done, panel)
             possible = {truth: bank.truth} | (panel.others() if truth == "majority" else {})
             for k, name in enumerate("ab"):
                 for sign, measure in ((0, "specificity"), (1, "sensitivity")):
@@ -294,6 +300,107 @@ def readers(examinations):
             )
         print(
             f"| {truth} | each reader, the worst | {share(max(reader_missed.values()), cells)} | |",
+            flush=True,
+        )
+
+
+def alike(random, patients, correlation):
+    """Patient, truth and correctness of samples; a patient's rate is .9 or, with more than four samples, .6 on average."""
+    sizes = random.integers(1, 9, patients)
+    patient, mean = np.repeat(np.arange(patients), sizes), np.where(sizes > 4, 0.6, 0.9)
+    common = random.random(patients)[patient] < mean[patient]
+    own = random.random(len(patient)) < mean[patient]
+    right = np.where(random.random(len(patient)) < np.sqrt(correlation), common, own)
+    return patient, right
+
+
+def patients(examinations):
+    print(
+        f"\n## Intervals for new samples where patients have 1 to 8, in percent: {examinations} examinations each\n"
+    )
+    print(
+        "| correlation | stop | by patients, end | ever | width | by samples, end | ever | width |\n|---|---|---|---|---|---|---|---|"
+    )
+    ends = Sequences()
+    by_patient, by_sample = (
+        0.75,
+        (0.9 * 10 + 0.6 * 26) / 36,
+    )  # a patient's rate; a sample's, which weighs large ones more
+    for correlation in (0.0, 0.5, 1.0):
+        for rule, options in {"100 questions": {"questions": 100}, "patience 12": {"patience": 12}}.items():
+            tally, widths, cells = np.zeros(4, int), np.zeros(2), 0
+            for number in range(examinations):
+                random = np.random.default_rng([7, number])
+                patient, right = alike(random, 60, correlation)
+                truth = (random.random((len(patient), 1)) < 0.5).astype(np.int8)
+                sure = random.uniform(0.5, 1, truth.shape)
+                bank = Bank(None, "a", truth, patient=patient)
+                answers = Answers(bank, np.where(right[:, None] == (truth == 1), sure, 1 - sure))
+                done = examine(bank, answers, strategy="uncertainty", seed=number, **options)
+                sample, sign, prob = done.record.about(0)
+                for side in (0, 1):
+                    mine = sample[sign == side]
+                    if not len(mine):
+                        continue
+                    good = (prob[sign == side] > 0.5) == side
+                    rows = done.answered.patients.counted(truth[:, 0] == side)
+                    counted = good if rows is None else good[np.isin(mine, rows)]
+                    for k, (given, p) in enumerate(((counted, by_patient), (good, by_sample))):
+                        found = [ends(int(a), n) for n, a in enumerate(np.cumsum(given), 1)]
+                        misses = [not one.low <= p <= one.high for one in found] or [False]
+                        tally[2 * k : 2 * k + 2] += misses[-1], any(misses)
+                        widths[k] += found[-1].high - found[-1].low if found else 1
+                    cells += 1
+            shown = [share(count, cells) for count in tally]
+            wide = [f"{width / cells:.2f}" for width in widths]
+            print(
+                f"| {correlation:g} | {rule} | {' | '.join([*shown[:2], wide[0], *shown[2:], wide[1]])} |",
+                flush=True,
+            )
+
+
+def ranking(examinations):
+    print(f"\n## Intervals of the AUROC that miss, in percent: {examinations} examinations each\n")
+    print(
+        "| samples | strategy | stop | end | ever | DeLong, end | mean width | DeLong |\n|---|---|---|---|---|---|---|---|"
+    )
+    plan = [
+        ("single", strategy, rule) for strategy in ("precision", "uncertainty") for rule in list(RULES)[:3]
+    ]
+    plan += [("1 to 8 of a patient", "uncertainty", rule) for rule in list(RULES)[:2]]
+    ends = Sequences()
+    for kind, strategy, rule in plan:
+        tally, width, known = np.zeros(3, int), np.zeros(2), 0
+        for number in range(examinations):
+            random = np.random.default_rng([8, number])
+            patient = (
+                np.arange(200) if kind == "single" else np.repeat(np.arange(60), random.integers(1, 9, 60))
+            )
+            truth = (random.random((len(patient), 1)) < 0.3).astype(np.int8)
+            habit = 0 if kind == "single" else random.normal(0, 1, 60)[patient][:, None]
+            score = truth + habit + random.normal(0, 1, truth.shape)
+            bank = Bank(None, "a", truth, patient=patient)
+            answers = Answers(bank, (1 / (1 + np.exp(-score))).round(2))
+            done = examine(bank, answers, strategy=strategy, seed=number, **RULES[rule])
+            area = stats.norm.cdf(1 / np.sqrt(2 if kind == "single" else 4))
+            sample, sign, prob = done.record.about(0)
+            kinds = [sign == side for side in (0, 1)]
+            old = auroc_error(sign, prob).interval() if all(map(np.any, kinds)) else (0.0, 1.0)
+            if done.answered.patients is not None:
+                rows = done.answered.patients.compared(truth[:, 0])
+                kinds = [one & np.isin(sample, some) for one, some in zip(kinds, rows, strict=True)]
+            pairs = min(int(one.sum()) for one in kinds)
+            above = (1 + np.sign(prob[kinds[1]][:pairs] - prob[kinds[0]][:pairs])) / 2
+            found = [ends(float(total), n) for n, total in enumerate(np.cumsum(above), 1)]
+            misses = [not one.low <= area <= one.high for one in found] or [False]
+            stated = done["a"].auroc
+            assert (stated.low, stated.high) == (found[-1] if found else (0.0, 1.0))
+            tally += misses[-1], any(misses), not old[0] <= area <= old[1]
+            width += stated.high - stated.low, np.nan_to_num(old[1] - old[0], nan=1)
+            known += 1
+        shown = [share(count, known) for count in tally]
+        print(
+            f"| {kind} | {strategy} | {rule} | {' | '.join(shown)} | {width[0] / known:.2f} | {width[1] / known:.2f} |",
             flush=True,
         )
 
@@ -330,7 +437,7 @@ def main_decision(studies):
 
 PARTS = {
     "false": false_findings, "power": power, "claims": claims, "coverage": coverage, "readers": readers,
-    "decision": main_decision,
+    "patients": patients, "ranking": ranking, "decision": main_decision,
 }  # fmt: skip
 
 

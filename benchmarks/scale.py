@@ -56,10 +56,14 @@ def measured(what: str, arguments: list[str]) -> str:
     start = time.perf_counter()
     command = [sys.executable, "-m", "retinabench", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
-    assert process.stderr is not None
-    said = process.stderr.read().decode(errors="replace")
-    _, status, used = os.wait4(process.pid, 0)
+    with tempfile.TemporaryFile() as errors_of:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors_of, env=environment)
+        if arguments[0] == "examine":
+            transcript = Path(arguments[arguments.index("--out") + 1]) / "transcript.jsonl"
+            what += f"; the first answer after {until_first_answer(process, transcript, start)}"
+        _, status, used = os.wait4(process.pid, 0)
+        errors_of.seek(0)
+        said = errors_of.read().decode(errors="replace")
     seconds, wall = used.ru_utime + used.ru_stime, time.perf_counter() - start
     errors = [line for line in said.splitlines() if line.startswith("retinabench: error: ")]
     ends = (
@@ -68,6 +72,17 @@ def measured(what: str, arguments: list[str]) -> str:
         else f"exit code {os.waitstatus_to_exitcode(status)}"
     )
     return f"| {what} | {seconds:.1f} | {wall:.1f} | {used.ru_maxrss / 2**20:.2f} GB | {ends} |"
+
+
+def until_first_answer(process: subprocess.Popen[bytes], transcript: Path, start: float) -> str:
+    """Wait until a transcript holds an answer; return the processor and wall seconds of the command so far (Linux)."""
+    while not (transcript.is_file() and transcript.read_bytes().count(b"\n") > 1):
+        if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return "the end"
+        time.sleep(0.01)
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    seconds = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    return f"{seconds:.1f} processor seconds, {time.perf_counter() - start:.1f} by the clock"
 
 
 def table(rows: int) -> pa.Table:

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from retinabench.predictions.identities import indistinct, is_missing, named_by_row, own_patients, plain
+from retinabench.predictions.identities import (
+    indistinct,
+    is_missing,
+    named_by_row,
+    own_patients,
+    plain,
+    unmistakable,
+)
 
 
 def test_cells_without_a_value():
@@ -40,3 +47,12 @@ def test_images_without_a_patient_become_their_own():
     found, _ = own_patients(np.array(["image b", ""]), np.array(["a", "b"]))
     assert found.tolist() == ["image b", "image _b"]
     assert own_patients(np.array(["p", "q"]), np.array(["a", "b"]))[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("ids", "plainly"),
+    [(["p1", "~!"], True), (["p1", "p 1"], False), (["p", "é"], False), (["p", "a\n"], False), (["a\0b", "c"], False), (["", "x"], True)],
+)  # fmt: skip
+def test_visible_ascii_needs_no_closer_look(ids, plainly):
+    assert unmistakable(np.array(ids)) is plainly
+    assert unmistakable(np.array(["ok"] * 70_000 + ids)) is plainly

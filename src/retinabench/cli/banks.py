@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from retinabench.cli.application import argument, option
-from retinabench.cli.options import Device, Out, OwnModel, Readers, Seed, Silent
+from retinabench.cli.options import Device, Out, OwnModel, Readers, Seed, Silent, with_options
 from retinabench.cli.output import print_notes, progress_of, say
 
 if TYPE_CHECKING:
@@ -68,16 +65,16 @@ Epochs = Annotated[
 class Asked:
     """What the options say: where the images are, and what answers."""
 
-    source: Path | None = None
-    images: int | None = None
-    grid: int = 1
-    examinee: str | None = None
-    weights: str | None = None
-    trained: str | None = None
-    size: int | None = None
-    epochs: int | None = None
-    device: str = "auto"
-    readers: int | None = None
+    source: Source = None
+    images: Images = None
+    grid: Grid = 1
+    examinee: Examinee = None
+    weights: Weights = None
+    trained: Trained = None
+    size: Size = None
+    epochs: Epochs = None
+    device: Device = "auto"
+    readers: Readers = None
 
     def network(self, seed: int, progress: Progress) -> NetworkOptions:
         """Return the options of the network.
@@ -95,36 +92,8 @@ class Asked:
         )  # fmt: skip
 
 
-def asks_about_images(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb the options of `Asked`, which it gets as its argument `asked`."""
-
-    def options(
-        source: Source = None,
-        images: Images = None,
-        grid: Grid = 1,
-        examinee: Examinee = None,
-        weights: Weights = None,
-        trained: Trained = None,
-        size: Size = None,
-        epochs: Epochs = None,
-        device: Device = "auto",
-        readers: Readers = None,
-    ) -> None:
-        pass
-
-    own = inspect.signature(verb, eval_str=True)
-    added = inspect.signature(options, eval_str=True).parameters
-    parameters = [p for p in own.parameters.values() if p.name != "asked"] + list(added.values())
-
-    @functools.wraps(verb)
-    def command(**given: Any) -> Any:
-        return verb(
-            **{k: v for k, v in given.items() if k not in added}, asked=Asked(**{k: given[k] for k in added})
-        )
-
-    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    return command
+asks_about_images = with_options(Asked, "asked")
+"""Gives a verb the options of `Asked`, which it gets as its argument `asked`."""
 
 
 def occlude(

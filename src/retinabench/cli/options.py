@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
 import typer
 
@@ -197,16 +198,48 @@ ModelSeeds = Annotated[
 ]
 
 
+def with_options(settings: type[Any], name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what gives a verb the options of a dataclass, an instance of which it gets as one argument.
+
+    Args:
+        settings: The dataclass; each field whose type is one of the annotated types above is an option.
+        name: The argument of the verb.
+    """
+    hints = get_type_hints(settings, include_extras=True)
+    added = {
+        field.name: inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in dataclasses.fields(settings)
+        if get_origin(hints[field.name]) is Annotated
+    }
+
+    def give(verb: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(verb, eval_str=True)
+        parameters = [p for p in own.parameters.values() if p.name != name] + list(added.values())
+
+        @functools.wraps(verb)
+        def command(**given: Any) -> Any:
+            chosen = {option: given.pop(option) for option in added}
+            return verb(**given, **{name: settings(**chosen)})
+
+        command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        return command
+
+    return give
+
+
 @dataclass(frozen=True)
 class FileReader:
     """Reads predictions files as the options say: `reader.read(paths)`."""
 
-    column: Sequence[str] | None = None
-    softmax: bool = False
-    grades: bool = False
-    referable_from: str | None = None
-    method: Sequence[str] | None = None
-    model_seed: Sequence[int] | None = None
+    column: Columns = None
+    softmax: Softmax = False
+    grades: Grades = False
+    referable_from: ReferableFrom = None
+    method: Methods = None
+    model_seed: ModelSeeds = None
     unlabelled: bool = False
     ungradable: bool = False
 
@@ -242,31 +275,8 @@ PLAIN = FileReader()
 """Reads files without options; what a verb that is called as a function has."""
 
 
-def reads_predictions(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb the options of `FileReader`, which it gets as its argument `reader`."""
-
-    def options(
-        column: Columns = None,
-        softmax: Softmax = False,
-        grades: Grades = False,
-        referable_from: ReferableFrom = None,
-        method: Methods = None,
-        model_seed: ModelSeeds = None,
-    ) -> None:
-        pass
-
-    own = inspect.signature(verb, eval_str=True)
-    added = inspect.signature(options, eval_str=True).parameters
-    parameters = [p for p in own.parameters.values() if p.name != "reader"] + list(added.values())
-
-    @functools.wraps(verb)
-    def command(**given: Any) -> Any:
-        chosen = {name: given.pop(name) for name in added}
-        return verb(**given, reader=FileReader(**chosen))
-
-    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    return command
+reads_predictions = with_options(FileReader, "reader")
+"""Gives a verb the options of `FileReader`, which it gets as its argument `reader`."""
 
 
 def _columns(pairs: Sequence[str]) -> dict[str, str]:

@@ -25,7 +25,8 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
          "gp": {"grid": [101], "mean": [101], "sd": [101], "u_minus", "u_plus", "kernel": {"signal", "noise", "length"}},
          "sensitivity": {"value", "low", "high", "asked", "of", "new": {"low", "high"}, "simultaneous": {"low", "high"}},
          "specificity": the same,
-         "accuracy": {"value", "low", "high"}}},
+         "accuracy": {"value", "low", "high"},
+         "auroc": {"value", "low", "high", "pairs": n}}},
      "progress": {"questions": [0, 1, …, n], "uncertainty": [mean over concepts and signs after so many questions]},
      "claims": [{"text", "concept", "measure", "goal", "confidence", "together": n, "registered": bool,
                  "decided": "holds" | "fails" | "undecided", None if not registered, "after": n or None, "asked", "of"}],
@@ -33,7 +34,8 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
      "companion_valid": bool, "notes": [sentences]}
 
 A value is the share of correct answers; low and high are a confidence sequence for this bank, `new` one for new samples, and
-`simultaneous` one that holds together with those of all other rates. The verb `examine` adds "goals": {concept: {measure: rate}}, as
+`simultaneous` one that holds together with those of all other rates. Where patients have several samples in a cell, its rate has
+"patients": {"right", "asked", "of"}, which is what its intervals for new samples count (`inference/patients.py`). The verb `examine` adds "goals": {concept: {measure: rate}}, as
 `--goal` states them, "findings": [{"concept", "measure", "goal", "finding": "met" | "missed"}], and to `bank` the pairs of concepts that
 come "together": [{"concepts": [2 names], "both": n, "one": n}]. Where a cell is empty (no positive in the bank), value, low and
 high of its rate are None and "why" says so; where it was not asked, value is None and the interval is [0, 1].

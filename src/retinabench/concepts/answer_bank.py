@@ -2,7 +2,7 @@
 
 The folder holds
 - `answers.csv`: image_id and P(yes) per concept, for the images (or regions) asked about;
-- `truth.csv`: the same rows with 0, 1 or nothing (unknown) per concept;
+- `truth.csv`: the same rows with 0, 1 or nothing (unknown) per concept, and patient_id where a patient has several;
 - `training.csv`: the truth of the training images;
 - `network.json`: the settings, and per concept the AUROC on the images asked about;
 - `samples/`: the images, or regions, as the network reads them, and the features of a pretrained trunk;
@@ -26,7 +26,7 @@ from retinabench.concepts.banks.definition import BankDefinition, find_definitio
 from retinabench.concepts.banks.open_bank import read_images
 from retinabench.concepts.banks.readers import read_reference
 from retinabench.concepts.banks.samples import prepare_samples, sample_rows
-from retinabench.concepts.banks.tables import read_bank
+from retinabench.concepts.banks.tables import PATIENT, read_bank
 from retinabench.concepts.examine import ExamineOptions, examine_bank, examine_files
 from retinabench.concepts.examinees.answers import read_answers
 from retinabench.concepts.examinees.network import (
@@ -303,10 +303,10 @@ def _write(
     probability: NDArray[np.float64],
 ) -> None:
     """Write the truth of the training, and truth and answers of the samples asked about."""
-    ids, truth = data.records.image_id, data.truth
+    ids, patients, truth = data.records.image_id, data.records.patient_id, data.truth
     assert truth is not None
     for name, some in (("training.csv", rows), ("truth.csv", asked)):
-        write_bytes(out / name, table(ids[some], concepts, truth[some]), checked=True)
+        write_bytes(out / name, table(ids[some], concepts, truth[some], patients[some]), checked=True)
     write_bytes(out / "answers.csv", table(ids[asked], concepts, probability), checked=True)
 
 
@@ -318,27 +318,37 @@ def write_truth(images: ConceptImages, rows: Rows, file: Path) -> None:
         rows: Their rows.
         file: The CSV.
     """
-    write_bytes(file, table(images.sample_id[rows], images.concepts, images.truth[rows]), checked=True)
+    patients = images.patient_id[rows]
+    write_bytes(
+        file, table(images.sample_id[rows], images.concepts, images.truth[rows], patients), checked=True
+    )
 
 
 def table(
-    sample_id: NDArray[np.str_], concepts: tuple[str, ...], values: NDArray[np.int8] | NDArray[np.float64]
+    sample_id: NDArray[np.str_],
+    concepts: tuple[str, ...],
+    values: NDArray[np.int8] | NDArray[np.float64],
+    patients: NDArray[np.str_] | None = None,
 ) -> bytes:
-    """Return a CSV with image_id and one column per concept.
+    """Return a CSV with image_id, patient_id where a patient has several samples, and one column per concept.
 
     Args:
         sample_id: (M,) text.
         concepts: C names.
         values: (M, C), truth (written as 0, 1 or nothing) or probabilities (with all their digits).
+        patients: (M,) text; None: they are not written.
 
     Returns:
         The content of the file.
     """
+    named = [[name] for name in sample_id]
+    if several := patients is not None and len(np.unique(patients)) < len(patients):
+        named = [[*one, patient] for one, patient in zip(named, patients, strict=True)]
     rows = [
-        [name, *("" if value < 0 else value for value in row.tolist())]
-        for name, row in zip(sample_id, values, strict=True)
+        [*one, *("" if value < 0 else value for value in row.tolist())]
+        for one, row in zip(named, values, strict=True)
     ]
-    return csv_text([["image_id", *concepts], *rows]).encode()
+    return csv_text([["image_id", *([PATIENT] if several else []), *concepts], *rows]).encode()
 
 
 def _learnt(

@@ -142,7 +142,7 @@ def examine_bank(
     )
     found = examined.to_dict()
     if panel is not None:
-        found = enter_readers(found, bank, examined.record, panel, examined.rates)
+        found = enter_readers(found, examined, panel)
     found["goals"] = goals
     found["findings"] = findings(found)
     found["bank"]["together"] = together(bank)

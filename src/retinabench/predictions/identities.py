@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 NOT_KNOWN = ("", "nan", "na", "n/a", "<na>", "nat", "none", "null")
 """What stands for a patient who is not known, in any case: empty cells, and what tools write for them."""
 _UNMISTAKABLE = re.compile(r"[!-~]+").fullmatch  # only visible ASCII characters
+_ROWS = 1 << 16  # ids that are looked at together
 
 
 def is_missing(value: Any) -> bool:
@@ -24,6 +25,18 @@ def named_by_row(n: int) -> tuple[NDArray[np.str_], str]:
     """Return ids for n images that have none, the numbers of their rows from 1, and the note that says so."""
     ids = np.arange(1, n + 1).astype(np.str_)
     return ids, "no image_id: images are named by their row, in this order in every file that is compared"
+
+
+def unmistakable(values: NDArray[np.str_]) -> bool:
+    """Return whether all ids (N,) are written in visible ASCII characters alone, as most are; fast."""
+    width = values.dtype.itemsize // 4
+    for start in range(0, len(values) if width else 0, _ROWS):
+        codes = np.ascontiguousarray(values[start : start + _ROWS]).view(np.uint32).reshape(-1, width)
+        behind = codes == 0  # what fills an id up to the width of the array
+        visible = codes - np.uint32(33) < np.uint32(94)  # ! to ~; what is below wraps round to a large number
+        if not (visible | behind).all() or (behind[:, :-1] & ~behind[:, 1:]).any():
+            return False
+    return True
 
 
 def plain(text: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.predictions.identities import indistinct, is_missing
+from retinabench.predictions.identities import indistinct, is_missing, unmistakable
 
 REFERABLE_FROM = 2
 """The lowest referable grade of the international scale."""
@@ -100,9 +100,10 @@ class Check:
             array = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.astype(np.str_)
         except UnicodeDecodeError:
             raise self.fail(column, None, "holds bytes that are not UTF-8 text") from None
-        broken = np.flatnonzero((np.char.find(array, "\n") >= 0) | (np.char.find(array, "\r") >= 0))
-        if broken.size:
-            raise self.fail(column, broken[0], "holds a line break", "Is a quotation mark missing?")
+        if not unmistakable(array):
+            broken = np.flatnonzero((np.char.find(array, "\n") >= 0) | (np.char.find(array, "\r") >= 0))
+            if broken.size:
+                raise self.fail(column, broken[0], "holds a line break", "Is a quotation mark missing?")
         if not missing and (empty := np.flatnonzero(array == "")).size:
             raise self.fail(column, empty[0], "is empty", "Give every row a value or leave the column out.")
         return array
@@ -114,6 +115,8 @@ class Check:
             column: Name of the column.
             values: (N,) ids.
         """
+        if unmistakable(values):
+            return
         if (pair := indistinct(values.tolist())) is not None:
             first, second = (int(np.flatnonzero(values == one)[0]) for one in pair)
             if first > second:

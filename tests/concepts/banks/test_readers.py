@@ -29,6 +29,18 @@ def test_the_majority_leaves_ties_unknown(path):
     assert panel.others()["without b"].tolist() == [[-1, 0], [1, 1], [-1, -1]]
 
 
+def test_the_patients_of_the_table_stay(path):
+    header, *rows = TABLE.splitlines()
+    named = [
+        f"{row},{patient}"
+        for row, patient in zip([header, *rows], ("patient_id", "p", "q", "p"), strict=True)
+    ]
+    path.write_text("\n".join(named) + "\n")
+    bank, _ = read_reference(path)
+    assert bank.concepts == ("edema", "mass")
+    assert bank.patient.tolist() == [0, 1, 0]
+
+
 def test_one_reader(path):
     bank, panel = read_reference(path, ["edema"], "b")
     assert bank.truth[:, 0].tolist() == [1, 0, -1]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.tables import read_bank
 from retinabench.concepts.examinees.answers import read_answers
 from retinabench.core.errors import InputError
@@ -128,3 +130,34 @@ def test_answers_keep_every_bit(tmp_path):
     text = "image_id,a\n" + "".join(f"i{k},{p!r}\n" for k, p in enumerate(probs.tolist()))
     answers = read_answers(write(tmp_path / "answers.csv", text), bank)
     assert [answers(k, "a") for k in range(50)] == probs.tolist()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_patients_stand_in_a_column_of_their_own(tmp_path, ending):
+    path = tmp_path / f"truth.{ending}"
+    table = pa.table({"image_id": ["a", "b", "c"], "patient_id": [7, 3, 7], "x": [1, 0, None]})
+    (pa.csv.write_csv if ending == "csv" else pa.parquet.write_table)(table, path)
+    bank = read_bank(path)
+    assert bank.concepts == ("x",)
+    assert bank.patient.tolist() == [1, 0, 1]
+    assert bank.hash != Bank(bank.ids, bank.concepts, bank.truth).hash
+    alone = table.set_column(1, "patient_id", pa.array([1, 2, 3]))
+    (pa.csv.write_csv if ending == "csv" else pa.parquet.write_table)(alone, path)
+    assert read_bank(path).patient is None  # each sample is a patient of its own
+    empty = table.set_column(1, "patient_id", pa.array(["p", None, "p"]))
+    (pa.csv.write_csv if ending == "csv" else pa.parquet.write_table)(empty, path)
+    with pytest.raises(InputError, match="row 2, column 'patient_id': is empty"):
+        read_bank(path)
+
+
+@pytest.mark.parametrize("ids", [["a", "bb", "c c"], ["ä", "出血", "x"], ["a", "b" * 300, ""]])
+def test_ids_of_any_script_are_read_as_they_are(tmp_path, ids):
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"image_id": ids, "x": pa.array([1, 0, 1], pa.int8())}), path)
+    if "" in ids:
+        with pytest.raises(InputError, match="row 3, column 'image_id': is empty"):
+            read_bank(path)
+        return
+    bank = read_bank(path)
+    assert bank.ids.tolist() == ids
+    assert bank.truth.ravel().tolist() == [1, 0, 1]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from torch import nn
 
+from retinabench.concepts.answer_bank import NetworkOptions
 from retinabench.concepts.banks import lesion_images
+from retinabench.concepts.banks.definition import find_definition
 from retinabench.concepts.banks.samples import prepare_samples
 from retinabench.concepts.examinees.network import (
     ConceptNetwork,
@@ -126,6 +132,45 @@ def test_a_head_learns_on_features_that_are_computed_once(tmp_path):
     held_out = network.answer_rows(data, np.arange(32, 48))
     assert held_out == pytest.approx(network.answer(large[32:]), abs=1e-6)
     assert auroc(truth[:32, 0].astype(np.int8), network.answer(large[:32])[:, 0]) > 0.9
+
+
+class Colours(nn.Module):
+    """A backbone as timm makes one: two stages, pooled features, and how many."""
+
+    num_features = 6
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.late = nn.Conv2d(3, 6, 3), nn.Conv2d(6, 6, 1)
+
+    def forward(self, x):
+        return self.late(self.stem(x).relu()).amax(dim=(2, 3))
+
+
+@pytest.mark.parametrize("part", ["head", "1", "all", None])
+def test_a_network_of_timm_answers_with_its_head_some_or_all_stages_trained(part, tmp_path, monkeypatch):
+    """timm as `import timm` would find it; its weights are downloaded once and kept where they are not trained."""
+    asked = []
+
+    def create_model(name, *, pretrained, num_classes):
+        asked.append((name, pretrained, num_classes))
+        return Colours()
+
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
+    options = NetworkOptions("timm:colours.a1_in1k", trained=part, epochs=2)
+    model = options.model(find_definition("folder"), 16)
+    assert (model.weights, model.trained) == ("timm", int(part) if part == "1" else part or "head")
+    images, truth = coloured(24, 0)
+    data = prepared(images, truth, tmp_path)
+    chosen = default_optimizer(model, concepts=2, batch=8, epochs=2)
+    network = train_network(
+        data, np.arange(16), model=model, optimizer=chosen, seed=0, checkpoint=Checkpoint()
+    )
+    assert ("colours.a1_in1k", True, 0) in asked
+    answers = network.answer_rows(data, np.arange(16, 24))
+    assert answers.shape == (8, 2)
+    assert ((answers > 0) & (answers < 1)).all()
+    assert network.answer(images[16:]) == pytest.approx(answers, abs=1e-6)
 
 
 def test_a_users_own_network_answers_as_it_is_or_is_trained(tmp_path, monkeypatch):

@@ -9,7 +9,9 @@ from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.readers import Panel, majority, random_reader
 from retinabench.concepts.examinees.answers import Answers
 from retinabench.concepts.inference.rates import Cell
+from retinabench.concepts.questioning.answered import Answered
 from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.record import Record
 from retinabench.concepts.questioning.reference import AVERAGE, Strata, enter_readers
 
 READERS = ("r1", "r2", "r3", "r4", "r5")
@@ -30,7 +32,7 @@ def drawn(random, samples=150, truth="majority"):
 
 def entered(bank, answers, panel, **options):
     found = examine(bank, answers, **options)
-    return enter_readers(found.to_dict(), bank, found.record, panel, found.rates)
+    return enter_readers(found.to_dict(), found, panel)
 
 
 def rate_against(values, yes, sign):
@@ -42,7 +44,9 @@ def test_strata_join_what_was_asked_by_weight():
     weight = np.array([1.0] * 6 + [0.5] * 4 + [0.5] * 2 + [0.0] * 4 + [1.0] * 2)
     asked = np.array([1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0], bool)
     right = np.arange(18) % 2 == 0
-    made = Strata(truth, weight, asked, right, drawn=True)
+    bank = Bank(None, ["a"], truth[:, None])
+    sample = np.flatnonzero(asked)
+    made = Strata(Answered(bank, Record(), 0, True), truth, weight, sample, right[sample])
     total = 6 + 2 + 1 + 2
     assert made.unknown == pytest.approx(2 / total)
     assert {(round(share * total, 9), cell) for share, cell in made.cells} == {
@@ -75,6 +79,11 @@ def test_all_asked_every_reader_is_known_exactly():
             certain = [rate_against(values, yes[:, place], sign) for values in possible]
             assert one["low"] <= min(certain)
             assert one["high"] >= max(certain)
+            # So does that of the accuracy.
+            agree = [np.mean(yes[:, place] == (values == 1), where=values >= 0) for values in possible]
+            accuracy = found["concepts"][name]["accuracy"]
+            assert accuracy["low"] <= min(agree) + 1e-12
+            assert accuracy["high"] >= max(agree) - 1e-12
         assert told["disputed"] == ((votes.max(axis=1)) != votes.min(axis=1)).sum()
 
 
@@ -109,6 +118,14 @@ def test_intervals_hold_against_each_possible_truth(truth):
             told = found["readers"]["concepts"][name]["against"]
             for measure, sign in (("sensitivity", 1), ("specificity", 0)):
                 ends = found["concepts"][name][measure]
+                if truth == "majority" and sign:
+                    all_right = found["concepts"][name]["accuracy"]
+                    for values in others.values():
+                        known = values[:, place] >= 0
+                        p = np.mean(yes[known, place] == values[known, place])
+                        missed["accuracy"] = missed.get("accuracy", 0) + (
+                            not all_right["low"] - 1e-9 <= p <= all_right["high"] + 1e-9
+                        )
                 for key, values in others.items():
                     if truth == "majority" or key == "itself":
                         p = rate_against(values[:, place], yes[:, place], sign)

@@ -37,9 +37,7 @@ def test_the_page_shows_the_readers():
     votes = (random.random((90, 2, 3)) < 0.5).astype(np.int8)
     bank = Bank(None, ("a", "b"), majority(votes))
     result = examine(bank, lambda sample, concept: float(bank.truth[sample, 0]), questions=60)
-    found = enter_readers(
-        result.to_dict(), bank, result.record, Panel(("x", "y", "z"), votes, "majority"), result.rates
-    )
+    found = enter_readers(result.to_dict(), result, Panel(("x", "y", "z"), votes, "majority"))
     sensitivity, specificity = readers_tables(found)
     rows = ["x", "y", "z", "random reader", "without x", "without y", "without z"]
     assert [row.label for row in sensitivity.blocks[0].rows] == rows

@@ -9,7 +9,6 @@ from retinabench.concepts.report.concept_rates import rates
 from retinabench.concepts.report.findings import (
     entangled,
     findings,
-    fixed_number,
     left_open,
     met_goals,
     missed_goals,
@@ -55,14 +54,6 @@ def test_a_missed_goal_follows_from_the_simultaneous_interval(bank):
     assert [(one["concept"], one["finding"]) for one in findings(always)][:2] == [
         ("common", "missed"), ("common", "met"),
     ]  # fmt: skip
-
-
-def test_the_number_of_questions_is_fixed_unless_the_answers_decided_it(bank):
-    who = examinee(bank)
-    assert fixed_number(examine(bank, who, questions=30).to_dict())
-    assert fixed_number(examine(bank, who, strategy="uncertainty").to_dict())  # all asked
-    assert not fixed_number(examine(bank, who, strategy="uncertainty", questions=30).to_dict())
-    assert not fixed_number(examine(bank, who, tolerance=1.2).to_dict())
 
 
 def test_without_a_goal_nothing_is_judged(bank):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import pytest
 
 from retinabench.concepts.banks.bank import Bank
@@ -96,13 +97,21 @@ def test_numbers_that_went_through_json_give_the_same_page(found, comparison, ht
     assert render(json.loads(json.dumps(found)), json.loads(json.dumps(comparison))) == html
 
 
-def test_the_ranking_has_an_interval_only_for_a_fixed_number_of_questions(bank):
-    who = examinee(bank)
-    found = examine(bank, who, questions=200).to_dict()
-    assert "0.9" in cells_of(render(found), "common")[-1]
-    assert "[" in cells_of(render(found), "common")[-1]
-    steered = examine(bank, who, strategy="uncertainty", questions=200).to_dict()
-    assert "[" not in cells_of(render(steered), "common")[-1]
+def test_the_ranking_has_an_interval_whenever_one_stops(bank):
+    found = examine(bank, examinee(bank), strategy="uncertainty", questions=200).to_dict()
+    one, cell = found["concepts"]["common"]["auroc"], cells_of(render(found), "common")[-1]
+    assert f"{one['value']:.2f}" in cell
+    assert f"[ {one['low']:.2f} ,  {one['high']:.2f} ]" in cell
+
+
+def test_patients_with_several_samples_are_spoken_of(bank):
+    eyes = Bank(None, bank.concepts, bank.truth, patient=np.arange(120) // 2)
+    found = examine(eyes, examinee(bank)).to_dict()
+    html = render(found | {"goals": {"rare": {"sensitivity": 0.9}, "common": {"sensitivity": 0.9}}})
+    assert "one sample of each counts" in html
+    assert "of as many patients" in html
+    assert "Patients have several samples" in " ".join(html.split())
+    assert "is taken for a patient of its own" in render(examine(bank, examinee(bank), questions=9).to_dict())
 
 
 def cells_of(html, concept):
@@ -136,6 +145,8 @@ def test_one_question_is_a_page_without_the_other_sections(bank):
         assert f'id="{anchor}"' not in html
         assert f'href="#{anchor}"' not in html
     assert "no such sample was asked" in html
+    assert html.count("Answers about ") == 1  # the others have no figure
+    assert "No question was asked about" in html
 
 
 def test_sentences_of_the_verdict(html, bank, found):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from retinabench.concepts.questioning.loop import examine
-from retinabench.concepts.report.thresholds import cut_offs, ranking, ranks_better_than_chance, short_decimal
-from support.examinees import CONCEPTS, examinee
+from retinabench.concepts.report.thresholds import cut_offs, ranks_better_than_chance, short_decimal
+from support.examinees import examinee
 
 
 def test_another_threshold_is_advised_where_the_ranking_is_no_chance(bank):
@@ -42,21 +42,3 @@ def test_the_threshold_is_the_shortest_decimal_that_cuts_there():
 def test_ranking_better_than_chance_is_mann_and_whitneys_test(without, having, rightly):
     answers = {"without": [k / 50 for k in without], "with": [k / 50 for k in having]}
     assert ranks_better_than_chance({"answers": answers}) is rightly
-
-
-def test_answers_closer_than_a_bin_keep_their_order():
-    """Twelve answers within 0.02: the AUROC of bins would be 0.5."""
-    answers = {"without": [0.001 * k for k in range(8)], "with": [0.0075, 0.009, 0.010, 0.012]}
-    assert ranking({"answers": answers}).auroc == 1.0
-
-
-def test_the_ranking_is_the_auroc_of_the_answers(bank):
-    from sklearn.metrics import roc_auc_score
-
-    who = examinee(bank)
-    found = examine(bank, who).to_dict()
-    for place, concept in enumerate(CONCEPTS[:3]):
-        said = [who(sample, concept) for sample in range(120)]
-        expected = roc_auc_score(bank.truth[:, place], said)
-        assert ranking(found["concepts"][concept]).auroc == pytest.approx(expected, abs=1e-12)
-    assert ranking(found["concepts"]["absent"]) is None

@@ -26,6 +26,7 @@ class Bank:
 
     Attributes:
         samples: Number of samples n.
+        patient: (n,) number of the patient of each sample; None where each sample is a patient of its own.
         cells: (c, 2) int64, samples of each concept with truth 0 and 1.
 
     Args:
@@ -33,6 +34,7 @@ class Bank:
         concepts: c unique names.
         truth: (n, c) int8 of 0, 1 or -1 (unknown: never asked about), an array or a memory map; it is never copied.
         source: Name of the file, for messages.
+        patient: (n,) the patient of each sample, text or numbers; None where each sample is a patient of its own.
 
     Raises:
         InputError: The arguments do not fit together or a value is not allowed; the message names row and column.
@@ -44,6 +46,7 @@ class Bank:
         concepts: Sequence[str],
         truth: NDArray[np.int8],
         source: str | None = None,
+        patient: ArrayLike | None = None,
     ) -> None:
         check = Check(source)
         self.source = source
@@ -59,6 +62,10 @@ class Bank:
             self._id = check.text("image_id", check.length("image_id", sample_id, self.samples))
             check.unique("image_id", self._id)
             check.distinct("image_id", self._id)
+        self.patient: NDArray[np.intp] | None = None
+        if patient is not None:
+            names, codes = np.unique(check.length("patient_id", patient, self.samples), return_inverse=True)
+            self.patient = codes if len(names) < self.samples else None
         # (chunks + 1, c, 2): how many samples of each cell lie before each chunk.
         self._before = np.zeros((-(-self.samples // CHUNK) + 1, len(self.concepts), 2), np.int64)
         for k in range(len(self._before) - 1):
@@ -102,10 +109,12 @@ class Bank:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of concepts, truth and ids, by which a transcript is tied to its bank."""
+        """SHA-256 of concepts, truth, ids and patients, by which a transcript is tied to its bank."""
         digest = hashlib.sha256("\n".join((str(self.samples), *self.concepts)).encode())
         for start in range(0, self.samples, CHUNK):
             digest.update(np.ascontiguousarray(self.truth[start : start + CHUNK]).tobytes())
             if self._id is not None:
                 digest.update("\n".join(self._id[start : start + CHUNK].tolist()).encode())
+        if self.patient is not None:
+            digest.update(np.ascontiguousarray(self.patient, np.int64).data)
         return digest.hexdigest()

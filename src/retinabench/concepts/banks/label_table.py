@@ -52,7 +52,7 @@ def read_label_table(definition: BankDefinition, layout: LabelTable, files: File
             label = _truth(row, wanted, layout, place, where)
             if label is None:
                 continue
-            image = base + layout.path.replace("{image}", row[1][column])
+            image = base + layout.path.replace("{image}", row[1][column].lstrip("/"))
             if image not in files:
                 raise InputError(f"its image '{image}' is missing", file=where, row=row[0], column=column)
             names.append(image)

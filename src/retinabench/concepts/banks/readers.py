@@ -3,6 +3,7 @@
 | column | meaning |
 |---|---|
 | `image_id` | the image |
+| `patient_id` | its patient, where patients have several images (may be left out) |
 | `concept@reader` | 1, 0 or empty: that reader sees the concept, does not, or did not read the image |
 
 Which reading is the truth of a question (`--reference`):
@@ -123,5 +124,5 @@ def read_reference(
     else:
         values = votes[:, :, readers.index(chosen)]
     ids = [table.name(sample) for sample in range(table.samples)]
-    bank = Bank(ids, wanted, np.ascontiguousarray(values), source=str(path))
+    bank = Bank(ids, wanted, np.ascontiguousarray(values), source=str(path), patient=table.patient)
     return bank, Panel(readers, votes, chosen)

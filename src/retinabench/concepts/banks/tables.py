@@ -24,17 +24,22 @@ from retinabench.predictions.formats.bounded_parquet import open_parquet, read_t
 from retinabench.predictions.formats.csv_format import broken_csv, csv_header, unquote
 from retinabench.predictions.validation import Check
 
+PATIENT = "patient_id"
 COLUMNS = 8  # of a Parquet file that are in memory at a time, beside the values
 
 
 def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
     """Read the truth: image_id and one column of 0, 1 or nothing (unknown) per concept, or only the columns `concepts`.
 
+    A column patient_id, if there is one, says which samples belong together.
+
     Raises `InputError` naming file, row, column and hint.
     """
     path = Path(path)
 
-    def truth_of(name: str, values: NDArray[np.float64]) -> NDArray[np.int8]:
+    def truth_of(name: str, values: NDArray[Any]) -> NDArray[np.int8]:
+        if values.dtype.kind == "i" and 0 <= values.min() <= values.max() <= 1:
+            return values.astype(np.int8, copy=False)
         unknown = np.isnan(values)
         wrong = (values != 0) & (values != 1) & ~unknown
         if wrong.any():
@@ -51,10 +56,26 @@ def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
         return truth
 
     image_id, names, truth = read_concepts(path, concepts, truth_of, np.int8)
-    return Bank(image_id, names, truth, source=str(path))
+    return Bank(image_id, names, truth, source=str(path), patient=read_patients(path))
 
 
-def _unchanged(name: str, values: NDArray[np.float64]) -> NDArray[Any]:
+def read_patients(path: Path) -> NDArray[np.str_] | None:
+    """Return the column ``patient_id`` of a table of truth, (n,) text; None where it has none.
+
+    Raises:
+        InputError: The file cannot be read, or a cell is empty.
+    """
+    with _explained(path):
+        parquet, names = _columns(path)
+        if PATIENT not in names:
+            return None
+        if names.count(PATIENT) > 1:
+            raise InputError("stands twice in the header", file=path, column=PATIENT)
+        table = read_table(path, [PATIENT]) if parquet else _csv(path, [], PATIENT)
+    return Check(str(path)).text(PATIENT, _text(table[PATIENT]))
+
+
+def _unchanged(name: str, values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
@@ -68,16 +89,16 @@ def column_names(path: str | Path) -> list[str]:
 def read_concepts(
     path: Path,
     concepts: Sequence[str] | None,
-    convert: Callable[[str, NDArray[np.float64]], NDArray[Any]] = _unchanged,
-    dtype: type[np.generic] = np.float64,
+    convert: Callable[[str, NDArray[Any]], NDArray[Any]] = _unchanged,
+    dtype: type[np.generic] | None = None,
 ) -> tuple[NDArray[np.str_], list[str], NDArray[Any]]:
     """Read ``image_id`` and one numeric column per concept from a CSV or Parquet file.
 
     Args:
         path: The file; its format is told by its first bytes.
         concepts: Columns to read; None for all but ``image_id``.
-        convert: Name and values (n,) of a column, NaN where a cell is empty -> what is kept of them.
-        dtype: The type of what is kept.
+        convert: Name and values (n,) of a column, numbers of any type, NaN where a cell is empty -> what is kept of them.
+        dtype: The type of what is kept; None: float32 where all columns are written so, otherwise float64.
 
     Returns:
         Image ids (n,), names of the concepts, and their values (n, c).
@@ -94,9 +115,8 @@ def read_concepts(
     if len(ids) == 0:
         raise InputError("has no rows", file=path, hint="Write one row per image.")
     image_id = Check(str(path)).text("image_id", _text(ids))
-    values = np.empty(
-        (len(wanted), len(ids)), dtype
-    ).T  # columns are written, and most often read, as a whole
+    # Columns are written, and most often read, as a whole.
+    values = np.empty((len(wanted), len(ids)), dtype or _type(path if parquet else None, wanted)).T
     for first in range(0, len(wanted), COLUMNS):
         some = wanted[first : first + COLUMNS]
         try:
@@ -108,24 +128,38 @@ def read_concepts(
     return image_id, wanted, values
 
 
+def _type(path: Path | None, wanted: Sequence[str]) -> type[np.floating]:
+    """Return the narrowest type that holds the columns of a Parquet file as they are written."""
+    single = path is not None and all(
+        pa.types.is_float32(open_parquet(path).schema_arrow.field(name).type) for name in wanted
+    )
+    return np.float32 if single else np.float64
+
+
 def _text(column: pa.ChunkedArray) -> NDArray[Any]:
     """Return ids as an array of text, or of whatever they are."""
-    values: NDArray[Any] = column.to_numpy()
     whole = pa.types.is_string(column.type) and not column.null_count
     # NumPy drops zero bytes at the end of text; where there are any, they are refused as a column of objects.
-    if whole and not pa.compute.any(pa.compute.match_substring(column, "\0")).as_py():
-        words: NDArray[np.str_] = values.astype(np.str_)
-        return words
-    return np.asarray(column.to_pylist(), object)
+    if not whole or pa.compute.any(pa.compute.match_substring(column, "\0")).as_py():
+        return np.asarray(column.to_pylist(), object)
+    width = int(pa.compute.max(pa.compute.binary_length(column)).as_py() or 0)
+    if not width or not pa.compute.all(pa.compute.string_is_ascii(column)).as_py():
+        return np.asarray(column.to_numpy(), np.str_)
+    # A letter is a byte: made equally long, the ids are an array already.
+    padded = pa.compute.ascii_rpad(column, width, "\0").combine_chunks()
+    same = np.frombuffer(padded.buffers()[2], f"S{width}", len(padded), padded.offset * width)
+    return same.astype(np.str_)
 
 
-def _numbers(path: Path, name: str, column: pa.Array) -> NDArray[np.float64]:
+def _numbers(path: Path, name: str, column: pa.Array) -> NDArray[Any]:
+    as_they_are = pa.types.is_integer(column.type) or pa.types.is_float32(column.type)
     try:
-        values: NDArray[np.float64] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        if not as_they_are or column.null_count:
+            column = column.cast(pa.float64())
+        values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise not_a_number(path, name, column) from None
-    infinite = np.isinf(values)
-    if infinite.any():
+    if values.dtype.kind == "f" and (infinite := np.isinf(values)).any():
         raise InputError("is infinite", file=path, row=int(infinite.argmax()) + 1, column=name)
     return values
 
@@ -159,7 +193,7 @@ def _wanted(path: Path, names: list[str], concepts: Sequence[str] | None) -> lis
         words = ", ".join(f"'{name}'" for name in missing)
         hint = f"Rename or add it; the file has: {has}"
         raise InputError(f"has no column {words}", file=path, hint=hint)
-    wanted = list(concepts) if concepts else [name for name in names if name != "image_id"]
+    wanted = list(concepts) if concepts else [name for name in names if name not in ("image_id", PATIENT)]
     for name in ("image_id", *wanted):
         if names.count(name) > 1:
             raise InputError("stands twice in the header", file=path, column=name)
@@ -176,7 +210,7 @@ def _csv_columns(path: Path) -> tuple[str, str, list[str]]:
     return encoding, delimiter, [unquoted(name.strip()) for name in names]
 
 
-def _csv(path: Path, wanted: list[str]) -> pa.Table:
+def _csv(path: Path, wanted: list[str], name: str = "image_id") -> pa.Table:
     encoding, delimiter, names = _csv_columns(path)
 
     def load(text: bool, decimal: str) -> pa.Table:
@@ -188,10 +222,10 @@ def _csv(path: Path, wanted: list[str]) -> pa.Table:
             parse_options=pa.csv.ParseOptions(delimiter=delimiter),
             convert_options=pa.csv.ConvertOptions(
                 column_types={
-                    "image_id": pa.string(),
-                    **{name: pa.string() if text else pa.float64() for name in wanted},
+                    name: pa.string(),
+                    **{one: pa.string() if text else pa.float64() for one in wanted},
                 },
-                include_columns=["image_id", *wanted],
+                include_columns=[name, *wanted],
                 decimal_point=decimal,
                 strings_can_be_null=True,
                 null_values=["", "nan", "NaN"],

@@ -75,11 +75,11 @@ def bank_sequence(right: int, asked: int, of: int, alpha: float) -> Ends:
     return Ends(low / of, high / of)
 
 
-def new_sequence(right: int, asked: int, alpha: float) -> Ends:
+def new_sequence(right: float, asked: int, alpha: float) -> Ends:
     """Return the interval of the rate for new samples.
 
     Args:
-        right: Correct answers k.
+        right: Correct answers k; or a sum of n values in [0, 1], see `ranking.py`.
         asked: Samples asked about n.
         alpha: Probability with which the intervals of all n may together miss the rate.
 
@@ -124,7 +124,7 @@ def _boundary(inside: Callable[[int], bool], best: int, edge: int) -> int:
     return inner
 
 
-def _log_mixture(right: int, asked: int) -> float:
+def _log_mixture(right: float, asked: int) -> float:
     """Logarithm of Q."""
     return math.lgamma(right + 0.5) + math.lgamma(asked - right + 0.5) - math.lgamma(asked + 1) - LOG_BETA
 
@@ -140,5 +140,5 @@ def _log_falling(x: int, j: int) -> float:
     return math.lgamma(x + 1) - math.lgamma(x - j + 1)
 
 
-def _times_log(count: int, p: float) -> float:
+def _times_log(count: float, p: float) -> float:
     return 0.0 if not count else count * math.log(p) if p > 0 else -math.inf

@@ -15,7 +15,7 @@ the borders.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,11 @@ class Kernel:
 PUBLISHED = Kernel()
 
 
-def says_yes(prob: float) -> bool:
+@overload
+def says_yes(prob: float) -> bool: ...
+@overload
+def says_yes(prob: Floats) -> NDArray[np.bool_]: ...
+def says_yes(prob: float | Floats) -> bool | NDArray[np.bool_]:
     """Whether an answer P(yes) is a yes: above 0.5, as in `metrics`; 0.5 itself is a no."""
     return prob > 0.5
 

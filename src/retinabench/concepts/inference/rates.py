@@ -6,6 +6,8 @@ simultaneous ones, so that it is right in all of its statements together with a 
 side of a goal may be stated, every rate has one false statement that could be made of it, whatever the truth: with m rates
 there are always m hypotheses that must not be rejected, and stepping down (Holm) could gain nothing over Bonferroni.
 
+Where a bank names patients, those for new samples count one sample of each (`patients.py`).
+
 Where samples are selected by their other concepts instead of at random, only what is certain is said of the bank: the rate
 lies between that with all other answers wrong and that with all of them right. Nothing is said of new samples until
 every sample was asked.
@@ -18,7 +20,7 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from retinabench.concepts.inference.confidence_sequences import Ends, bank_sequence, new_sequence
 
@@ -41,6 +43,7 @@ class Rate:
         new: The interval for new samples; None for the accuracy and where the bank has no such sample.
         simultaneous: The same, holding together with those of all other rates.
         why: Reason why ``value`` is None.
+        patients: What the intervals for new samples count, where patients have several samples.
     """
 
     value: float | None
@@ -51,6 +54,7 @@ class Rate:
     new: Ends | None = None
     simultaneous: Ends | None = None
     why: str | None = None
+    patients: Counted | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON content; what is None beside value, low and high is left out."""
@@ -60,9 +64,24 @@ class Rate:
             "new": self.new and self.new._asdict(),
             "simultaneous": self.simultaneous and self.simultaneous._asdict(),
             "why": self.why,
+            "patients": self.patients and self.patients._asdict(),
         }
         found: dict[str, Any] = {"value": self.value, "low": self.low, "high": self.high}
         return found | {key: value for key, value in optional.items() if value is not None}
+
+
+class Counted(NamedTuple):
+    """Answers about one sample of each patient.
+
+    Args:
+        right: Correct answers.
+        asked: Patients whose sample was asked about.
+        of: Patients with a sample in the cell.
+    """
+
+    right: int
+    asked: int
+    of: int
 
 
 @dataclass(frozen=True)
@@ -74,12 +93,15 @@ class Cell:
         asked: Samples asked about.
         of: Samples of the cell.
         drawn: Whether they were drawn at random within the cell.
+        patients: The same of the samples that count for new patients (`patients.Patients`), one of each; None where no patient
+            has two samples in the cell.
     """
 
     right: int
     asked: int
     of: int
     drawn: bool = True
+    patients: Counted | None = None
 
     def bank(self, alpha: float) -> Ends:
         """Return the interval for this bank; alpha is the probability of an error."""
@@ -89,8 +111,9 @@ class Cell:
 
     def new(self, alpha: float) -> Ends:
         """Return the interval for new samples; alpha is the probability of an error."""
+        counted = self.patients or self
         known = self.drawn or self.asked == self.of
-        return new_sequence(self.right, self.asked, alpha) if known else ANYTHING
+        return new_sequence(counted.right, counted.asked, alpha) if known else ANYTHING
 
 
 def rate(cell: Cell, rates: int = 1) -> Rate:
@@ -108,7 +131,7 @@ def rate(cell: Cell, rates: int = 1) -> Rate:
     ends, new, simultaneous = cell.bank(ALPHA), cell.new(ALPHA), cell.new(ALPHA / rates)
     value = cell.right / cell.asked if cell.asked else None
     why = None if cell.asked else "no such sample was asked"
-    return Rate(value, *ends, cell.asked, cell.of, new, simultaneous, why)
+    return Rate(value, *ends, cell.asked, cell.of, new, simultaneous, why, cell.patients)
 
 
 def accuracy(cells: tuple[Cell, Cell]) -> Rate:

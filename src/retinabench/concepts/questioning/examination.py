@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,13 @@ from retinabench.concepts.inference.gaussian_process import (
     outcomes,
     posterior,
 )
-from retinabench.concepts.inference.rates import ALPHA, Cell, Rate, accuracy, rate
+from retinabench.concepts.inference.ranking import Ranking
+from retinabench.concepts.inference.rates import ALPHA, Rate, accuracy, rate
+from retinabench.concepts.questioning.answered import Answered
 from retinabench.concepts.questioning.record import Record
 from retinabench.concepts.questioning.strategies import SATURATED, find_strategy
 
 SCHEMA = "retinabench.examination/2"
-ANSWER_DRIVEN = ("claims", "tolerance", "patience")
-"""Reasons to stop that depend on the answers."""
-
 RARE = 10  # positive or negative samples, below which a rate of the bank is hardly worth an interval
 
 
@@ -45,6 +45,7 @@ class ConceptResult:
         sensitivity: Rate of correct answers among positive samples.
         specificity: Rate of correct answers among negative samples.
         accuracy: Rate of correct answers among all samples.
+        auroc: How well the answers rank the samples.
         answers: P(yes) about the samples ``without`` the concept and about those ``with`` it, in the order of the questions.
     """
 
@@ -56,6 +57,7 @@ class ConceptResult:
     sensitivity: Rate
     specificity: Rate
     accuracy: Rate
+    auroc: Ranking
     answers: dict[str, list[float]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,6 +79,7 @@ class ConceptResult:
             "sensitivity": self.sensitivity.to_dict(),
             "specificity": self.specificity.to_dict(),
             "accuracy": self.accuracy.to_dict(),
+            "auroc": self.auroc.to_dict(),
         }
 
 
@@ -115,6 +118,11 @@ class Examination:
         """Number of rates that the bank can show: of cells with samples, whether asked about or not."""
         return int(np.count_nonzero(self.bank.cells))
 
+    @cached_property
+    def answered(self) -> Answered:
+        """The answers by cell, as rates and rankings count them."""
+        return Answered(self.bank, self.record, self.seed, find_strategy(self.strategy).companion_valid)
+
     def __getitem__(self, concept: str) -> ConceptResult:
         """Return the result of one concept."""
         place = self.bank.concepts.index(concept)
@@ -122,11 +130,7 @@ class Examination:
         counts = outcomes(bins)
         kernel = fit_kernel(bins) if self.kernel == "fitted" else PUBLISHED
         model = posterior(bins, kernel)
-        drawn = find_strategy(self.strategy).companion_valid
-        without, having = (
-            Cell(counts[right], counts[right] + counts[wrong], int(of), drawn)
-            for (right, wrong), of in zip((("tn", "fp"), ("tp", "fn")), self.bank.cells[place], strict=True)
-        )
+        without, having = (self.answered.cell(place, sign) for sign in (0, 1))
         return ConceptResult(
             counts=counts,
             bins=bins,
@@ -136,6 +140,7 @@ class Examination:
             sensitivity=rate(having, self.rates),
             specificity=rate(without, self.rates),
             accuracy=accuracy((without, having)),
+            auroc=self.answered.ranking(place),
             answers=self.record.answers(place),
         )
 
@@ -188,6 +193,11 @@ class Examination:
             notes.append(
                 f"A concept and truth whose last {SATURATED} questions filled no new bin is skipped while others "
                 "are fresher; the published rule would ask it until no question is left."
+            )
+        if self.answered.patients is not None:
+            notes.append(
+                "Patients have several samples: intervals for new samples count one sample of each patient, drawn before the first "
+                "question, and are about the answers to a sample of a new patient."
             )
         return notes
 

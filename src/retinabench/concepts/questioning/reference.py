@@ -20,24 +20,26 @@ What the intervals are about:
   `random reader` beside it averages over all of them.
 - a **reader**: the rate against that reader, to whom no uncertainty is ascribed.
 
-"New samples" of strata are images with the same shares of readings as in this bank. Accuracy and claims are against the chosen truth.
+"New samples" of strata are images with the same shares of readings as in this bank. The accuracy is treated as the rates are, with the
+images whose truth is known as weights. AUROC and claims are against the chosen truth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.concepts.banks.bank import UNKNOWN, Bank
+from retinabench.concepts.banks.bank import UNKNOWN
 from retinabench.concepts.banks.readers import MAJORITY, Panel
 from retinabench.concepts.inference.confidence_sequences import Ends
 from retinabench.concepts.inference.gaussian_process import says_yes
 from retinabench.concepts.inference.rates import ALPHA, ANYTHING, Cell, Rate
-from retinabench.concepts.questioning.record import Record
+from retinabench.concepts.questioning.answered import Answered
+from retinabench.concepts.questioning.examination import Examination
 
 SIGNS = {"sensitivity": 1, "specificity": 0}
 AVERAGE = "random reader"
@@ -47,20 +49,20 @@ class Strata:
     """The strata of one rate, with what was asked and answered in each.
 
     Args:
+        answered: Counts answers.
         truth: (n,) truth of the bank about the concept.
         weight: (n,) weight of each image in the rate.
-        asked: (n,) bool, whether the image was asked about.
-        right: (n,) bool, whether its answer is right.
-        drawn: Whether images are drawn at random within a truth.
+        sample: (q,) images that were asked about.
+        right: (q,) whether the answers are right.
     """
 
     def __init__(
         self,
+        answered: Answered,
         truth: NDArray[np.int8],
         weight: NDArray[Any],
-        asked: NDArray[np.bool_],
+        sample: NDArray[np.int64],
         right: NDArray[np.bool_],
-        drawn: bool,
     ) -> None:
         self.samples = int(np.count_nonzero(weight))
         weight = np.asarray(weight, np.float64)
@@ -70,13 +72,12 @@ class Strata:
         for sign in (UNKNOWN, 0, 1):
             for value in np.unique(weight[(truth == sign) & (weight > 0)]).tolist():
                 mine = (truth == sign) & (weight == value)
-                of, n = int(mine.sum()), int((mine & asked).sum())
+                share = float(value * mine.sum() / total)
                 if sign == UNKNOWN:
-                    self.unknown += value * of / total
+                    self.unknown += share
                 else:
-                    self.cells.append(
-                        (value * of / total, Cell(int((mine & asked & right).sum()), n, of, drawn))
-                    )
+                    asked = mine[sample]
+                    self.cells.append((share, answered.members(mine, sample[asked], right[asked])))
 
     @property
     def value(self) -> float | None:
@@ -102,17 +103,13 @@ class Strata:
         return Ends(min(low, 1.0), min(high + self.unknown, 1.0))
 
 
-def enter_readers(
-    found: Mapping[str, Any], bank: Bank, record: Record, panel: Panel, rates: int
-) -> dict[str, Any]:
+def enter_readers(found: Mapping[str, Any], examined: Examination, panel: Panel) -> dict[str, Any]:
     """Return an examination with the disagreement of the readers in its intervals.
 
     Args:
         found: `Examination.to_dict()`.
-        bank: The questions, whose truth is that of the panel.
-        record: What was asked and answered.
+        examined: The examination, whose truth is that of the panel.
         panel: The readings.
-        rates: Number of rates whose simultaneous intervals hold together.
 
     Returns:
         The same content with wider intervals where the truth is the majority, and ``readers``: the ``truth``, the ``names``, and per
@@ -120,33 +117,36 @@ def enter_readers(
         (`AVERAGE`), and the other truths of the panel: value, low and high for this bank, and the number ``of`` images.
     """
     concepts, readers = {}, {}
-    for place, name in enumerate(bank.concepts):
-        one = dict(found["concepts"][name])
-        against = {}
+    others = panel.others()
+    for place, name in enumerate(examined.bank.concepts):
+        one, against = dict(found["concepts"][name]), {}
+        votes, truth = panel.votes[:, place], np.asarray(examined.bank.truth[:, place])
+        sample, _, prob = examined.record.about(place)
+        yes = says_yes(prob)
         for measure, sign in SIGNS.items():
-            strata = _answered(bank, record, place, sign, drawn=bool(found["companion_valid"]))
-            votes = panel.votes[:, place]
-            possible = {key: strata(values[:, place] == sign) for key, values in panel.others().items()}
+            strata = partial(Strata, examined.answered, truth, sample=sample, right=yes == bool(sign))
+            possible = {key: strata(values[:, place] == sign) for key, values in others.items()}
             if panel.truth == MAJORITY:
-                one[measure] = _widened(
-                    one[measure], [made for made in possible.values() if made.samples], rates
-                )
+                one[measure] = _widened(one[measure], list(possible.values()), examined.rates)
             made = {key: strata(votes[:, k] == sign) for k, key in enumerate(panel.readers)}
             made[AVERAGE] = strata((votes == sign).sum(axis=1) / np.maximum((votes >= 0).sum(axis=1), 1))
             against[measure] = {key: _shown(value) for key, value in {**made, **possible}.items()}
+        if panel.truth == MAJORITY:
+            truths = [values[:, place] for values in others.values()]
+            right = [yes == (values[sample] == 1) for values in truths]
+            one["accuracy"] = _widened(
+                one["accuracy"],
+                [
+                    Strata(examined.answered, truth, values >= 0, sample, agrees)
+                    for values, agrees in zip(truths, right, strict=True)
+                ],
+                examined.rates,
+            )
         disputed = int(((votes == 1).any(axis=1) & (votes == 0).any(axis=1)).sum())
         concepts[name] = one
         readers[name] = {"disputed": disputed, "against": against}
     told = {"truth": panel.truth, "names": list(panel.readers), "concepts": readers}
     return {**found, "concepts": concepts, "readers": told}
-
-
-def _answered(bank: Bank, record: Record, place: int, sign: int, *, drawn: bool) -> Callable[..., Strata]:
-    """Return what makes the strata of a rate from its weights."""
-    sample, _, prob = record.about(place)
-    asked, right = np.zeros(bank.samples, bool), np.zeros(bank.samples, bool)
-    asked[sample], right[sample] = True, [says_yes(one) == bool(sign) for one in prob.tolist()]
-    return partial(Strata, np.asarray(bank.truth[:, place]), asked=asked, right=right, drawn=drawn)
 
 
 def _shown(strata: Strata) -> dict[str, Any]:
@@ -156,14 +156,15 @@ def _shown(strata: Strata) -> dict[str, Any]:
 
 def _widened(rate: Mapping[str, Any], possible: list[Strata], rates: int) -> dict[str, Any]:
     """The hull of the intervals of a rate and of those against the other possible truths."""
+    possible = [one for one in possible if one.samples]
     if rate["low"] is None:
         return dict(rate)
-    bank = [Ends(rate["low"], rate["high"]), *(one.bank(ALPHA) for one in possible)]
-    new = [Ends(**rate["new"]), *(one.new(ALPHA) for one in possible)]
-    together = [Ends(**rate["simultaneous"]), *(one.new(ALPHA / rates) for one in possible)]
-    low, high = _hull(bank)
-    wider = {"new": _hull(new)._asdict(), "simultaneous": _hull(together)._asdict()}
-    return {**rate, "low": low, "high": high, **wider}
+    low, high = _hull([Ends(rate["low"], rate["high"]), *(one.bank(ALPHA) for one in possible)])
+    wider: dict[str, Any] = {"low": low, "high": high}
+    for name, alpha in (("new", ALPHA), ("simultaneous", ALPHA / rates)):
+        if name in rate:  # not in the accuracy
+            wider[name] = _hull([Ends(**rate[name]), *(one.new(alpha) for one in possible)])._asdict()
+    return {**rate, **wider}
 
 
 def _hull(ends: list[Ends]) -> Ends:

@@ -112,7 +112,7 @@ def agreement(bank: Bank, record: Record, decided: Decisions) -> dict[str, Any]:
     concepts, said = {}, np.zeros(bank.truth.shape, np.int8)
     for place, name in enumerate(bank.concepts):
         sample, truth, prob = record.about(place)
-        yes = np.array([says_yes(one) for one in prob.tolist()], bool)
+        yes = says_yes(prob)
         said[sample, place] = np.where(yes, 1, -1)
         asked = np.bincount(truth, minlength=2)
         weight = bank.cells[place][truth] / np.maximum(asked, 1)[truth]

@@ -26,6 +26,8 @@ class ConceptRate:
         interval: For new samples, 95 % by itself.
         simultaneous: For new samples, together with all other rates.
         goal: The user's goal of this measure; None where there is none, and nothing is judged.
+        counted: What the intervals for new samples count: answers, and samples in the bank; or patients, where they have several
+            samples.
     """
 
     concept: str
@@ -36,6 +38,7 @@ class ConceptRate:
     interval: tuple[float, float]
     simultaneous: tuple[float, float]
     goal: float | None = None
+    counted: tuple[int, int] | None = None
 
     @property
     def kind(self) -> str:
@@ -60,7 +63,12 @@ class ConceptRate:
     @property
     def judged(self) -> tuple[float, float]:
         """The simultaneous interval; all rates are possible after fewer answers than `LEAST`."""
-        return self.simultaneous if self.asked >= LEAST else (0.0, 1.0)
+        return self.simultaneous if (self.counted or (self.asked, 0))[0] >= LEAST else (0.0, 1.0)
+
+    @property
+    def available(self) -> int:
+        """How many independent answers the bank can give: samples, or patients where they have several."""
+        return self.counted[1] if self.counted else self.of
 
     @property
     def standing(self) -> str:
@@ -81,7 +89,9 @@ def rates(found: Mapping[str, Any]) -> list[tuple[ConceptRate, ConceptRate]]:
             goal = found.get("goals", {}).get(concept, {}).get(measure)
             new, simultaneous = (_ends(one[measure].get(name)) for name in ("new", "simultaneous"))
             of = found["bank"][samples][concept]
-            made.append(ConceptRate(concept, measure, k, n, of, new, simultaneous, goal))
+            patients = one[measure].get("patients")
+            counted = (patients["asked"], patients["of"]) if patients else None
+            made.append(ConceptRate(concept, measure, k, n, of, new, simultaneous, goal, counted))
         pairs.append((made[0], made[1]))
     return pairs
 

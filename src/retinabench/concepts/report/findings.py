@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from retinabench.concepts.inference.confidence_sequences import needed
-from retinabench.concepts.questioning.examination import ANSWER_DRIVEN
 from retinabench.concepts.report.concept_rates import ConceptRate, rates, recognition
 
 
@@ -82,14 +81,6 @@ class StrategyOrder:
     complete: bool
 
 
-def fixed_number(found: Mapping[str, Any]) -> bool:
-    """Whether the answers had no part in how many questions each cell got: for intervals without a confidence sequence."""
-    bank = found["bank"]
-    if found["asked"] == sum(bank["positives"].values()) + sum(bank["negatives"].values()):
-        return True
-    return found["stopped"] not in ANSWER_DRIVEN and found["strategy"] in ("random", "precision")
-
-
 def recognised(found: Mapping[str, Any]) -> Recognition:
     """Return the concepts by what their answers show."""
     names: dict[str, list[str]] = {"recognised": [], "open": [], "reversed": [], "unknown": []}
@@ -138,7 +129,7 @@ def scarce_samples(found: Mapping[str, Any]) -> list[ScarceSamples]:
     scarce = []
     for (measure, goal), judged in groups.items():
         least = needed(goal, control["alpha"] / control["rates"])
-        few = [rate for rate in judged if rate.of < least]
+        few = [rate for rate in judged if rate.available < least]
         if few:
             scarce.append(ScarceSamples(measure, goal, least, few))
     return sorted(scarce, key=lambda one: (one.measure, one.goal))

@@ -30,9 +30,11 @@ def together(bank: Bank) -> list[Pair]:
     both, one = np.zeros((count, count), np.int64), np.zeros((count, count), np.int64)
     for start in range(0, bank.samples, CHUNK):
         rows = np.asarray(bank.truth[start : start + CHUNK])
-        yes, no = (rows == 1).astype(np.int64), (rows == 0).astype(np.int64)
-        both += yes.T @ yes
-        one += yes.T @ no + no.T @ yes
+        # Counts of a chunk are exact in single precision, for which products of matrices are fast.
+        yes, no = (rows == 1).astype(np.float32), (rows == 0).astype(np.float32)
+        mixed = (yes.T @ no).astype(np.int64)
+        both += (yes.T @ yes).astype(np.int64)
+        one += mixed + mixed.T
     pairs: list[Pair] = []
     for i, j in combinations(range(count), 2):
         if both[i, j] and both[i, j] >= MOSTLY * (both[i, j] + one[i, j]):

@@ -14,10 +14,9 @@ import numpy as np
 from retinabench.concepts.inference.gaussian_process import GRID, posterior
 from retinabench.concepts.report import figures
 from retinabench.concepts.report.beside_tables import readers_tables, referral_tables
-from retinabench.concepts.report.concept_rates import ConceptRate, rates
+from retinabench.concepts.report.concept_rates import OUTCOMES, ConceptRate, rates
 from retinabench.concepts.report.findings import (
     entangled,
-    fixed_number,
     left_open,
     met_goals,
     missed_goals,
@@ -25,7 +24,7 @@ from retinabench.concepts.report.findings import (
     scarce_samples,
     strategy_order,
 )
-from retinabench.concepts.report.thresholds import cut_offs, ranking
+from retinabench.concepts.report.thresholds import cut_offs
 from retinabench.core.atomic_files import write_bytes
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import Line, to_svg
@@ -92,6 +91,8 @@ def render(found: Mapping[str, Any], comparison: Mapping[str, Any] | None = None
         "readers_tables": readers_tables(found) if "readers" in found else [],
         "referral_tables": referral_tables(found["referral"]) if "referral" in found else [],
         "performance_figures": _performance_figures(found),
+        "silent": [name for name, one in found["concepts"].items() if not any(one["counts"].values())],
+        "patients": any("patients" in one[name] for one in found["concepts"].values() for name in OUTCOMES),
         "progress_figure": _progress_figure(comparison) if comparison else None,
         "strategies": [LegendEntry(name, sign) for name, sign in _marks(comparison)],
         "strategies_table": _strategies_table(comparison) if comparison else None,
@@ -130,6 +131,8 @@ def _performance_figures(found: Mapping[str, Any]) -> list[Panel]:
     panels = []
     for number, (concept, one) in enumerate(found["concepts"].items()):
         counts = one["counts"]
+        if not any(counts.values()):
+            continue
         svg = to_svg(
             figures.performance_panel(*figures.arrays(one)), f"performance-{number}",
             title=f"Answers about {concept}",
@@ -198,13 +201,13 @@ def _companion_table(found: Mapping[str, Any]) -> Table:
         Column("Accuracy, this bank"),
         Column("AUROC, new samples"),
     ]
-    rows, fixed = [], fixed_number(found)
+    rows = []
     for pair in rates(found):
         one = found["concepts"][pair[0].concept]
         cells = []
         for rate in pair:
             cells += [_bank_cell(one[rate.measure]), _new_cell(rate)]
-        rows.append(Row(pair[0].concept, [*cells, _bank_cell(one["accuracy"]), _ranking_cell(one, fixed)]))
+        rows.append(Row(pair[0].concept, [*cells, _bank_cell(one["accuracy"]), _ranking_cell(one["auroc"])]))
     return Table.of("Rates and their 95 % intervals, per sample", columns, rows, row_header="Concept")
 
 
@@ -224,14 +227,10 @@ def _bank_cell(rate: Mapping[str, Any]) -> Cell:
     return Cell.number(value, rate["low"], rate["high"], form=PERCENT)
 
 
-def _ranking_cell(one: Mapping[str, Any], fixed: bool) -> Cell:
-    found = ranking(one)
-    if found is None:
+def _ranking_cell(one: Mapping[str, Any]) -> Cell:
+    if one["value"] is None:
         return UNDEFINED
-    # No interval where the normal approximation has none (one sample, or no error), and where the answers decided how many
-    # questions were asked: DeLong's holds for a number fixed beforehand.
-    low, high = found.interval() if fixed and found.standard_error > 0 else (None, None)
-    return Cell.number(found.auroc, low, high, form=TWO_DIGITS)
+    return Cell.number(one["value"], one["low"], one["high"], form=TWO_DIGITS)
 
 
 def _counts_table(found: Mapping[str, Any]) -> Table:

@@ -16,7 +16,6 @@ from scipy import stats
 
 from retinabench.concepts.report.concept_rates import rates, recognition
 from retinabench.metrics.clinical.operating_points import operating_points
-from retinabench.metrics.inference.auroc_variance import AurocError, auroc_error
 
 
 @dataclass(frozen=True)
@@ -37,17 +36,6 @@ class CutOff:
     threshold: str
     sensitivity: float
     specificity: float
-
-
-def ranking(one: Mapping[str, Any]) -> AurocError | None:
-    """Return the AUROC of the answers about a concept; None where either truth was not asked.
-
-    Sensitivity and specificity cut P(yes) at one half; the AUROC asks whether any cut would do.
-    """
-    without, having = _answers(one)
-    if not len(without) or not len(having):
-        return None
-    return auroc_error(np.repeat([0, 1], [len(without), len(having)]), np.concatenate([without, having]))
 
 
 def ranks_better_than_chance(one: Mapping[str, Any]) -> bool:
@@ -82,8 +70,7 @@ def cut_offs(found: Mapping[str, Any]) -> list[CutOff]:
     for pair in rates(found):
         concept = pair[0].concept
         one, served = found["concepts"][concept], recognition(*pair) == "recognised"
-        order = ranking(one)
-        if order is None or (served and concept not in missed) or not ranks_better_than_chance(one):
+        if (served and concept not in missed) or not ranks_better_than_chance(one):
             continue
         without, having = _answers(one)
         label = np.repeat([0, 1], [len(without), len(having)])
@@ -93,7 +80,9 @@ def cut_offs(found: Mapping[str, Any]) -> list[CutOff]:
             (answer for answer in np.concatenate([without, having]) if answer < threshold[best]), default=0.0
         )
         cut = short_decimal(float(below), float(threshold[best]))
-        better.append(CutOff(concept, order.auroc, cut, float(sensitivity[best]), float(specificity[best])))
+        better.append(
+            CutOff(concept, one["auroc"]["value"], cut, float(sensitivity[best]), float(specificity[best]))
+        )
     return better
 
 

@@ -1,0 +1,83 @@
+"""How well the answers about a concept rank the samples: the AUROC, with a confidence sequence for new samples.
+
+    A = P(X > Y) + P(X = Y) / 2,      X, Y: P(yes) about a sample with the concept and about one without it.
+
+Its value compares all answered samples with each other. For the interval, the k-th answered sample with the concept is compared with
+the k-th one without it: h_k = 1, 1/2 or 0. As samples are asked about in random order within a cell, and no sample (no patient, see
+`patients.py`) is in two pairs, each h_k has the mean A given all earlier ones, whatever made one ask about a cell or stop. For a
+variable h in [0, 1] with the mean p and any q, convexity gives
+
+    E[(q / p)^h ((1 - q) / (1 - p))^(1 - h)] <= E[h q / p + (1 - h) (1 - q) / (1 - p)] = 1,
+
+so that the sequence of `confidence_sequences.new_sequence` with the sum of h in the place of the right answers holds for A: at every
+number of pairs at once, with a probability of at least 95 %. It is wider than an interval for a number of questions fixed beforehand,
+which compares all samples (DeLong, Obuchowski).
+
+References:
+    Hoeffding, Probability inequalities for sums of bounded random variables, JASA 58:13 (1963), section 2.
+    Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, JRSS B 86:1 (2024).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.concepts.inference.confidence_sequences import Ends, new_sequence
+from retinabench.concepts.inference.rates import ALPHA, ANYTHING
+from retinabench.metrics.classification import auroc
+
+Floats = NDArray[np.float64]
+
+
+class Ranking(NamedTuple):
+    """The AUROC of the answers about a concept.
+
+    Args:
+        value: AUROC of all answers; None where a kind of sample was not asked about.
+        low: Lower end of its 95 % confidence sequence for new samples.
+        high: Upper end of it.
+        pairs: Pairs that the interval compares.
+    """
+
+    value: float | None
+    low: float
+    high: float
+    pairs: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON content."""
+        return self._asdict()
+
+
+def ranking(answers: tuple[Floats, Floats], compared: tuple[Floats, Floats] | None) -> Ranking:
+    """Return the AUROC with its confidence sequence.
+
+    Args:
+        answers: P(yes) about the samples without the concept, (n,), and with it, (m,).
+        compared: Those of them that the interval compares, in the order in which they were asked; None: nothing is said of new
+            samples.
+    """
+    without, having = answers
+    value = None
+    if len(without) and len(having):
+        label = np.repeat([0, 1], [len(without), len(having)])
+        value = float(auroc(label, np.concatenate([without, having])))
+    ends, pairs = ANYTHING, 0
+    if compared is not None:
+        ends, pairs = sequence(*compared)
+    return Ranking(value, *ends, pairs)
+
+
+def sequence(without: Floats, having: Floats) -> tuple[Ends, int]:
+    """Return the interval of the AUROC, and the number of pairs that it compares.
+
+    Args:
+        without: P(yes) about samples without the concept, in the order in which they were asked.
+        having: P(yes) about samples with it.
+    """
+    pairs = min(len(without), len(having))
+    above = np.sign(having[:pairs] - without[:pairs])
+    return new_sequence(float((1 + above).sum() / 2), pairs, ALPHA), pairs

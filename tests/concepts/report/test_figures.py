@@ -1,0 +1,50 @@
+"""The figures of an examination: what is drawn where."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from retinabench.concepts.report import figures
+from retinabench.concepts.report.concept_rates import rates
+from retinabench.reports.toolkit.figures import Line
+from retinabench.reports.toolkit.number_format import Quantity
+from retinabench.reports.toolkit.style import HUES, mark
+
+
+def test_the_performance_panel_shows_every_count_and_the_band(found):
+    bins, grid, mean, sd = figures.arrays(found["concepts"]["common"])
+    axes = figures.performance_panel(bins, grid, mean, sd).axes[0]
+    dots = axes.lines[-1]
+    seen = np.flatnonzero(bins)
+    assert np.allclose(dots.get_xdata(), (seen + 0.5) / 100)
+    assert dots.get_ydata().tolist() == bins[seen].tolist()
+    assert [text.get_text() for text in axes.texts] == ["TN", "FP", "FN", "TP"]
+    low, high = figures.limits_of(bins, mean, sd)
+    assert low <= (mean - 2 * sd).min()
+    assert high >= max(bins.max(), (mean + 2 * sd).max())
+    assert axes.get_ylim() == (1.06 * low, 1.06 * high)
+
+
+def test_rates_are_dots_with_intervals_and_unknown_ones_intervals_alone(found):
+    pairs = rates(found)
+    rows = [
+        (one.concept, [figures.RateMark(HUES[0], rate.quantity) for rate in (one, other)])
+        for one, other in pairs
+    ]
+    axes = figures.interval_panel(rows).axes[0]
+    drawn = sum(rate.quantity.defined for pair in pairs for rate in pair)
+    assert len(axes.lines) == 2 * len(rows) + drawn + 1  # intervals, dots, the line at one half
+    assert [text.get_text() for text in axes.get_yticklabels()] == [name for name, _ in rows]
+    unknown = figures.interval_panel(
+        [("x", [figures.RateMark(HUES[0], Quantity(float("nan"), 0.0, 1.0))] * 2)]
+    )
+    assert len(unknown.axes[0].lines) == 3
+
+
+def test_the_course_of_the_uncertainty_fits_the_panel():
+    asked, mean = np.arange(11.0), np.linspace(2, 0.5, 11)
+    axes = figures.progress_panel([Line(mark(0), asked, mean, mean - 0.1, mean + 0.1)]).axes[0]
+    low, high = axes.get_ylim()
+    assert low < 0.5
+    assert high > 2
+    assert np.array_equal(axes.lines[0].get_ydata(), mean)
