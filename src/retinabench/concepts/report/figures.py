@@ -137,7 +137,7 @@ def draw_progress(axes: Axes, lines: Sequence[Line]) -> None:
     lowest, highest = min(line.y.min() for line in lines), max(line.y.max() for line in lines)
     margin = 0.06 * (highest - lowest) + 0.01
     axes.set(xlim=(0, None), ylim=(lowest - margin, highest + margin))
-    axes.set(xlabel="questions", ylabel="uncertainty, mean over concepts")
+    axes.set(xlabel="questions", ylabel="mean uncertainty")
     axes.yaxis.set_major_locator(MaxNLocator(5))
     light_grid(axes, "y")
 

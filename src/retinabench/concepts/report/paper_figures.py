@@ -141,4 +141,4 @@ def _handle(number: int, name: str) -> Line2D:
 
 
 def _title(axes: Axes, name: str) -> None:
-    axes.set_title(math_free(printable(name, limit=60)), fontsize=TITLE, pad=18 if axes.texts else 6)
+    axes.set_title(math_free(printable(name, limit=60)), fontsize=TITLE, pad=24 if axes.texts else 6)
