@@ -23,7 +23,10 @@ def tables(tmp_path):
     [
         ([], "name either --truth (a table) or --bank (images)"),
         (["--truth", "truth.csv", "--bank", "idrid"], "name either --truth"),
-        (["--truth", "truth.csv", "--answers", "answers.csv", "--examinee", "guessing"], "exclude each other"),
+        (
+            ["--truth", "truth.csv", "--answers", "answers.csv", "--examinee", "guessing"],
+            "exclude each other",
+        ),
         (["--truth", "truth.csv", "--examinee", "resnet18"], "a table of truth holds no images"),
         (["--truth", "truth.csv", "--examinee", "guessing", "--repetitions", "1"], "gives no interval"),
     ],
@@ -38,7 +41,14 @@ def test_what_does_not_go_together_is_one_line(words, message, tables, monkeypat
 
 def test_the_default_strategy_follows_the_goal(tables):
     """As README has it: a claim is what questions are spent on; without one they narrow the widest interval."""
-    command = ["examine", "--answers", str(tables / "answers.csv"), "--truth", str(tables / "truth.csv"), "-q"]
+    command = [
+        "examine",
+        "--answers",
+        str(tables / "answers.csv"),
+        "--truth",
+        str(tables / "truth.csv"),
+        "-q",
+    ]
     claim = ["--claim", "sensitivity of mass >= 0.5"]
     for more, strategy in (([], "precision"), (claim, "claims")):
         out = tables / strategy
