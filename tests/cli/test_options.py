@@ -40,7 +40,7 @@ def test_an_option_takes_the_same_kind_of_value_everywhere():
     kinds = defaultdict(set)
     for _, one in FOUND:
         for name in one.opts:
-            if name.startswith("-"):
+            if name.startswith("-") and not one.hidden:
                 kinds[name].add(one.metavar or "")
     several = {name: found for name, found in kinds.items() if len(found) > 1}
     assert several == HOMONYMS

@@ -168,10 +168,9 @@ def run(arguments: list[str]) -> int:
         if not hasattr(error, "format_message"):
             raise
         help_for = getattr(getattr(error, "ctx", None), "command_path", "retinabench")
-        return _fail(
-            f"{error.format_message().replace('Value error, ', '').rstrip('.')}. See: {help_for} --help",
-            ExitCode.WRONG_INPUT,
-        )
+        said = error.format_message().replace("Value error, ", "").replace("?.", "?").rstrip(".")
+        end = "" if said.endswith("?") else "."
+        return _fail(f"{said}{end} See: {help_for} --help", ExitCode.WRONG_INPUT)
 
 
 def _fail(message: str, code: int) -> int:

@@ -76,6 +76,9 @@ def predict(
     images: Annotated[
         Path | None, option("--source", "PATH", "With an exported model: folder or zip of images.")
     ] = None,
+    earlier: Annotated[
+        Path | None, option("--images", "PATH", "An earlier name of --source.", hidden=True)
+    ] = None,
     labels: Annotated[
         str | None, option("--labels", "FILE", "With --source: a CSV in that folder (image, grade, patient).")
     ] = None,
@@ -89,6 +92,7 @@ def predict(
     quiet: Silent = False,
 ) -> None:
     """Test a trained run on another data set, or predict raw images with an exported model."""
+    images = images or earlier
     if (data is None) == (images is None):
         raise InputError("name either --data (with a run) or --source (with an exported model)")
     if images is not None:

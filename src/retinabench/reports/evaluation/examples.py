@@ -21,8 +21,8 @@ ImageSource = Callable[[str], NDArray[np.uint8] | None]
 SIDE = 300
 EACH = 6
 DARK = 20
-QUALITIES = (84, 60, 35)
-MOST_BYTES = 30_000  # of one image in the page, if the lowest quality allows it
+QUALITIES = (84, 60, 35, 15)
+MOST_BYTES = 20_000  # of one image in the page, if the lowest quality allows it
 
 
 @dataclass(frozen=True)

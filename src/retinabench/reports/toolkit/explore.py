@@ -26,7 +26,7 @@ SHOWN_IMAGES = 6
 """Missed images of a pair of thresholds that are shown as thumbnails, where there are any."""
 MOST_THUMBNAILS = 60
 """Thumbnails in the page, of all sets and models."""
-MOST_THUMBNAIL_BYTES = 800_000
+MOST_THUMBNAIL_BYTES = 600_000
 """All thumbnails together: the page of any data set stays below 3 MB."""
 ROWS = (
     "Sensitivity", "Specificity", "PPV", "NPV", "Images read, per 1,000 images", "Patients read, per 1,000 patients",
