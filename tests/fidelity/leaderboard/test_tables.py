@@ -47,11 +47,15 @@ def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, t
     assert "<script" not in without_script(html)
     assert "&lt;script&gt;" in html
     assert html.count("<svg") > 8
+    assert (
+        "Near is nearest to the references of 2 tasks (stated posterior, up to 100 gradients per example)"
+        in html
+    )
     text = (tmp_path / "out" / "board.md").read_text()
     assert "<script" not in text
     assert "| 30 (over 10) |" in text.replace("\N{NO-BREAK SPACE}", " ")
     assert "corrupted 5" in text
-    header = next(line for line in text.splitlines() if line.startswith("|  | place | agreement"))
+    header = next(line for line in text.splitlines() if line.startswith("| entry | place | agreement"))
     row = next(line for line in text.splitlines() if line.startswith("| Near"))
     assert "exact draws" in header
     assert row.count("|") > 3

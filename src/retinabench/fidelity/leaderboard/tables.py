@@ -117,7 +117,7 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
     title = "all test points" if group == ALL else group.replace("_", "-")
     division = "" if task.division is None else f"; {task.division.label}"
     caption = f"{task.target.title}: {title} ({task.points[group]:,}){division}"
-    return Table.of(caption, columns, rows, note=_note(task))
+    return Table.of(caption, columns, rows, row_header="entry", note=_note(task))
 
 
 def strength_table(task: TaskBoard, name: str) -> Table | None:
@@ -137,7 +137,7 @@ def strength_table(task: TaskBoard, name: str) -> Table | None:
     rows.insert(len(task.competitors), Row(CEILING, ceiling, True))
     division = "" if task.division is None else f"; {task.division.label}"
     caption = f"{task.target.title}: {MEASURES[name].label} by strength{division}"
-    return Table.of(caption, [Column(group) for group in strengths], rows)
+    return Table.of(caption, [Column(group) for group in strengths], rows, row_header="entry")
 
 
 def ranking_tables(board: Board) -> list[Table]:
@@ -177,7 +177,8 @@ def _ranking_table(ranking: list[RankedEntry], division: Division | None, here: 
         for entry in ranking
     ]
     caption = f"Mean rank over {tasks} tasks" if tasks > 1 else "Rank on one task"
-    return Table.of(f"{caption}; {division.label}" if division is not None else caption, columns, rows)
+    title = f"{caption}; {division.label}" if division is not None else caption
+    return Table.of(title, columns, rows, row_header="entry")
 
 
 def groups_shown(task: TaskBoard) -> list[str]:
@@ -209,6 +210,7 @@ def page(board: Board) -> str:
     names = [task.target.name for task in board.tasks]
     context = {
         "title": "How close do approximate posteriors come to that of Hamiltonian Monte Carlo?",
+        "leads": leads(board),
         "rankings": ranking_tables(board),
         "printed": final_ranking(board.tasks),
         "refused": refused_table(board),
@@ -216,6 +218,26 @@ def page(board: Board) -> str:
         "sections": [_section(task, alone=names.count(task.target.name) == 1) for task in board.tasks],
     }
     return render("board.html.j2", context, package="retinabench.fidelity.leaderboard")
+
+
+def leads(board: Board) -> list[str]:
+    """Return a sentence on each ranking: which entry is nearest, and which differ from it by less than can be told."""
+    found = []
+    for division in dict.fromkeys(entry.division for entry in board.ranking):
+        ranking = [entry for entry in board.ranking if entry.division == division]
+        first, tied = ranking[0], [entry for entry in ranking[1:] if entry.rank.places[0] == 1]
+        tasks = f"{first.tasks} tasks" if first.tasks > 1 else "one task"
+        where = "" if division is None else f" ({division.label})"
+        rest = (
+            f" {len(tied)} of the other {len(ranking) - 1} entries cannot be told from the first place."
+            if tied
+            else ""
+        )
+        found.append(
+            f"{first.title} is nearest to the references of {tasks}{where}, with a mean rank of {first.rank.quantity.value:.2g} "
+            f"among {len(ranking)} entries.{rest}"
+        )
+    return found
 
 
 def _tables(task: TaskBoard) -> list[Table]:
