@@ -13,7 +13,7 @@ from retinabench.reports.evaluation.page import CONTENTS
 from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.write import write_report
 from support.fake_predictions import population, predictions
-from support.reading_pages import Reader, without_script
+from support.reading_pages import Reader, round_image, without_script
 
 PARTS = {"value": "value", "low": "low", "high": "high", "standard_error": "standard_error"}
 
@@ -145,3 +145,16 @@ def test_names_are_quoted_and_one_reason_stands_once(written):
     notes = re.findall(r"<dt>Note</dt><dd>(.*?)</dd>", written.html)
     assert sum("null band" in note for note in notes) == 1
     assert any("in-domain, shifted and joint: no interval" in note for note in notes)
+
+
+def test_the_same_arguments_give_the_same_bytes(tmp_path):
+    def once(folder):
+        page = write_report(
+            {"MAP": predictions("MAP", 0, population(60, 40))},
+            folder,
+            EvaluationSettings(bootstrap=10),
+            images=round_image,
+        )
+        return [(page.parent / name).read_bytes() for name in ("index.html", "scores.json", "table.csv")]
+
+    assert once(tmp_path / "a") == once(tmp_path / "b")

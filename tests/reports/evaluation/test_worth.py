@@ -17,6 +17,8 @@ from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.terminal import scores_table
 from retinabench.reports.evaluation.write import write_report
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def case(name: str) -> Predictions:
     return rb.read_predictions(shared_path("cases", f"{name}.csv"))

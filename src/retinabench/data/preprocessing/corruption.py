@@ -1,4 +1,4 @@
-"""Damage as real cameras do it to fundus images, in nine kinds at five strengths: `retinabench prepare … --corrupt dust:3`.
+"""Corruption of fundus images as real cameras cause it: nine kinds at five strengths: `retinabench prepare … --corrupt dust:3`.
 
 `docs/data.md` lists the kinds with their strengths. Strength 0 changes nothing. Only pixels inside the field of view change. What
 is random depends on the seed, the kind and the id of the image, not on the strength: dust of strength 3 holds the specks of
@@ -115,7 +115,7 @@ def multiply(image: Pixels, gain: float | NDArray[np.floating]) -> Pixels:
 
 
 def specks_shadow(x: Floats, y: Floats, place: Floats, sigma: Floats, depth: Floats) -> Floats:
-    """Return the light (len(y), len(x)) that passes round, soft specks on a lens.
+    """Return the share of light (len(y), len(x)) that passes a lens with round, blurred specks on it.
 
     Args:
         x: Places of the columns.

@@ -141,7 +141,7 @@ def _trained(run: Run) -> Run:
 
 
 def _small(task: Task, images: int) -> Task:
-    """The task with so many training images, some of them again and again, and a few held-out ones of both classes."""
+    """The task with a given number of training images, repeated where it has fewer, and a few held-out ones of both classes."""
     held = task.splits["validation"]
     label = task.data.label[held]
     held = np.concatenate([held[label == kind][: HELD_OUT // 2] for kind in (0, 1)])

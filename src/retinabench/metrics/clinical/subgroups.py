@@ -214,7 +214,7 @@ def group_members(
 
 
 def _groups(name: str, values: NDArray[Any], *, named: bool) -> tuple[dict[str, Bools] | None, str, str]:
-    """Return the rows of each group or None, why there are none, and how numbers were cut."""
+    """Return the rows of each group, or None with the reason, and the limits at which numbers were cut."""
     if values.dtype.kind == "f":
         return _numeric_groups(name, values)
     text = np.where(values == "", UNKNOWN, values)

@@ -50,7 +50,7 @@ class Clusters:
                 )
 
     def positive_effect(self, prevalence: float) -> float:
-        """Return the design effect among positive images of this prevalence."""
+        """Return the design effect among the positive images at this prevalence."""
         return self._effect(prevalence + self.disease_correlation * (1 - prevalence))
 
     def negative_effect(self, prevalence: float) -> float:

@@ -94,7 +94,7 @@ class RankedImage:
     groups: tuple[int, ...] = (0,)
 
     def missed(self, threshold: int, rule: int) -> bool:
-        """Whether the pair at these places misses the image."""
+        """Whether the image is missed at the threshold and the referral rule with these indexes."""
         return threshold >= self.called and rule < self.referred_from[threshold]
 
 

@@ -1,4 +1,4 @@
-"""Dropout that stays on, and the places where it goes."""
+"""Dropout that stays on in prediction, and where it is put into a network."""
 
 from __future__ import annotations
 

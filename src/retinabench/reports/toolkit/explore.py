@@ -1,4 +1,4 @@
-"""The part of a page that one can play with: every text and thumbnail that its sliders show, computed here.
+"""The sliders of a page: every text and thumbnail that they show, computed here.
 
 `explore_json` makes the data; a template shows them by `{% include "explore.html.j2" %}`, which reads `explorer`, a `Explorer`.
 """
