@@ -35,6 +35,10 @@ MODELS: Registry[Callable[..., Any]] = Registry(
         },
         "mlp": "retinabench.models.networks.mlp:mlp",
         "mlp-8-50-2": "retinabench.models.networks.mlp:mlp_8_50_2",
+        **{
+            name: f"retinabench.models.networks.small_heads:{name.replace('-', '_')}"
+            for name in ("head-2", "head-8", "head-8-8", "head-8-heavy", "head-8-hierarchical", "banana")
+        },
     },
 )
 

@@ -192,5 +192,5 @@ def test_chains_that_have_not_converged_are_refused(monkeypatch):
 
 
 def test_another_network_is_refused():
-    with pytest.raises(InputError, match="'fundus' is no regression by one hidden layer of ReLUs"):
+    with pytest.raises(InputError, match="the infinite-width limit of 'lenet-smooth' is not known"):
         infinite_width.sample(TARGETS["fundus"], load(TARGETS["fundus"]))

@@ -1,6 +1,5 @@
 import json
 
-import numpy as np
 import pytest
 import torch
 
@@ -8,7 +7,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
 from retinabench.fidelity.submissions import runner
 from retinabench.fidelity.submissions.entries import entry, entry_run
-from retinabench.fidelity.submissions.runner import run_entry, y_draws
+from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import Budget, read_submission
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.density import Density
@@ -109,17 +108,6 @@ def test_what_exceeds_the_budget_is_refused_or_marked(tmp_path):
     assert not list(tmp_path.iterdir())
     marked = run_entry("map", target, budget=3, out=tmp_path, overrides=words, over_budget="mark")
     assert submission_of(marked, target).about.budget == Budget(limit=3, used=4, over=True)
-
-
-def test_draws_of_y_are_those_of_the_mixture():
-    # Two components at -1 and 1 with deviation 0.5: mean 0, variance 1 + 0.25. Standard errors of 1,000 draws: 0.035 of
-    # the mean, 0.05 of the variance; five of them.
-    predicted = np.array([[[-1.0, 0.5]], [[1.0, 0.5]]], np.float32)
-    draws = y_draws(predicted, np.random.default_rng(0))
-    assert draws.shape == (1, 1000)
-    assert draws.mean() == pytest.approx(0, abs=0.17)
-    assert draws.var() == pytest.approx(1.25, abs=0.25)
-    assert (draws[0, :500] < 0).mean() > 0.9  # every component gives its share
 
 
 def test_run_json_holds_the_whole_definition(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.submissions import infinite_width, untrained
+from retinabench.fidelity.submissions import untrained
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import Budget, read_submission
 from retinabench.fidelity.targets.data import labels, load
@@ -26,13 +26,13 @@ def test_the_infinite_width_limit_needs_no_training(monkeypatch, tmp_path):
     # The line of the tiny target, noise 0.1 of a deviation of 1, is learnt.
     truth = standardised_truth(target)
     assert np.abs(submission.draws.mean(axis=1) - truth).mean() < 0.5 * np.abs(truth).mean()
-    monkeypatch.setitem(untrained.UNTRAINED, "nngp", None)  # nothing is computed twice
-    assert run_entry("nngp", target, budget=5, out=tmp_path) == file
+    with monkeypatch.context() as patch:
+        patch.setitem(untrained.UNTRAINED, "nngp", None)  # nothing is computed twice
+        assert run_entry("nngp", target, budget=5, out=tmp_path) == file
     with pytest.raises(InputError, match="has no settings"):
         run_entry("nngp", target, budget=5, out=tmp_path, overrides=["optimizer.lr=1"])
-    monkeypatch.setitem(untrained.UNTRAINED, "nngp", infinite_width.sample)
     images = classification_target()
-    with pytest.raises(InputError, match="no regression"):
+    with pytest.raises(InputError, match="infinite-width limit of 'lenet-smooth' is not known"):
         run_entry("nngp", images, budget=5, out=tmp_path)
 
 

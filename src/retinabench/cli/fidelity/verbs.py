@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from retinabench.cli.application import Verbs, add_verbs, application, argument, option
+from retinabench.cli.fidelity.hidden import app as hidden_app
 from retinabench.cli.fidelity.reference import reference as make_reference
 from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent
 from retinabench.cli.output import print_result, print_table, progress_of, say
@@ -67,6 +68,9 @@ def run(
         list[str] | None,
         argument("KEY=VALUE", "key=value, such as optimizer.lr=0.01 or method.members=5."),
     ] = None,
+    points: Annotated[
+        Path | None, option("--points", "FILE", "Predict these published points, not the target's own.")
+    ] = None,
     out: Annotated[Path, option("--out", "FOLDER", "Folder to write into.")] = Path("fidelity-runs"),
     seed: Seed = 0,
     device: Device = "cpu",
@@ -80,7 +84,7 @@ def run(
     say(
         run_entry(
             method, TARGETS.find(task), data, budget=budget, seed=seed, out=out, overrides=overrides or (),
-            over_budget=over_budget, track=track, resources=Resources(device, 0, progress_of(quiet)),
+            over_budget=over_budget, track=track, points=points, resources=Resources(device, 0, progress_of(quiet)),
         )
     )  # fmt: skip
 
@@ -212,6 +216,7 @@ def board(
     from retinabench.fidelity.leaderboard.files import board_of
     from retinabench.fidelity.leaderboard.recorded import recorded_table
     from retinabench.fidelity.leaderboard.tables import ranking_tables, refused_table, task_table, write_board
+    from retinabench.fidelity.leaderboard.usefulness import usefulness_table
     from retinabench.reports.toolkit.terminal import to_terminal
 
     found = board_of(folders, data or (), reference or (), bootstrap, seed, progress_of(quiet))
@@ -219,7 +224,8 @@ def board(
     screen = Console()
     shown = (task_table(task, terminal=True) for task in found.tasks)
     recorded = (recorded_table(task) for task in found.tasks)
-    for table in (*shown, *recorded, *ranking_tables(found), refused_table(found)):
+    useful = usefulness_table(found.tasks)
+    for table in (*shown, *recorded, useful, *ranking_tables(found), refused_table(found)):
         if table is not None:
             print_table(to_terminal(table), screen)
     say(page)
@@ -246,3 +252,4 @@ app = application(
     "How close does an approximate posterior come to the true one? A benchmark against Hamiltonian Monte Carlo."
 )
 add_verbs(app, VERBS)
+app.add_typer(hidden_app, name="hidden")

@@ -35,6 +35,7 @@ from retinabench.fidelity.scoring.measures import MEASURES, RANKED
 from retinabench.fidelity.scoring.nearness import nearness
 from retinabench.fidelity.scoring.resampling import ALL, Estimate, average
 from retinabench.fidelity.scoring.resolution import Contest, Resolution, places_of_ranks, resolve
+from retinabench.fidelity.scoring.row_order import order_doubt
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.comparison.ranking import ranks
@@ -152,9 +153,15 @@ def _entry(evaluator: Evaluator, title: str, submissions: list[Submission]) -> E
         }
     if submissions[0].about.baseline:
         return Entry(title, submissions, estimates, mean, scores, draws=_draws(evaluator, scores[ALL]))
-    marks = {nearness(one, evaluator.reference) for one in submissions} - {""}
+    marks = {nearness(one, evaluator.reference) for one in submissions} | {
+        order_doubt(one, _classes(evaluator), evaluator.truth) for one in submissions
+    }
     draws = _draws(evaluator, scores[ALL])
-    return Entry(title, submissions, estimates, mean, scores, marks=tuple(sorted(marks)), draws=draws)
+    return Entry(title, submissions, estimates, mean, scores, marks=tuple(sorted(marks - {""})), draws=draws)
+
+
+def _classes(evaluator: Evaluator) -> Floats | None:
+    return None if evaluator.target.likelihood == "gaussian" else evaluator.reference.probs
 
 
 def _shifted(estimate: Estimate | None, shift: Floats | None) -> Estimate | None:

@@ -26,6 +26,7 @@ from retinabench.fidelity.leaderboard.results import (
     Score,
     TaskBoard,
 )
+from retinabench.fidelity.leaderboard.usefulness import corruption_table, usefulness_table
 from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import ALL
 from retinabench.fidelity.targets.target import Target
@@ -199,6 +200,7 @@ def markdown(board: Board) -> str:
     """Return all tables, the ranking first."""
     tables = [
         *ranking_tables(board),
+        usefulness_table(board.tasks),
         *(one for task in board.tasks for one in _tables(task)),
         refused_table(board),
     ]
@@ -212,6 +214,7 @@ def page(board: Board) -> str:
         "title": "How close do approximate posteriors come to that of Hamiltonian Monte Carlo?",
         "leads": leads(board),
         "rankings": ranking_tables(board),
+        "useful": usefulness_table(board.tasks),
         "printed": final_ranking(board.tasks),
         "refused": refused_table(board),
         "budgets": _budget_panels(board),
@@ -245,7 +248,11 @@ def _tables(task: TaskBoard) -> list[Table]:
     by_strength = (strength_table(task, name) for name in task.ranked_measures)
     return [
         *(task_table(task, group) for group in groups_shown(task)),
-        *(table for table in (*by_strength, recorded_table(task)) if table is not None),
+        *(
+            table
+            for table in (*by_strength, corruption_table(task), recorded_table(task))
+            if table is not None
+        ),
     ]
 
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating]
 EXTERNAL = "external"
 """`kind` in the metadata of a reference that was imported: predictions alone, without chains and diagnostics."""
+QUADRATURE = "quadrature"
+"""`kind` in the metadata of a reference without chains: the two "chains" are integrals on two grids."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,11 @@ class ReferenceArrays:
     def external(self) -> bool:
         """Whether it was imported, without chains."""
         return self.meta.get("kind") == EXTERNAL
+
+    @property
+    def exact(self) -> bool:
+        """Whether it was computed by quadrature, without chains."""
+        return self.meta.get("kind") == QUADRATURE
 
     @property
     def chains(self) -> int:

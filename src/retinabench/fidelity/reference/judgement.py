@@ -29,6 +29,7 @@ LACKING = (
 NO_STARTS = (
     "its chains started from half a draw of the prior each, nearer together than the posterior is wide"
 )
+_GRIDS = 1e-5  # greatest difference of probabilities between two grids
 _LEAST_VARIANCE = 1e-8  # of a chain's states, above the rounding of float16 samples
 _STATED_ERRORS = 4.0  # largest ratio of the variance of the chains' mean to the one stated
 
@@ -59,10 +60,22 @@ def judge(reference: ReferenceArrays) -> Judgement:
     """Return the judgement of a reference by its arrays."""
     if reference.external:
         return Judgement(reservations=("it was imported: its convergence was not checked",), external=True)
+    if reference.exact:
+        return _of_grids(reference)
     likelihood = "categorical" if reference.chain_probs is not None else "gaussian"
     if reference.states is not None:
         return Judgement(tuple(_of_states(reference, likelihood)))
     return _of_summaries(reference, likelihood)
+
+
+def _of_grids(reference: ReferenceArrays) -> Judgement:
+    """Return whether the integrals on two grids agree."""
+    if reference.chain_probs is None or len(reference.chain_probs) != 2:
+        return Judgement(("it holds no integrals on two grids",))
+    error = float(np.abs(np.diff(reference.chain_probs, axis=0)).max())
+    if error > _GRIDS:
+        return Judgement((f"the integrals on two grids differ by {error:.2g}, more than {_GRIDS:g}",))
+    return Judgement()
 
 
 def _of_states(reference: ReferenceArrays, likelihood: str) -> list[str]:

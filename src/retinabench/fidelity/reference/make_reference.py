@@ -27,7 +27,7 @@ from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.mcmc import hmc
 
-STATE_BYTES = 16_000_000  # for the states from which anyone computes the diagnostics again
+STATE_BYTES = 2_000_000  # for the states from which anyone computes the diagnostics again
 SAMPLE_BYTES = 1_000_000  # for thinned samples, so that a file stays small
 DRAWS = 1000  # of y, of each chain: as many as submissions have, so that distances have the same noise
 GRAIN = 2**-10  # draws are rounded to it, which halves the file: a twentieth of the least std

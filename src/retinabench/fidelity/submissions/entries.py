@@ -15,8 +15,14 @@ from retinabench.fidelity.targets.target import Target
 from retinabench.methods.base import FidelitySettings
 from retinabench.methods.registry import METHODS
 
-UNTRAINED_TITLES = {"nngp": "infinite width (NNGP)"}
-"""Titles of the entries that train no network (`untrained.py`), by name."""
+UNTRAINED_TITLES = {
+    "nngp": "infinite width (NNGP)",
+    "ntk": "infinite width (NTK)",
+    "hmc": "HMC, one chain",
+    "nuts": "NUTS, one chain",
+}
+"""Titles of the entries without a training loop (`untrained.py`), by name."""
+PER_POINT = " per point"
 
 
 @cache
@@ -86,4 +92,6 @@ def _of_target(value: Any, target: Target) -> Any:
     if isinstance(value, dict):
         return {key: _of_target(inner, target) for key, inner in value.items()}
     numbers = {"prior_precision": 1 / target.prior_variance, "prior_std": sqrt(target.prior_variance)}
+    if isinstance(value, str) and value.endswith(PER_POINT):
+        return float(value.removesuffix(PER_POINT)) * target.train
     return numbers.get(value, value) if isinstance(value, str) else value

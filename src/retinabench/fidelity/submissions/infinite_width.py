@@ -5,7 +5,9 @@ The outputs of a network with weights and biases N(0, s²) and H hidden units ha
     K(x, x') = s² (1 + H E[relu(z) relu(z')]),   (z, z') ~ N(0, s² [x̃·x̃  x̃·x̃'; x̃·x̃'  x̃'·x̃']),   x̃ = (x, 1)
 
 for every H; as H grows they become independent Gaussian processes of that covariance (Neal 1996; Williams 1997). Here
-the covariance has the H of the network. The expectation is the arc-cosine kernel of order 1 (Cho & Saul 2009).
+the covariance has the H of the network. The expectation is the arc-cosine kernel of order 1 (Cho & Saul 2009). With the neural tangent kernel Θ
+the process is that of the network's linear expansion at its random start, whose weights have the same prior: covariance s² Θ (Jacot, Gabriel &
+Hongler 2018; He, Lakshminarayanan & Teh 2020).
 
 The likelihood is the target's, y ~ N(μ(x), σ(x)²), σ = softplus(r) + the target's floor. Given r, the process of μ is integrated in closed form;
 what remains, r at the training points, is sampled by Hamiltonian Monte Carlo in coordinates that are N(0, I) a priori.
@@ -17,6 +19,7 @@ Letters: N training points, M test points, K chains, R coordinates of r, S state
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,12 +36,17 @@ from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network
 from retinabench.methods.mcmc import hmc
+from retinabench.models.networks.head import Head
 from retinabench.models.networks.mlp import MLP
 
 CHAINS, BURN_IN = 4, 60
 STATES = 200  # of all chains together; each gives several draws of the test points
 LARGEST_RHAT = 1.2  # of a std at a training point
 ROUNDING = 1e-10  # eigenvalues below that share of the largest are 0
+
+
+Covariance = Callable[[Tensor, Tensor, float, int], Tensor]
+"""Inputs (N, D) and (M, D), prior variance of the weights, hidden units -> the covariance (N, M)."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +78,76 @@ def relu_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> 
     return covariance
 
 
+def tangent_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> Tensor:
+    """Return s² Θ (N, M), Θ the neural tangent kernel of that network at random weights of variance s².
+
+    Θ sums the products of the slopes by all weights: those by the output's weights and bias give K / s², those by the hidden layer's
+    H s² E[1(z > 0) 1(z' > 0)] x̃·x̃', and the expectation is (π - θ) / 2π.
+
+    Args:
+        a: (N, D) inputs, float64.
+        b: (M, D) inputs, float64.
+        prior_variance: s².
+        width: Number H of hidden units.
+    """
+    covariance = relu_covariance(a, b, prior_variance, width)
+    a, b = (torch.cat([x, torch.ones_like(x[:, :1])], dim=1) for x in (a, b))
+    products = a @ b.T
+    cosine = (products / (a.norm(dim=1)[:, None] * b.norm(dim=1))).clamp(-1, 1)
+    both = (math.pi - cosine.acos()) / (2 * math.pi)
+    covariance += prior_variance**2 * width * both * products
+    return covariance
+
+
+def linear_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> Tensor:
+    """Return s² x̃·x̃' (N, M): a linear layer's own process, which is its tangent as well.
+
+    Args:
+        a: (N, D) inputs, float64.
+        b: (M, D) inputs, float64.
+        prior_variance: s².
+        width: Not used.
+    """
+    return prior_variance * (1 + a @ b.T)
+
+
+KERNELS: dict[str, Covariance] = {"nngp": relu_covariance, "ntk": tangent_covariance}
+
+
+def prior_of(target: Target, data: TargetData, kernel: str) -> Prior:
+    """Return the covariances of one output of the target's network in the infinite-width limit.
+
+    Args:
+        target: A target whose network has one hidden layer of rectified units, or is linear.
+        data: Its data.
+        kernel: Of `KERNELS`.
+
+    Raises:
+        InputError: Its network is another one.
+    """
+    network = build_network(target, 0)
+    relu = isinstance(network, MLP) and isinstance(network.act1, torch.nn.ReLU)
+    linear = isinstance(network, Head) and network.hidden is None
+    if not relu and not linear:
+        raise InputError(
+            f"the infinite-width limit of '{target.network}' is not known here: it has not one hidden layer of ReLUs",
+            hint="Name energy-gap or idrid-head-mlp.",
+        )
+    covariance = KERNELS[kernel] if relu else linear_covariance
+    x, test = (torch.from_numpy(inputs).double() for inputs in standardised(data))
+    size = (target.prior_variance, int(network.fc.in_features))  # type: ignore[arg-type, union-attr]
+    return Prior(covariance(x, x, *size), covariance(x, test, *size), covariance(test, test, *size))
+
+
 def sample(
-    target: Target, data: TargetData, draws: int = 1000, seed: int = 0, progress: Progress = QUIET
+    target: Target,
+    data: TargetData,
+    draws: int = 1000,
+    seed: int = 0,
+    progress: Progress = QUIET,
+    kernel: str = "nngp",
 ) -> NDArray[np.float64]:
-    """Return draws of y at the test points, noise included, in the standardised unit: (M, draws).
+    """Return draws of y at the test points of a regression, noise included, in the standardised unit: (M, draws).
 
     Args:
         target: A regression by one hidden layer of rectified units.
@@ -81,22 +155,13 @@ def sample(
         draws: Per test point.
         seed: Of all random streams.
         progress: Is told how far the sampling is.
+        kernel: Of `KERNELS`.
 
     Raises:
-        InputError: The target is not such a regression.
+        InputError: The target's network is another one.
     """
-    network = build_network(target, 0)
-    relu = isinstance(network, MLP) and isinstance(network.act1, torch.nn.ReLU)
-    if target.likelihood != "gaussian" or not relu:
-        raise InputError(
-            f"'{target.name}' is no regression by one hidden layer of ReLUs", hint="Name energy-gap."
-        )
-    x, test = (torch.from_numpy(inputs).double() for inputs in standardised(data))
+    prior = prior_of(target, data, kernel)
     y = torch.from_numpy(labels(data)[0]).double()
-    size = (target.prior_variance, int(network.fc.in_features))  # type: ignore[arg-type, union-attr]
-    prior = Prior(
-        relu_covariance(x, x, *size), relu_covariance(x, test, *size), relu_covariance(test, test, *size)
-    )
     return posterior_draws(y, prior, prior, draws, seed, progress, target.floor).numpy()
 
 
@@ -125,7 +190,13 @@ def posterior_draws(
     """
     root, inverse = square_root(raw.train)
     generator = torch_generator("cpu", seed, "infinite_width")
-    states = noise_states(NoiseLikelihood(y, mean.train, root, floor), root, generator, progress)
+    states = latent_states(
+        NoiseLikelihood(y, mean.train, root, floor),
+        root.shape[1],
+        lambda chains: softplus(chains @ root.T),
+        generator,
+        progress,
+    )
     rest = square_root(raw.test - (inverse.T @ raw.cross).T @ (inverse.T @ raw.cross))[0]
     predicted = []
     for number, state in enumerate(states):
@@ -168,28 +239,39 @@ class NoiseLikelihood:
         return torch.where(failed > 0, torch.nan, value), gradient
 
 
-def noise_states(
-    likelihood: NoiseLikelihood, root: Tensor, generator: torch.Generator, progress: Progress = QUIET
+def latent_states(
+    likelihood: hmc.LogLikelihood,
+    coordinates: int,
+    observed: Callable[[Tensor], Tensor],
+    generator: torch.Generator,
+    progress: Progress = QUIET,
+    *,
+    jitter: bool = False,
 ) -> Tensor:
-    """Sample ξ by K chains that start at draws of the prior; return the states of all chains, (S, R).
+    """Sample coordinates that are N(0, I) a priori by K chains that start at draws of the prior; return all states, (S, R).
 
     Args:
-        likelihood: Of ξ.
-        root: F, (N, R).
+        likelihood: Of the coordinates, (K, R) -> values and gradients.
+        coordinates: Their number R.
+        observed: Chains (T, K, R) -> quantities (T, K, ...) whose convergence is checked.
         generator: Source of all draws.
         progress: Is told how far the chains are.
+        jitter: Whether trajectories have random lengths, from half of a quarter period on. Where the likelihood is narrow in some directions, a
+            fixed length can be a whole number of their periods, so that a chain returns to where it was.
 
     Raises:
         WorkError: The chains have not converged.
     """
-    state = hmc.start(likelihood, _normal((CHAINS, root.shape[1]), generator))
+    state = hmc.start(likelihood, _normal((CHAINS, coordinates), generator))
     # A step is cheap here, so burn-in begins with a large one, as in Hoffman & Gelman 2014, to leave the starting points.
     size = hmc.StepSize(10 * hmc.first_step(likelihood, state, 1.0, generator), target=0.8)
     kept: list[Tensor] = []
-    with progress.track("Noise of the infinite-width limit", BURN_IN + STATES // CHAINS, "states") as advance:
+    with progress.track("The infinite-width limit", BURN_IN + STATES // CHAINS, "states") as advance:
         for number in range(BURN_IN + STATES // CHAINS):
             step = size.step if number < BURN_IN else size.adapted
             steps = hmc.steps_for(step, 1.0)
+            if jitter:
+                steps -= int(torch.randint(steps // 2 + 1, (), generator=generator))
             state, info = hmc.transition(
                 likelihood, state, prior_variance=1.0, step=step, steps=steps, generator=generator
             )
@@ -199,11 +281,13 @@ def noise_states(
                 kept.append(state.weights)
             advance(1)
     chains = torch.stack(kept, dim=1)
-    rhat = split_rhat(softplus(chains @ root.T).numpy())
+    rhat = split_rhat(observed(chains).flatten(2).numpy())
     if not rhat.max() <= LARGEST_RHAT:
         raise WorkError(f"the chains of the infinite-width limit have not converged: R-hat {rhat.max():.2f}")
-    progress.say(f"Stds at the training points: R-hat {np.median(rhat):.2f}, at most {rhat.max():.2f}")
-    return chains.transpose(0, 1).reshape(-1, root.shape[1])
+    progress.say(
+        f"Latent values at the training points: R-hat {np.median(rhat):.2f}, at most {rhat.max():.2f}"
+    )
+    return chains.transpose(0, 1).reshape(-1, coordinates)
 
 
 def conditioned(y: Tensor, prior: Prior, std: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,23 +26,24 @@ from numpy.typing import NDArray
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
-from retinabench.core.random_streams import numpy_generator, torch_generator
+from retinabench.core.random_streams import torch_generator
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, Training, execute_run
 from retinabench.fidelity.submissions.budget import SECONDS, Meter, check_plan, planned
-from retinabench.fidelity.submissions.entries import entry, entry_run
+from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, entry, entry_run
 from retinabench.fidelity.submissions.implied import Track, check_track, implied_by
+from retinabench.fidelity.submissions.sampled import submission_of
 from retinabench.fidelity.submissions.submission import (
-    DRAWS,
     About,
     Budget,
     Submission,
     submission_in,
     write_submission,
 )
-from retinabench.fidelity.submissions.untrained import UNTRAINED, run_untrained
+from retinabench.fidelity.submissions.untrained import run_untrained
 from retinabench.fidelity.targets.data import TargetData, load, standardised
+from retinabench.fidelity.targets.published_points import with_points
 from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network, likelihood_of, point_batches
 from retinabench.methods.base import FidelitySettings, is_composed
@@ -53,7 +54,6 @@ from retinabench.methods.training.posterior import Posterior
 PREDICT_BATCH = 256
 SAVED_EVERY = 20.0  # seconds between checkpoints
 CPU = Resources("cpu")  # these networks are too small for anything else
-KEPT_SAMPLES = 200  # in the submission of a classification
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,11 +189,7 @@ class TargetRuns:
             implied=implied_by(self.run, len(self.data.train)),
             evidence=self.evidence(values),
         )
-        if target.likelihood == "gaussian":
-            draws = y_draws(values, numpy_generator(self.run.seed, "exam", target.name))
-            return Submission(draws=draws.astype(np.float32), about=about)
-        kept = np.linspace(0, len(values) - 1, min(len(values), KEPT_SAMPLES)).round().astype(int)
-        return Submission(probs=values.mean(axis=0, dtype=np.float64), samples=values[kept], about=about)
+        return submission_of(values, target, about, self.run.seed)
 
 
 def run_entry(
@@ -207,6 +203,7 @@ def run_entry(
     overrides: Sequence[str] = (),
     over_budget: str = "refuse",
     track: Track = "stated",
+    points: Path | None = None,
     resources: Resources = CPU,
 ) -> Path:
     """Train an entry on a target and predict its test points; found if it is done, continued if it was killed.
@@ -221,6 +218,7 @@ def run_entry(
         overrides: Settings of the method such as ``optimizer.lr=0.01``.
         over_budget: What happens to a plan that exceeds the budget: ``refuse``, or ``mark`` in the submission.
         track: ``stated`` refuses a run that targets another posterior than the stated one, ``open`` takes it.
+        points: File of published points that are predicted instead of the target's test points.
         resources: Where to compute.
 
     Returns:
@@ -235,7 +233,9 @@ def run_entry(
             f"'{target.name}' is scored on predictions alone: it has no data to train on",
             hint=f"Score a file: retinabench fidelity score FILE --task {target.name} --reference {target.name}.npz",
         )
-    if name in UNTRAINED:
+    if points is not None:
+        data = with_points(target, data, points)
+    if name in UNTRAINED_TITLES:
         return run_untrained(
             name, target, data, budget=budget, seed=seed, out=out, overrides=overrides,
             progress=resources.progress,
@@ -267,21 +267,3 @@ def predict(posterior: Posterior, data: TargetData, run: Run, device: torch.devi
             for some in torch.split(points, PREDICT_BATCH)
         ]
     return np.concatenate(parts, axis=1)
-
-
-def y_draws(
-    predicted: NDArray[np.float32], generator: np.random.Generator, draws: int = DRAWS
-) -> NDArray[np.float64]:
-    """Draw y, noise included, from a mixture of Gaussians.
-
-    Args:
-        predicted: Means and stds, (S, N, 2). Every sample gives equally many draws, as far as their number allows.
-        generator: Source of the noise.
-        draws: Per test point.
-
-    Returns:
-        (N, draws), in the unit of the standardised targets.
-    """
-    samples = np.arange(draws) * len(predicted) // draws
-    mean, std = predicted[samples, :, 0].T, predicted[samples, :, 1].T
-    return np.asarray(mean + std * generator.standard_normal(mean.shape), np.float64)

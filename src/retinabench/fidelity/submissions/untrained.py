@@ -1,6 +1,6 @@
-"""Entries that train no network, such as the infinite-width limit, and so need no gradients.
+"""Entries without a training loop: the infinite-width limits, which need no gradients, and the exact samplers, which count theirs.
 
-The folder of a run holds `submission.npz` alone.
+The folder of a run holds `submission.npz` alone; a killed run begins again and writes the same bits.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,10 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
 from retinabench.core.version import __version__
-from retinabench.fidelity.submissions import infinite_width
+from retinabench.fidelity.submissions import exact_samplers, infinite_width, infinite_width_classes
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES
 from retinabench.fidelity.submissions.implied import Implied
+from retinabench.fidelity.submissions.sampled import submission_of
 from retinabench.fidelity.submissions.submission import (
     DRAWS,
     About,
@@ -31,10 +33,50 @@ from retinabench.fidelity.submissions.submission import (
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.target import Target
 
-UNTRAINED: dict[str, Callable[[Target, TargetData, int, int, Progress], NDArray[Any]]] = {
-    "nngp": infinite_width.sample
+Floats = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What such an entry predicts.
+
+    Args:
+        how: How it approximates the posterior.
+        values: Predictions of samples, (S, N, O); None where there are draws of y alone.
+        draws: Draws of y, (N, DRAWS).
+        gradients: Evaluations per training example.
+    """
+
+    how: str
+    values: Floats | None = None
+    draws: Floats | None = None
+    gradients: float = 0.0
+
+
+def _limit(
+    kernel: str, target: Target, data: TargetData, budget: float, seed: int, progress: Progress
+) -> Found:
+    how = "a Gaussian process with the covariance of the prior's outputs"
+    if kernel == "ntk":
+        how = "a Gaussian process with the covariance of the linear expansion at random weights"
+    if target.likelihood == "gaussian":
+        return Found(how, draws=infinite_width.sample(target, data, DRAWS, seed, progress, kernel))
+    return Found(how, infinite_width_classes.sample_classes(target, data, seed, progress, kernel))
+
+
+def _chain(
+    sampler: str, target: Target, data: TargetData, budget: float, seed: int, progress: Progress
+) -> Found:
+    values, gradients = exact_samplers.sample(sampler, target, data, int(budget), seed, progress)
+    return Found("draws of one chain", values, gradients=gradients)
+
+
+Untrained = Callable[[Target, TargetData, float, int, Progress], Found]
+UNTRAINED: dict[str, Untrained] = {
+    **{kernel: partial(_limit, kernel) for kernel in infinite_width.KERNELS},
+    **{sampler: partial(_chain, sampler) for sampler in exact_samplers.SAMPLERS},
 }
-"""By name: (target, data, draws, seed, progress) -> draws of y, (N, draws)."""
+"""By name: (target, data, budget, seed, progress) -> what it predicts."""
 
 
 def run_untrained(
@@ -54,33 +96,40 @@ def run_untrained(
         name: The entry.
         target: The target.
         data: Its data.
-        budget: For the metadata.
+        budget: Gradient evaluations per training example.
         seed: Of all random streams.
         out: Parent of the run's folder.
         overrides: Must be empty.
         progress: Is told how far the work is.
 
     Raises:
-        InputError: There are overrides.
+        InputError: There are overrides, or the budget is too small for a chain.
     """
     if overrides:
         raise InputError(f"'{name}' has no settings: {overrides[0]}", hint="Leave it out.")
     fingerprint = target.fingerprint(data.sha256)
-    file = submission_in(out / f"{name}-{target.name}-seed-{seed}-{fingerprint}")
+    tier = f"-budget-{budget:g}" if name in exact_samplers.SAMPLERS else ""
+    file = submission_in(out / f"{name}-{target.name}-seed-{seed}{tier}-{fingerprint}")
     if file.is_file():
         progress.say(f"{UNTRAINED_TITLES[name]}, {target.name}, seed {seed}: done before")
         return file
     start = time.monotonic()
-    draws = UNTRAINED[name](target, data, DRAWS, seed, progress)
+    found = UNTRAINED[name](target, data, budget, seed, progress)
+    predicted = found.draws if found.values is None else found.values
+    assert predicted is not None
     about = About(
         task=target.name, target=fingerprint, data=data.sha256, method=name, title=UNTRAINED_TITLES[name], seed=seed,
-        run={"method": {"name": name}}, budget=Budget(limit=budget, used=0.0, over=False),
+        run={"method": {"name": name}}, budget=Budget(limit=budget, used=found.gradients, over=found.gradients > budget),
         seconds=round(time.monotonic() - start, 1), version=__version__,
-        implied=Implied(
-            temperature=target.temperature, prior_variance=target.prior_variance,
-            how="a Gaussian process with the covariance of the prior's outputs",
-        ),
-        evidence={"predicted": hashlib.sha256(np.ascontiguousarray(draws).tobytes()).hexdigest()},
+        implied=Implied(temperature=target.temperature, prior_variance=target.prior_variance, how=found.how),
+        evidence={"predicted": hashlib.sha256(np.ascontiguousarray(predicted).tobytes()).hexdigest()},
     )  # fmt: skip
-    write_submission(file, Submission(draws=draws.astype(np.float32), about=about))
+    write_submission(file, _submission(found, target, about, seed))
     return file
+
+
+def _submission(found: Found, target: Target, about: About, seed: int) -> Submission:
+    if found.values is None:
+        assert found.draws is not None
+        return Submission(draws=found.draws.astype(np.float32), about=about)
+    return submission_of(np.asarray(found.values, np.float32), target, about, seed)

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, linear, silu, softplus
 
+from retinabench.fidelity.targets.softmax_heads import HiddenSoftmax, LinearSoftmax
+
 Weights = Mapping[str, Tensor]
 
 
@@ -54,6 +56,12 @@ def mlp(weights: Weights, inputs: Tensor) -> Tensor:
         weights["fc1.weight"].mT,
     )
     return torch.baddbmm(weights["fc.bias"][:, None], hidden.relu(), weights["fc.weight"].mT)
+
+
+def linear_head(weights: Weights, inputs: Tensor) -> Tensor:
+    """(K, ...), (N, D) -> (K, N, O): one linear layer."""
+    together = inputs.expand(len(weights["fc.bias"]), -1, -1)
+    return torch.baddbmm(weights["fc.bias"][:, None], together, weights["fc.weight"].mT)
 
 
 class MLPGaussian:
@@ -155,9 +163,18 @@ class Batched(NamedTuple):
     points: int
 
 
-BATCHED = {"lenet-smooth": Batched(lenet_smooth, 2, 250), "mlp-8-50-2": Batched(mlp, 64, 4096)}
+BATCHED = {
+    "lenet-smooth": Batched(lenet_smooth, 2, 250),
+    "mlp-8-50-2": Batched(mlp, 64, 4096),
+    "head-8-8": Batched(mlp, 64, 4096),
+    "head-8": Batched(linear_head, 64, 4096),
+    "head-2": Batched(linear_head, 64, 4096),
+}
 
 # Log-likelihoods with a hand-written gradient, by network and likelihood; they take training inputs, targets and the floor.
-BY_HAND: dict[tuple[str, str], Callable[[Tensor, Tensor, float], MLPGaussian]] = {
-    ("mlp-8-50-2", "gaussian"): MLPGaussian
+BY_HAND: dict[tuple[str, str], Callable[[Tensor, Tensor, float], MLPGaussian | LinearSoftmax]] = {
+    ("mlp-8-50-2", "gaussian"): MLPGaussian,
+    ("head-2", "categorical"): LinearSoftmax,
+    ("head-8", "categorical"): LinearSoftmax,
+    ("head-8-8", "categorical"): HiddenSoftmax,
 }

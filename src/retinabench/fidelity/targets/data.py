@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -88,12 +88,13 @@ def _points_alone(target: Target, source: Path | None) -> TargetData:
     return TargetData(none, ArrayDataset(rows, np.zeros(len(group), kind), group))
 
 
-def read_shipped(source: Path | None, name: str) -> ArrayDataset:
+def read_shipped(source: Path | None, name: str, referable_from: int | None = None) -> ArrayDataset:
     """Return arrays that come with the package, with the splits ``train`` and ``test``.
 
     Args:
         source: None.
-        name: Name of the data: ``fundus`` or ``fundus-small``.
+        name: Name of the data: ``fundus``, ``fundus-small``, ``idrid-head`` or ``drawn-head``.
+        referable_from: Grades from this one on become class 1, others class 0; None keeps the grades.
 
     Raises:
         InputError: A source is given.
@@ -106,6 +107,9 @@ def read_shipped(source: Path | None, name: str) -> ArrayDataset:
             part: ArrayDataset(*(arrays[f"{part}_{column}"] for column in ("inputs", "targets", "group")))
             for part in ("train", "test")
         }
+    if referable_from is not None:
+        for part, points in parts.items():
+            parts[part] = replace(points, targets=(points.targets >= referable_from).astype(np.int64))
     return concatenate(parts)
 
 
@@ -134,7 +138,8 @@ def standardised(data: TargetData) -> tuple[NDArray[np.float32], NDArray[np.floa
     elif np.issubdtype(train.dtype, np.integer):
         return train, test  # tokens
     if data.scaling is not None:
-        mean, std = (255 * np.array(values) for values in data.scaling)
+        unit = 255 if train.dtype == np.uint8 else 1
+        mean, std = (unit * np.array(values) for values in data.scaling)
     else:
         mean, std = train.mean(axis=axes, dtype=np.float64), train.std(axis=axes, dtype=np.float64)
     scaled = [((inputs - mean) / std).astype(np.float32) for inputs in (train, test)]

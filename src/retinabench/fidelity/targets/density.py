@@ -15,10 +15,13 @@ from torch.func import functional_call, vmap
 
 from retinabench.fidelity.targets.batched_networks import BATCHED, BY_HAND, Batched, MLPGaussian
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
+from retinabench.fidelity.targets.softmax_heads import LinearSoftmax
 from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network, likelihood_of
 from retinabench.methods.mcmc.hmc import LogLikelihood
 from retinabench.methods.training.likelihood import Likelihood
+
+SMALL = 1000  # weights
 
 
 class Recorded:
@@ -164,14 +167,15 @@ class Density:
     def _how(self) -> Batched:
         if self.target.network in BATCHED and not self.test.is_cuda:
             return BATCHED[self.target.network]
-        # Weights that differ make grouped convolutions and batched products: good for GPUs, no gain on processors.
+        # Weights that differ make grouped convolutions and batched products: good for GPUs, no gain on processors unless the
+        # network is so small that the overhead of each operation is what costs.
         together = vmap(
             lambda named, inputs: functional_call(self.network, named, (inputs,)), in_dims=(0, None)
         )
-        return Batched(together, 1024 if self.test.is_cuda else 1, 4096)
+        return Batched(together, 1024 if self.test.is_cuda or self.target.parameters < SMALL else 1, 4096)
 
     @cached_property
-    def _by_hand(self) -> MLPGaussian | None:
+    def _by_hand(self) -> MLPGaussian | LinearSoftmax | None:
         made = BY_HAND.get((self.target.network, self.target.likelihood))
         return made(*self.train, self.target.floor) if made else None
 

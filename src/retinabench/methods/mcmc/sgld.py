@@ -69,4 +69,14 @@ FIDELITY = (
             "gaussian": {"method.lr_factor": log_range(0.1, 1.0), "optimizer.lr": log_range(0.001, 0.03)},
         },
     ),
+    *(
+        FidelitySettings(
+            name=f"sgld-{step}",
+            title=f"SGLD, step {step}",
+            method={"name": "sgld", "samples": 100, "burn_in": 0.1, "lr_factor": 1.0},
+            # The published steps are of the gradient of the sum over all training points.
+            optimizer={"lr": f"{step} per point"},
+        )
+        for step in ("1e-6", "3e-6")
+    ),
 )

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from retinabench.core.errors import InputError
 from retinabench.models.stochastic.affine import Affine
 
 GEOMETRY = (
@@ -69,5 +70,8 @@ def kl_terms(model: nn.Module) -> list[Tensor]:
 
 
 def kl(model: nn.Module) -> Tensor:
-    """Return the sum of `kl_terms`, a scalar."""
-    return torch.stack(kl_terms(model)).sum()
+    """Return the sum of `kl_terms`, a scalar; raises `InputError` where there are none."""
+    terms = kl_terms(model)
+    if not terms:
+        raise InputError("the network has no linear or convolutional layer that could sample its weights")
+    return torch.stack(terms).sum()

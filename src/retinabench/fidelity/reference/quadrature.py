@@ -1,0 +1,141 @@
+"""References of the warm-up targets by quadrature, without chains: the truth that samplers are tested against.
+
+The integrals are sums over a regular grid of the few weights that matter (the trapezoid rule, whose error for smooth functions that vanish
+at the ends falls exponentially in the number of points), once on a fine grid and once on a coarser one. Their difference bounds the error; it
+stands as `mcse` in the reference, and the two results as its two "chains", from which the verdict is computed.
+
+Letters: G grid points, N test points, C = 2 classes, S samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.random_streams import numpy_generator
+from retinabench.fidelity.reference.arrays import QUADRATURE
+from retinabench.fidelity.reference.reference_file import Reference
+from retinabench.fidelity.targets.data import TargetData, labels, standardised
+from retinabench.fidelity.targets.target import Target
+
+Values = NDArray[np.float64]
+Logits = Callable[[Values, Values], Values]
+"""Weights (G, D), inputs (N, 2) -> the difference of the two logits, (G, N)."""
+SAMPLES = 800
+_NEGLIGIBLE = 1e-14  # of the largest weight of a grid point
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A posterior of two classes over few weights.
+
+    Args:
+        logits: The difference of the logits.
+        dimensions: D.
+        prior: Variance of each weight over `prior_variance` of the target.
+        width: Half width of the grid in stds of the prior.
+        steps: Points of the fine and of the coarse grid along each axis.
+    """
+
+    logits: Logits
+    dimensions: int
+    prior: float
+    width: float
+    steps: tuple[int, int]
+
+
+def _linear(weights: Values, inputs: Values) -> Values:
+    return weights[:, :2] @ inputs.T + weights[:, 2:]
+
+
+def _bent(weights: Values, inputs: Values) -> Values:
+    u, v = weights.T[..., None]
+    return np.asarray((u + v * v) * inputs[:, 0] + v * inputs[:, 1])
+
+
+# Of a linear layer with two outputs only the difference of their weights matters, whose variance is twice that of each.
+PROBLEMS = {
+    "head-2": Problem(_linear, 3, 2.0, 5.0, (121, 91)),
+    "banana": Problem(_bent, 2, 1.0, 7.0, (401, 301)),
+}
+"""By network."""
+
+
+def known(target: Target) -> bool:
+    """Return whether the posterior of a target is known by quadrature."""
+    return target.network in PROBLEMS
+
+
+def quadrature_reference(target: Target, data: TargetData, seed: int = 0, command: str = "") -> Reference:
+    """Return the reference of a target whose posterior is `known`.
+
+    Args:
+        target: The target.
+        data: Its data.
+        seed: Of the samples, which describe the posterior beside its exact mean.
+        command: The command line, for the metadata.
+    """
+    problem = PROBLEMS[target.network]
+    fine, coarse = (_predict(problem, target, data, steps, seed) for steps in problem.steps)
+    chains = np.stack([fine.probs, coarse.probs])
+    shape = fine.probs.shape
+    error = np.abs(fine.probs - coarse.probs)
+    meta = {
+        "task": target.name, "target": target.fingerprint(data.sha256), "data": data.sha256, "kind": QUADRATURE,
+        "chains": 2, "command": command, "grids": list(problem.steps), "error": float(error.max()),
+    }  # fmt: skip
+    reference = Reference(
+        meta, np.ones(shape, np.float32), np.full(shape, SAMPLES, np.float32), np.full(shape, SAMPLES, np.float32),
+        error.astype(np.float32), fine.epistemic.astype(np.float32), chain_probs=chains, samples=fine.samples,
+        pairwise_disagreement=np.array(fine.disagreement),
+    )  # fmt: skip
+    reference.meta.update(passed=reference.passed, why=reference.why)
+    return reference
+
+
+@dataclass(frozen=True, eq=False)
+class _Predicted:
+    probs: Values
+    epistemic: Values
+    disagreement: float
+    samples: NDArray[np.float16]
+
+
+def _predict(problem: Problem, target: Target, data: TargetData, steps: int, seed: int) -> _Predicted:
+    std = np.sqrt(problem.prior * target.prior_variance)
+    axis = np.linspace(-problem.width, problem.width, steps) * std
+    weights = np.stack([a.ravel() for a in np.meshgrid(*[axis] * problem.dimensions, indexing="ij")], axis=1)
+    train, test = (inputs.astype(np.float64) for inputs in standardised(data))
+    sign = 2.0 * labels(data)[0] - 1
+    log_density = -0.5 * np.square(weights / std).sum(axis=1)
+    for some in np.array_split(np.arange(len(weights)), -(-len(weights) // 20_000)):
+        log_density[some] -= np.logaddexp(0, -sign * problem.logits(weights[some], train)).sum(axis=1)
+    density = np.exp(log_density - log_density.max())
+    kept = density > _NEGLIGIBLE
+    weights, density = weights[kept], density[kept] / density[kept].sum()
+    mean, entropy, squares = np.zeros((3, len(test)))
+    for some in np.array_split(np.arange(len(weights)), -(-len(weights) // 20_000)):
+        second = _sigmoid(problem.logits(weights[some], test))
+        mean += density[some] @ second
+        entropy += density[some] @ _entropy(second)
+        squares += density[some] @ (second > 0.5)
+    generator = numpy_generator(seed, "quadrature", target.name)
+    drawn = generator.choice(len(weights), SAMPLES, p=density)
+    one = _sigmoid(problem.logits(weights[drawn], test))
+    return _Predicted(
+        np.stack([1 - mean, mean], axis=1), np.maximum(_entropy(mean) - entropy, 0), float((2 * squares * (1 - squares)).mean()),
+        np.stack([1 - one, one], axis=-1).astype(np.float16),
+    )  # fmt: skip
+
+
+def _sigmoid(x: Values) -> Values:
+    return np.asarray(np.exp(-np.logaddexp(0, -x)))
+
+
+def _entropy(p: Values) -> Values:
+    q = 1 - p
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(-np.nan_to_num(p * np.log(p)) - np.nan_to_num(q * np.log(q)))

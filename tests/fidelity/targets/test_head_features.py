@@ -1,0 +1,37 @@
+"""How the shipped features were made: the projection, the damaged images, and that no test image trains."""
+
+import numpy as np
+
+from retinabench.data.preprocessing.corruption import KINDS
+from retinabench.fidelity.targets import head_features
+from retinabench.fidelity.targets.data import load
+from retinabench.fidelity.targets.registry import TARGETS
+
+
+def test_the_projection_knows_the_training_rows_alone():
+    random = np.random.default_rng(0)
+    features = (random.normal(size=(60, 12)) * np.arange(1, 13)).astype(np.float32)
+    found = head_features.principal(features, 40)
+    assert found.shape == (60, 8)
+    assert np.allclose(found[:40].std(axis=0), 1, atol=1e-3)
+    correlated = np.corrcoef(found[:40].T) - np.eye(8)
+    assert np.abs(correlated).max() < 1e-2
+    changed = features.copy()
+    changed[40:] += 100
+    assert np.array_equal(head_features.principal(changed, 40)[:40], found[:40])
+
+
+def test_every_kind_and_strength_damages_equally_many_images(monkeypatch):
+    monkeypatch.setattr(head_features, "PER_CELL", 2)
+    image = np.full((64, 64, 3), 90, np.uint8)
+    images, grades, groups = head_features.damaged([image, image], np.array([0, 3]), ["a", "b"])
+    assert len(images) == len(grades) == len(groups) == len(KINDS) * 5 * head_features.PER_CELL
+    assert groups.count("corrupted-dust-5") == head_features.PER_CELL
+    assert set(grades.tolist()) == {0, 3}
+
+
+def test_shipped_features_are_standardised_and_their_binary_classes_are_the_referable_grades():
+    grades, binary = load(TARGETS["idrid-head"]), load(TARGETS["idrid-head-binary"])
+    assert np.allclose(grades.train.inputs.std(axis=0), 1, atol=1e-3)
+    assert np.array_equal(binary.train.targets, grades.train.targets >= 2)
+    assert (len(grades.train), int((grades.test.groups == "in_domain").sum())) == (413, 103)
