@@ -8,6 +8,7 @@ import pytest
 from retinabench.fidelity.leaderboard.board import score_task
 from retinabench.fidelity.leaderboard.usefulness import corruption_table, usefulness_table
 from retinabench.fidelity.submissions.submission import About, Submission
+from retinabench.reports.toolkit.tables import UNDEFINED
 from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of
 from support.fake_reference import classified, regressed
 from support.submissions import submission_meta
@@ -37,8 +38,7 @@ def test_a_task_without_map_and_a_regression_have_what_is_known():
     (block,) = table.blocks
     cells = block.rows[0].cells
     assert cells[0].content.defined
-    assert not cells[1].content.defined
-    assert not cells[3].content.defined
+    assert cells[1] == cells[3] == UNDEFINED
     assert cells[4].content.defined
 
 
