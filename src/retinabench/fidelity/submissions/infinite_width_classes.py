@@ -79,6 +79,9 @@ def class_draws(given: Tensor, prior: Prior, classes: int, seed: int, progress: 
         classes: C.
         seed: Of all random streams.
         progress: Is told how far the sampling is.
+
+    Returns:
+        The probabilities of each draw.
     """
     root, inverse = square_root(prior.train)
     generator = torch_generator("cpu", seed, "infinite_width", "classes")
