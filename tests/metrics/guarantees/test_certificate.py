@@ -39,18 +39,22 @@ def population(request):
 
 
 def test_goals_are_broken_at_most_at_their_level(population):
-    """12 studies of 200 patients with delta 10 %: the SE of a share of 10 % is 8.7 %; `benchmarks/guarantees.py` has more."""
+    """12 studies of 200 patients with delta 10 %: the SE of a share of 10 % is 8.7 %; `benchmarks/guarantees.py` has more.
+
+    Each goal is tested under one of the estimands.
+    """
     per, risk = population
-    broken = dict.fromkeys(TARGETS, 0)
+    goals = TARGETS[::2] if per == "image" else TARGETS[1::2]
+    broken = dict.fromkeys(goals, 0)
     plain = 0
     for study in range(12):
         cases = draw(np.random.default_rng([7, study]), 200, per)
         plain += risk(TARGETS[0], choose_threshold(cases, TARGETS[:1]).threshold) > 0.1
-        for goal in TARGETS:
+        for goal in goals:
             found = certify(cases, [goal], 0.1)
             broken[goal] += found.granted and risk(goal, found.threshold) > goal.max_risk
     assert max(broken.values()) / 12 <= 0.1 + 3 * 0.087
-    assert sum(broken.values()) / (12 * len(TARGETS)) <= 0.1
+    assert sum(broken.values()) / (12 * len(goals)) <= 0.1
     assert plain / 12 > 0.2  # the best of many estimates misses its goal in every second to third study
 
 

@@ -67,7 +67,7 @@ def test_transfer_reports_what_a_frozen_threshold_does():
 
 
 def test_a_decision_threshold_and_several_goals():
-    predictions = study()
+    predictions = study(patients=(400, 100, 100))
     goals = ["sensitivity=.8", "npv=.85", "workload=.8"]
     found = transfer(predictions, goals=goals, delta=0.1, threshold=0.3, uncertainty="margin", bootstrap=20)
     assert found.certificate.granted

@@ -89,19 +89,19 @@ def test_duplicated_images_do_not_narrow_the_clustered_error():
 
 
 def test_the_cluster_bootstrap_agrees():
-    """400 patients, 2,000 draws: the bootstrap SE has relative SE 1.6 %; 3 % more for the finite sample."""
+    """400 patients, 200 draws."""
     y, a, b, patient = drawn(3, patients=400, decimals=6)
 
     def statistic(weight):
         return np.array([roc_auc_score(y, s, sample_weight=weight) for s in (a, b)])
 
-    draws = cluster_bootstrap(statistic, patient, replicates=400)
+    draws = cluster_bootstrap(statistic, patient, replicates=200)
     for draw, closed in (
         (draws[:, 0], auroc_error(y, a, patient)),
         (draws[:, 0] - draws[:, 1], auroc_difference(y, a, b, patient)),
     ):
-        # 400 draws: relative standard error of a standard deviation 1 / sqrt(800) = 3.5 %; bound at 3.5 of them.
-        assert draw.std(ddof=1) == pytest.approx(closed.standard_error, rel=0.125)
+        # 200 draws: relative standard error of a standard deviation 1 / sqrt(400) = 5 %; bound at 3 of them.
+        assert draw.std(ddof=1) == pytest.approx(closed.standard_error, rel=0.15)
 
 
 def test_difference():
