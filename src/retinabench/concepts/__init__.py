@@ -1,5 +1,5 @@
 """Questioning a classifier concept by concept: the concept-centric visual Turing test (NumPy and SciPy; torch only in
-`examinees/network.py` and `lesions.py`)::
+`examinees/network.py`)::
 
     from retinabench.concepts.banks.tables import read_bank
     from retinabench.concepts.examinees.answers import read_answers

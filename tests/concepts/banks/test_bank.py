@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from retinabench.concepts.banks import bank
 from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.questioning.loop import examine
 from retinabench.core.errors import InputError
 from support.concept_banks import make_bank
 
@@ -71,3 +74,18 @@ def test_wrong_banks(arguments, says):
 
 def test_names_are_the_ids():
     assert make_bank().name(3) == "image3"
+
+
+def test_a_million_regions_need_the_memory_of_a_chunk(tmp_path):
+    truth = np.lib.format.open_memmap(tmp_path / "truth.npy", "w+", np.int8, (1_024_000, 3))
+    truth[::50, 1] = 1
+    mapped = np.load(tmp_path / "truth.npy", mmap_mode="r")
+    tracemalloc.start()
+    found = Bank(None, ["a", "b", "c"], mapped)
+    asked = examine(found, lambda sample, concept: 0.1, questions=30)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.cells[1, 1] == 20_480
+    assert asked.to_dict()["asked"] == 30
+    # The truth alone takes 3 MB on disk; counting reads 4,096 rows at once.
+    assert peak < 1_500_000

@@ -1,11 +1,8 @@
-import tracemalloc
-
 import numpy as np
 import pytest
 
 from retinabench.concepts.banks import lesion_images
 from retinabench.concepts.banks.samples import prepare_samples
-from retinabench.concepts.questioning.loop import examine
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.synthetic.fundus import draw
@@ -55,33 +52,6 @@ def test_the_regions_of_drawn_images_add_up_to_them(tmp_path):
     assert (
         lit[:, 1:3, 1:3].mean(axis=(1, 2)) > lit[:, 0, 0]
     ).all()  # the middle of the disc, not its dark corner
-
-
-def test_a_bank_of_regions_is_mapped_and_can_be_examined(tmp_path):
-    masks = np.random.default_rng(0).random((40, 2, 12, 12)) < 0.02
-    images = images_of(masks)
-    bank = lesion_images.region_bank(images, 3, tmp_path / "truth.npy")
-    assert isinstance(bank.truth, np.memmap)
-    expected = np.concatenate([lesion_images.region_truth(one, 3) for one in masks])
-    assert np.array_equal(bank.truth, expected)
-    found = examine(bank, lambda sample, concept: float(expected[sample, "ab".index(concept)]))
-    counts = [one["counts"] for one in found.to_dict()["concepts"].values()]
-    assert [c["tp"] for c in counts] == expected.sum(axis=0).tolist()
-    assert sum(c["fp"] + c["fn"] for c in counts) == 0
-
-
-def test_a_million_regions_need_the_memory_of_one_image(tmp_path):
-    one = np.random.default_rng(0).random((3, 64, 64)) < 0.01
-    images = images_of(np.broadcast_to(one, (1000, *one.shape)))
-    tracemalloc.start()
-    bank = lesion_images.region_bank(images, 32, tmp_path / "truth.npy")
-    found = examine(bank, lambda sample, concept: 0.1, questions=30)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert bank.samples == 1_024_000
-    assert found.to_dict()["asked"] == 30
-    # The truth alone takes 3 MB on disk; counting reads 4,096 rows at once.
-    assert peak < 1_500_000
 
 
 def test_every_drawn_lesion_belongs_to_one_concept():

@@ -10,13 +10,11 @@ import pytest
 from torch import nn
 
 from retinabench.concepts.answer_bank import NetworkOptions
-from retinabench.concepts.banks import lesion_images
 from retinabench.concepts.banks.definition import find_definition
 from retinabench.concepts.banks.samples import prepare_samples
 from retinabench.concepts.examinees.network import (
     ConceptNetwork,
     default_optimizer,
-    network_examinee,
     train_network,
     untrained_network,
 )
@@ -193,18 +191,6 @@ def test_a_users_own_network_answers_as_it_is_or_is_trained(tmp_path, monkeypatc
         untrained_network(ModelConfig(name="mynet:one"), 0, data, Resources("cpu"))
     with pytest.raises(InputError, match="knows nothing of the concepts"):
         untrained_network(ModelConfig(width=4), 0, data, Resources("cpu"))
-
-
-def test_an_examinee_that_reads_on_demand_answers_as_the_table(tmp_path):
-    known = lesion_images.drawn(12, seed=5, population="shifted", mask_size=32)
-    data = prepare_samples(known, tmp_path, size=16, grid=2, source={})
-    rows = np.arange(len(data))
-    network = train_network(data, rows, model=MODEL, optimizer=optimizer(1), seed=0, checkpoint=Checkpoint())
-    table = network.answer_rows(data, rows)
-    lazy = network_examinee(network, known, size=16, grid=2)
-    for sample, concept in ((0, "microaneurysm"), (13, "haemorrhage"), (47, "new_vessels")):
-        expected = table[sample, known.concepts.index(concept)]
-        assert lazy(sample, concept) == pytest.approx(expected, abs=1e-6)
 
 
 def test_an_interrupted_training_continues_to_the_same_answers(tmp_path, monkeypatch):

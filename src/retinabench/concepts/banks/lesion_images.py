@@ -8,15 +8,11 @@ k // grid².
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.concepts.banks.bank import Bank
-from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.synthetic.fundus import draw
@@ -102,39 +98,6 @@ def split(
     wanted = round(held_out * len(images))
     last = np.sort(order)[wanted - 1]
     return np.flatnonzero(order > last), np.flatnonzero(order <= last)
-
-
-def region_bank(images: ConceptImages, grid: int, file: Path, progress: Progress = QUIET) -> Bank:
-    """Return a bank of the regions of every image, whose truth is a memory map.
-
-    Memory holds the masks of one image at a time. Samples are identified by their number. The file can be opened again with
-    ``Bank(None, concepts, np.load(file, mmap_mode="r"))``.
-
-    Args:
-        images: The images.
-        grid: Regions per side of an image.
-        file: Where the truth is written (.npy).
-        progress: Where progress is shown.
-
-    Returns:
-        The bank, with grid * grid samples per image.
-
-    Raises:
-        InputError: The images have no masks.
-    """
-    masks = images.masks
-    if masks is None:
-        raise InputError("the bank says what is in an image, not where: it has no regions")
-    with (
-        atomic_write(file) as handle,
-        progress.track("Truth of regions", len(images), unit="images") as advance,
-    ):
-        shape = (len(images) * grid**2, len(images.concepts))
-        np.lib.format.write_array_header_2_0(handle, {"descr": "|i1", "fortran_order": False, "shape": shape})
-        for row in range(len(images)):
-            handle.write(region_truth(masks(row), grid).astype(np.int8).tobytes())
-            advance(1)
-    return Bank(None, images.concepts, np.load(file, mmap_mode="r", allow_pickle=False), source=str(file))
 
 
 def region_ids(sample_id: str, grid: int) -> list[str]:

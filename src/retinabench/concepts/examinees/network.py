@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from retinabench.concepts.banks.lesion_images import region_images
-from retinabench.concepts.examinees.answers import Examinee
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.data.augment import flip
-from retinabench.data.dataset import ConceptImages, Rows
+from retinabench.data.dataset import Rows
 from retinabench.data.loader import ArraySource, Batches, ImageSource, Source, chunks
 from retinabench.data.prepared import Prepared
 from retinabench.experiments.config_sources import find
@@ -220,33 +217,6 @@ def _feature_batches(
     batches = Batches(ArraySource(on_device, labels), every, every[:0], optimizer.batch_size, seed)
     extract = Extractor(model, device)
     return batches, lambda images: torch.from_numpy((extract(images) - mean) / std).to(device)
-
-
-def network_examinee(network: ConceptNetwork, images: ConceptImages, *, size: int, grid: int = 1) -> Examinee:
-    """Return an examinee that reads a sample when it is asked about it, for banks larger than memory.
-
-    Sample k is region k % grid² of image k // grid² (`lesion_images.region_bank`). The answers to the image asked about last are
-    cached, since strategies may ask several concepts of one sample.
-
-    Args:
-        network: A trained network.
-        images: The images of the bank.
-        size: Side of each sample, in pixels.
-        grid: Regions per side of an image; 1 for whole images.
-
-    Returns:
-        The examinee.
-    """
-
-    @lru_cache(maxsize=1)
-    def answers(row: int) -> NDArray[np.float64]:
-        return network.answer(region_images(images.image(row, grid * size), grid))
-
-    def examinee(sample: int, concept: str) -> float:
-        row, region = divmod(sample, grid**2)
-        return float(answers(row)[region, images.concepts.index(concept)])
-
-    return examinee
 
 
 class _Scaled(nn.Module):

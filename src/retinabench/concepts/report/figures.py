@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from retinabench.concepts.inference.gaussian_process import GRID, posterior
 from retinabench.core.errors import printable
 from retinabench.reports.toolkit.figures import (
     TEXT,
@@ -38,6 +39,8 @@ class RateMark:
     quantity: Quantity
 
 
+Parts = tuple[Floats, Floats, Floats, Floats]
+"""Counts (100,), and grid, mean and std (101,) of a performance panel."""
 REGIONS = (("TN", GOOD), ("FP", BAD), ("FN", BAD), ("TP", GOOD))
 HEIGHT = 270
 
@@ -181,7 +184,23 @@ def _short(name: str) -> str:
     return math_free(printable(name, limit=18))
 
 
-def arrays(concept: Mapping[str, Any]) -> tuple[Floats, Floats, Floats, Floats]:
+def states(state: Mapping[str, Any], concept: str) -> tuple[dict[str, Parts], tuple[float, float]]:
+    """Return what the performance panels of a concept need, by strategy, and the limits of one scale for all.
+
+    Args:
+        state: What `snapshot` returns.
+        concept: One of its concepts.
+    """
+    drawn = {}
+    for name, bins in state["bins"].items():
+        counts = np.asarray(bins[concept], np.int64)
+        process = posterior(counts)
+        drawn[name] = (counts.astype(np.float64), GRID, process.mean(), np.sqrt(process.variance()))
+    ends = [limits_of(bins, mean, sd) for bins, _, mean, sd in drawn.values()]
+    return drawn, (min(low for low, _ in ends), max(high for _, high in ends))
+
+
+def arrays(concept: Mapping[str, Any]) -> Parts:
     """Return bins (100,), grid, mean and sd (101,) of a concept of an examination."""
     process = concept["gp"]
     bins, grid, mean, sd = (

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from retinabench.concepts.inference.gaussian_process import GRID, posterior
 from retinabench.concepts.report import figures
 from retinabench.concepts.report.beside_tables import readers_tables, referral_tables
 from retinabench.concepts.report.concept_rates import OUTCOMES, ConceptRate, rates
@@ -169,13 +168,7 @@ def _state_figures(state: Mapping[str, Any]) -> list[tuple[str, list[Panel]]]:
     """Return a panel per strategy for each concept, all panels of a concept on one scale."""
     groups = []
     for i, concept in enumerate(state["concepts"]):
-        drawn = {}
-        for name, bins in state["bins"].items():
-            counts = np.asarray(bins[concept], np.int64)
-            process = posterior(counts)
-            drawn[name] = (counts.astype(np.float64), GRID, process.mean(), np.sqrt(process.variance()))
-        ends = [figures.limits_of(bins, mean, sd) for bins, _, mean, sd in drawn.values()]
-        limits = min(low for low, _ in ends), max(high for _, high in ends)
+        drawn, limits = figures.states(state, concept)
         panels = []
         for j, (name, parts) in enumerate(drawn.items()):
             asked = [int(half.sum()) for half in parts[0].reshape(2, 50)]

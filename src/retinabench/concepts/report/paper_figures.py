@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees.synthetic import SYNTHETIC
-from retinabench.concepts.inference.gaussian_process import GRID, Reading, posterior
+from retinabench.concepts.inference.gaussian_process import Reading
 from retinabench.concepts.questioning.strategy_comparison import compare_strategies
 from retinabench.concepts.report import figures
 from retinabench.core.atomic_files import write_json
@@ -103,14 +103,8 @@ def _state(state: Mapping[str, Any]) -> Figure:
         len(names) * PANEL, len(state["concepts"]) * 0.75 * PANEL, len(state["concepts"]), len(names)
     )
     for row, concept in enumerate(state["concepts"]):
-        drawn = []
-        for name in names:
-            counts = np.asarray(state["bins"][name][concept], np.int64)
-            process = posterior(counts)
-            drawn.append((counts.astype(np.float64), GRID, process.mean(), np.sqrt(process.variance())))
-        ends = [figures.limits_of(bins, mean, sd) for bins, _, mean, sd in drawn]
-        limits = min(low for low, _ in ends), max(high for _, high in ends)
-        for column, (name, parts) in enumerate(zip(names, drawn, strict=True)):
+        drawn, limits = figures.states(state, concept)
+        for column, (name, parts) in enumerate(drawn.items()):
             figures.draw_performance(axes[row][column], *parts, limits=limits)
             _title(axes[row][column], f"{printable(concept, limit=24)}, {name}")
     return figure
