@@ -8,10 +8,10 @@ import pytest
 from retinabench.metrics.comparison.compare import compare
 from retinabench.reports.evaluation.evaluate import evaluate_methods
 from retinabench.reports.evaluation.evaluation import MethodPredictions
-from retinabench.reports.evaluation.findings import verdict
 from retinabench.reports.evaluation.page import render
 from retinabench.reports.evaluation.policies import policy_grids
 from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.verdict.findings import verdict
 from support.fake_predictions import population, predictions
 
 

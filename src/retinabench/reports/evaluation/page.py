@@ -14,8 +14,8 @@ from retinabench.reports.evaluation.evaluate import MOST_BAND_REPLICATES
 from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.figures import panels
-from retinabench.reports.evaluation.findings import SLIGHT, verdict
 from retinabench.reports.evaluation.policies import page_explorer, pathways
+from retinabench.reports.evaluation.verdict.findings import SLIGHT, verdict
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
 from retinabench.reports.toolkit.style import LegendEntry

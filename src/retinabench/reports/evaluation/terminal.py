@@ -13,7 +13,7 @@ from retinabench.metrics.comparison.compare import Comparison
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import Scores, SetScores
 from retinabench.metrics.sets import SET_LABELS
-from retinabench.reports.evaluation.worth import pooled, sentences, worth_of_scores
+from retinabench.reports.evaluation.verdict.worth import pooled, sentences, worth_of_scores
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, p_value
 from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table
 from retinabench.reports.toolkit.terminal import to_terminal

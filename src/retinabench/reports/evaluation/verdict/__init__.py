@@ -1,0 +1,1 @@
+"""What an evaluation shows: the worth of a model, and the facts of the verdict."""
