@@ -12,6 +12,7 @@ import pytest
 
 from torture.contract import Outcome, Verdict, campaign_names, load
 from torture.log import OutcomeLog, failures, table
+from torture.trees import without_seconds
 from torture.trial import command, isolated
 
 
@@ -50,6 +51,14 @@ def test_the_log_counts_a_repeated_case_once_and_survives_a_cut_line(tmp_path: P
         "| b | 1 inputs | 1 | 0 | 0 | 1 | 0 |",
         "| all | 2 trials | 1 | 1 | 0 | 1 | 0 |",
     ]
+
+
+def test_seconds_are_left_out_when_a_ranking_is_compared(tmp_path: Path) -> None:
+    found = []
+    for seconds, value in ((0.7, 0.5), (1.9, 0.5), (0.7, 0.6)):
+        (tmp_path / "ranking.csv").write_text(f"rank,value,seconds,attempts\n1,{value},{seconds},1\n")
+        found.append(without_seconds(tmp_path / "ranking.csv"))
+    assert found[0] == found[1] != found[2]
 
 
 @pytest.mark.parametrize("name", campaign_names())

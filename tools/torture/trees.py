@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import importlib
 import io
 import json
@@ -20,7 +21,7 @@ from torture.interpose import Plan
 from torture.running import Running, start
 from torture.verbs import Verb, make_inputs
 
-VOLATILE = ("seconds", "attempts")  # of JSON: a worker that was killed is started again
+VOLATILE = ("seconds", "attempts")  # in JSON and CSV: a worker that was killed is started again
 LOCKS = (".lock", ".lock.json")
 LOGS = (
     "logs",
@@ -137,6 +138,8 @@ def without_seconds(path: Path) -> bytes:
     with contextlib.suppress(ValueError, KeyError, OSError, zipfile.BadZipFile):
         if path.suffix == ".json" and any(key.encode() in content for key in VOLATILE):
             return repr(_dropped(json.loads(content))).encode()
+        if path.suffix == ".csv" and any(key.encode() in content for key in VOLATILE):
+            return repr(_dropped(list(csv.DictReader(content.decode().splitlines())))).encode()
         if path.suffix == ".npz":
             with np.load(io.BytesIO(content), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
