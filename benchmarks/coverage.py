@@ -115,7 +115,7 @@ def truth(setting: str, patients: int) -> dict[str, dict[str, float]]:
         model = models(np.random.default_rng([12345, seed]), POPULATION, setting)[0]
         for images in image_sets(model, referral_uncertainty(model)[0]):
             weight = images.whole.weight * (
-                len(images.part) / POPULATION * patients / images.whole.weight.sum()
+                len(images) / POPULATION * patients / images.whole.weight.sum()
             )
             for name, value in values_of(Weighted(images.cases, weight)).items():
                 found[images.name][name].append(value)

@@ -110,7 +110,7 @@ def engine(images: int, replicates: int) -> None:
 def in_turn(one: ImageSet, replicates: int) -> tuple[float, float, float]:
     """Processor seconds of a replicate, batched and plain (medians), and the largest difference of a score."""
     evaluator, weights = Evaluator(one, one.scores), weights_of(one, replicates)
-    length = max(1, BLOCK // len(one.part))
+    length = max(1, BLOCK // len(one))
     evaluator.rows(weights[:1])  # indexes are made once
     batched, plain, worst = [], [], 0.0
     for first in range(0, replicates, length):

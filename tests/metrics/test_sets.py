@@ -55,7 +55,7 @@ def test_many_weightings_at_once_are_one_after_the_other(number):
     images = image_sets(p, -np.round(np.abs(p.prob - 0.5), 2))[number]
     plain = ScoreSpec("mean_prob", "Mean probability", "", "", 1, mean_prob)
     evaluator = Evaluator(images, [*images.scores, plain])
-    n = len(images.part)
+    n = len(images)
     weight = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), 4).astype(float)
     weight[1, images.shifted] = 0 if number == 3 else weight[1, images.shifted]
     one_by_one = np.array([evaluator(row) for row in weight])

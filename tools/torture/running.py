@@ -25,7 +25,7 @@ from retinabench.cli.main import main
 from retinabench.experiments.engines import local
 from torture.trial import Ended, end_group
 
-PATIENCE = 120.0  # seconds for a command of a few seconds on a busy machine
+PATIENCE = 600.0  # seconds for a command of a few seconds on a very busy machine
 
 
 @dataclass

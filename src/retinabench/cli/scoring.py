@@ -81,25 +81,27 @@ def score(
     if referral_list is not None and len(paths) != 1:
         raise InputError("--referral-list needs one file", hint="Score the others by themselves.")
     predictions = reader.read(paths)  # all are checked before the long work begins
+    names = method_names(paths, predictions)
+    listed = predictions[0] if referral_list is not None else None
     found = []
     replicates = bootstrap if rules == "corrected" else 0
     steps, unit = (replicates, "replicates") if replicates else (1, "files")
     with progress_of(quiet).track("Scoring", steps * len(paths), unit) as advance:
-        for one in predictions:
+        while predictions:  # each is given up once its ids are read
             scored = score_predictions(
-                one, rules, bootstrap, seed, uncertainty, threshold=threshold, workers=workers, advance=advance
+                predictions.pop(0), rules, bootstrap, seed, uncertainty, threshold=threshold, workers=workers,
+                advance=advance,
             )  # fmt: skip
             found.append(scored)
             if not replicates:
                 advance(1)
-    names = method_names(paths, predictions)
     if csv is not None:
         write_bytes(csv, scores_csv(found, names))
     print_result(scores_table(names, found), json, lambda: scores_json(found, names))
     notes = notes_of_files([str(path) for path in paths], [one.notes for one in found])
-    if referral_list is not None:
+    if listed is not None and referral_list is not None:
         notes += _write_referral_list(
-            predictions[0], referral_list, uncertainty, referral, refer_above, found[0].threshold.value
+            listed, referral_list, uncertainty, referral, refer_above, found[0].threshold.value
         )
     print_notes(notes)
 

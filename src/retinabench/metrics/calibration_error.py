@@ -12,7 +12,9 @@ are multiplied, so that each term has the square of the true gap as its mean:
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import lru_cache, partial
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,8 @@ from retinabench.metrics.sorted_images import Weighted
 
 Floats = NDArray[np.float64]
 NULL_DRAWS, STEPS = 2000, 120
+PATIENTS = 2**17
+"""Patients whose sums are in memory at once."""
 
 
 def calibration_error_of(w: Weighted, of: Of = "positive_class") -> float:
@@ -37,11 +41,10 @@ def calibration_error_of(w: Weighted, of: Of = "positive_class") -> float:
     References:
         Kumar, Liang and Ma, Verified uncertainty calibration, NeurIPS 2019, whose debiased estimator takes images as independent.
     """
-    residual, mass = _sums(w, of)
-    known, share = _known(mass)
-    if not known.any():
+    found = w.derived(_SUMS[of])
+    if not found.known.any():
         return float("nan")
-    return float(np.sqrt(max(_square(residual[known], mass[known], share), 0.0)))
+    return float(np.sqrt(max(found.square, 0.0)))
 
 
 def calibration_error_interval(
@@ -62,15 +65,11 @@ def calibration_error_interval(
     Returns:
         The ends; NaN where no bin has two patients.
     """
-    residual, mass = _sums(w, of)
-    known, share = _known(mass)
-    if not known.any():
+    sums = w.derived(_SUMS[of])
+    if not sums.known.any():
         return float("nan"), float("nan")
-    residual, mass = residual[known], mass[known]
-    found = _square(residual, mass, share)
-    total = mass.sum(axis=1)
-    gap, scatter = residual.sum(axis=1) / total, residual / total[:, None]
-    values, vectors = np.linalg.eigh(scatter @ scatter.T)
+    found, share, gap = sums.square, sums.share, sums.gap
+    values, vectors = np.linalg.eigh(sums.scatter())
     noise = _normals(len(gap)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
     size = float(np.sqrt(share @ gap**2))
     along = 2 * noise @ (share * gap) / size if size > 0 else np.zeros(len(noise))
@@ -84,29 +83,67 @@ def calibration_error_interval(
     return _first(sizes, highest - found), _last(sizes, (found if found > lowest[0] else 0.0) - lowest)
 
 
-def _sums(w: Weighted, of: Of) -> tuple[Floats, Floats]:
-    """Residual and mass of each patient in each bin, both (M, G)."""
-    forecast, happened = judged(w.cases, of)
-    patients = int(w.cases.patient.max()) + 1
-    cell = width_bin(forecast, BINS) * patients + w.cases.patient
+class _Sums:
+    """What the errors need of the residual and mass of each patient in each of the M bins, of which K have two patients.
 
-    def summed(values: Floats) -> Floats:
-        return np.asarray(np.bincount(cell, values, BINS * patients).reshape(BINS, patients), np.float64)
+    Attributes: `known` (M,) these bins; `share` (K,) of their mass; `gap` (K,) observed - forecast; `square` the squared error, 0
+    in expectation for a calibrated model.
+    """
 
-    return summed(w.weight * (happened - forecast)), summed(w.weight)
+    def __init__(self, w: Weighted, of: Of) -> None:
+        self.w, self.of = w, of
+        residual, mass, squares, held = (np.zeros(BINS) for _ in range(4))
+        of_mass = np.zeros(BINS)
+        for some, masses in self._parts():
+            residual += some.sum(axis=1)
+            mass += masses.sum(axis=1)
+            squares += np.sum(some**2, axis=1)
+            of_mass += np.sum(masses**2, axis=1)
+            held += np.count_nonzero(masses, axis=1)
+        self.known = held > 1
+        self.total = mass[self.known]
+        self.share = self.total / self.total.sum() if self.known.any() else self.total
+        self.gap = residual[self.known] / self.total
+        above = residual[self.known] ** 2 - squares[self.known]
+        self.square = float(self.share @ (above / (self.total**2 - of_mass[self.known])))
+
+    def scatter(self) -> Floats:
+        """(K, K) sums over patients of the products of their residuals in two bins, each over the bin's mass."""
+        found = np.zeros((len(self.total), len(self.total)))
+        for residual, _ in self._parts():
+            scatter = residual[self.known] / self.total[:, None]
+            found += scatter @ scatter.T
+        return found
+
+    def _parts(self) -> Iterator[tuple[Floats, Floats]]:
+        """Residual and mass of some patients in each bin, both (M, G)."""
+        w, patient = self.w, self.w.cases.patient
+        forecast, happened = judged(w.cases, self.of)
+        bin_of, patients = width_bin(forecast, BINS), int(patient.max()) + 1
+        order = np.argsort(patient, kind="stable") if patients > PATIENTS else None
+        places = (
+            None
+            if order is None
+            else np.searchsorted(patient, np.arange(0, patients, PATIENTS), sorter=order)
+        )
+        for number, first in enumerate(range(0, patients, PATIENTS)):
+            rows: slice | NDArray[np.intp] = slice(None)
+            if order is not None and places is not None:
+                end = places[number + 1] if number + 1 < len(places) else len(order)
+                rows = order[places[number] : end]
+            count, weight = min(PATIENTS, patients - first), w.weight[rows]
+            cell = bin_of[rows] * count + (patient[rows] - first)
+            yield (
+                _in_cells(cell, weight * (happened[rows] - forecast[rows]), count),
+                _in_cells(cell, weight, count),
+            )
 
 
-def _known(mass: Floats) -> tuple[NDArray[np.bool_], Floats]:
-    """The bins (M,) with two patients, and their shares of the mass."""
-    known = np.count_nonzero(mass, axis=1) > 1
-    total = mass[known].sum(axis=1)
-    return known, total / total.sum() if known.any() else total
+_SUMS = {of: partial(_Sums, of=of) for of in get_args(Of)}
 
 
-def _square(residual: Floats, mass: Floats, share: Floats) -> float:
-    """The squared error; 0 in expectation for a calibrated model."""
-    pairs = mass.sum(axis=1) ** 2 - np.sum(mass**2, axis=1)
-    return float(share @ ((residual.sum(axis=1) ** 2 - np.sum(residual**2, axis=1)) / pairs))
+def _in_cells(cell: NDArray[np.intp], values: Floats, patients: int) -> Floats:
+    return np.asarray(np.bincount(cell, values, BINS * patients).reshape(BINS, patients), np.float64)
 
 
 @lru_cache(maxsize=BINS)

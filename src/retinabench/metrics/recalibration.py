@@ -45,9 +45,13 @@ def calibration_line_of(w: Weighted) -> CalibrationLine:
     Returns:
         The line; NaN where the maximum likelihood does not exist.
     """
+    return w.derived(_line)
+
+
+def _line(w: Weighted) -> CalibrationLine:
     x = np.asarray(logit(np.clip(w.cases.prob, EPS, 1 - EPS)), np.float64)
     one = np.ones((len(x), 1))
-    intercept, slope = _fit(w, np.column_stack([one, x]), np.zeros(len(x)))
+    intercept, slope = _fit(w, np.column_stack([one, x]), 0.0)
     (large,) = _fit(w, one, x)
     expected = float(w.weight @ w.cases.prob)
     return CalibrationLine(intercept, slope, large, w.positives / expected if expected > 0 else np.nan)
@@ -112,18 +116,18 @@ def _sandwich(w: Weighted, design: Floats, beta: Floats, offset: Floats) -> Floa
     return np.asarray(np.sqrt(np.maximum(np.diag(bread @ meat @ bread), 0.0)), np.float64)
 
 
-def _fit(w: Weighted, design: Floats, offset: Floats) -> tuple[float, ...]:
+def _fit(w: Weighted, design: Floats, offset: Floats | float) -> tuple[float, ...]:
     """Newton's method for weighted logistic regression, steps halved where the likelihood would fall."""
     undefined: tuple[float, ...] = (float("nan"),) * design.shape[1]
     if w.positives <= 0 or w.negatives <= 0:
         return undefined
     beta: Floats = np.zeros(design.shape[1])
     beta[1:] = 1.0
-    y = w.cases.label.astype(np.float64)
+    y = w.cases.label
 
     def loss(b: Floats) -> float:
         z = offset + design @ b
-        return float(w.weight @ np.logaddexp(0, np.where(y == 1, -z, z)))
+        return float(w.weight @ np.logaddexp(0, np.where(y, -z, z)))
 
     now = loss(beta)
     for _ in range(ROUNDS):

@@ -25,7 +25,7 @@ from retinabench.metrics.results import REFERRED, Scores, ScoreValue, SetScores
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.sets import Evaluator, ImageSet, image_sets, inversion_notes
-from retinabench.metrics.sorted_images import EPS, Cases, Weighted
+from retinabench.metrics.sorted_images import EPS, MANY, Cases, Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
@@ -87,6 +87,7 @@ def score(
     values, name = referral_uncertainty(test, uncertainty, exact=rules == "published", threshold=cut.value)
     notes = [*test.notes, *_notes(test, values, name, cut)]
     sets: Mapping[str, SetScores]
+    about = test.metadata, test.source
     if rules == "published":
         sets = published_sets.score_sets(test, values, seed)
         notes.append("the published protocol has no intervals")
@@ -94,9 +95,10 @@ def score(
     else:
         found = image_sets(test, values, cut.value)
         tuning = predictions.select(domain="in_domain", split="validation")
+        del predictions, test, values  # the ids of millions of images are larger than all that follows
         sets = _scored_sets(found, tuning, bootstrap, seed, level, workers, advance)
     notes += _inverted(sets)
-    return Scores(rules, name, bootstrap, seed, sets, tuple(notes), test.metadata, test.source, cut)
+    return Scores(rules, name, bootstrap, seed, sets, tuple(notes), *about, cut)
 
 
 def referral_curve(
@@ -220,7 +222,7 @@ def _scored_sets(
 
     The list is emptied: the indexes of a million images take several hundred megabytes and are given up with their set.
     """
-    work = bootstrap * sum(len(images.part) for images in sets)
+    work = bootstrap * sum(map(len, sets))
     done = Steps(advance or (lambda steps: None), bootstrap, max(work, 1))
     resampling = Resampling(bootstrap, seed, level, workers, done)
     found = {}
@@ -245,30 +247,38 @@ def _scored(images: ImageSet, validation: Predictions | None, resampling: Resamp
     """All scores of one set by the corrected rules."""
     bootstrap, seed, level = resampling[:3]
     whole = images.whole
-    curves = {metric: referral_curves.curve_of(whole, metric) for metric in MAIN_CURVES}
+    curves = {metric: _read(referral_curves.curve_of(whole, metric)) for metric in MAIN_CURVES}
     areas = {f"referral_{metric}_area": curve for metric, curve in curves.items()}
     point = np.array([areas[s.name].area if s.name in areas else s(whole) for s in images.scores])
     draws = _replicates(images, point, resampling)
     scores = {}
     for spec, value, column in zip(images.scores, point.tolist(), draws.T, strict=True):
         low, high, why = interval_of(spec, whole, value, column, level)
-        scores[spec.name] = ScoreValue(value, low, high, spec.version, why, _reach(spec, areas))
-    cases = images.cases
+        reach = areas[spec.name].reach if spec.name in areas else None
+        scores[spec.name] = ScoreValue(value, low, high, spec.version, why, reach)
+    cases, weight = images.cases, whole.weight
+    retained = {f"{r:g}": _classes(whole, r) for r in REFERRED}
+    whole.forget_curves()
+    if len(cases) > MANY:
+        cases.forget()
+    calibration = _calibration(whole, seed, level)
+    baseline = None
+    if images.name != "balanced":
+        baseline = baseline_of(whole, validation, bootstrap=bootstrap, seed=seed, level=level)
+    del whole
     return SetScores(
-        len(images.part),
+        len(images),
         images.patients,
         images.positives,
         scores,
-        referral={metric: {f"{r:g}": curve.at(r) for r in REFERRED} for metric, curve in curves.items()},
-        calibration=_calibration(whole, seed, level),
-        retained={f"{r:g}": _classes(curves["accuracy"], r) for r in REFERRED},
+        referral={metric: curve.referral for metric, curve in curves.items()},
+        calibration=calibration,
+        retained=retained,
         controls={
-            "random": _control(cases, np.zeros(len(cases)), whole),
-            "oracle": _control(cases, cases.error, whole),
+            "random": _control(cases, np.zeros(len(cases)), weight),
+            "oracle": _control(cases, cases.error, weight),
         },
-        baseline=None
-        if images.name == "balanced"
-        else baseline_of(cases, images.cluster, validation, bootstrap=bootstrap, seed=seed, level=level),
+        baseline=baseline,
     )
 
 
@@ -281,27 +291,37 @@ def _replicates(images: ImageSet, point: Floats, resampling: Resampling) -> Floa
         statistic = Evaluator(images, [images.scores[k] for k in columns], point[columns])
         draws[:, columns] = cluster_bootstrap(
             statistic, images.cluster, replicates=replicates, seed=seed, workers=workers,
-            advance=lambda rows: done.add(rows * len(images.part)),
+            advance=lambda rows: done.add(rows * len(images)),
         )  # fmt: skip
     return draws
 
 
-def _reach(spec: ScoreSpec, areas: Mapping[str, Curve]) -> float | None:
-    curve = areas.get(spec.name)
-    return curve.reach if curve is not None and referral_curves.ranks_classes(curve.metric) else None
+class ReadCurve(NamedTuple):
+    """What is shown of a curve: its area, how far it enters it (None unless it ranks classes), and its value by fraction referred."""
+
+    area: float
+    reach: float | None
+    referral: dict[str, float]
 
 
-def _classes(curve: Curve, referred: float) -> dict[str, float]:
+def _read(curve: Curve) -> ReadCurve:
+    reach = curve.reach if referral_curves.ranks_classes(curve.metric) else None
+    return ReadCurve(curve.area, reach, {f"{r:g}": curve.at(r) for r in REFERRED})
+
+
+def _classes(w: Weighted, referred: float) -> dict[str, float]:
     """Retained images of each class (their weight) where this fraction is referred."""
-    if curve.referred[-1] < referred:
+    count = len(w.points)
+    fractions = np.arange(count) / count
+    if fractions[-1] < referred:
         return {"positives": np.nan, "negatives": np.nan}
-    k = int(np.flatnonzero(curve.referred >= referred - 1e-9)[0])
-    return {"positives": float(curve.positives[k]), "negatives": float(curve.negatives[k])}
+    k = count - 1 - int(np.argmax(fractions >= referred - 1e-9))
+    return {"positives": float(w.retained_positives[k]), "negatives": float(w.retained_negatives[k])}
 
 
-def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], w: Weighted) -> dict[str, float]:
+def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], weight: Floats) -> dict[str, float]:
     """Summaries of the same answers in another order of referral, for the same axes."""
-    other = cases.reordered(uncertainty).weighted(w.weight)
+    other = cases.reordered(uncertainty).weighted(weight)
     values = {f"referral_{metric}_area": referral_curves.area_of(other, metric) for metric in CONTROL_CURVES}
     return values | {name: SCORES[name](other) for name in CONTROL_SUMMARIES}
 
@@ -312,8 +332,8 @@ def _calibration(w: Weighted, seed: int, level: float) -> dict[str, float]:
     for name, ends in line_intervals_of(w, level).items():
         values |= {f"line_{name}_{end}": value for end, value in zip(("low", "high"), ends, strict=True)}
     values |= {f"brier_{k}": v for k, v in asdict(calibration.murphy_of(w)).items() if k != "brier"}
-    for of in get_args(calibration.Of):
-        band = calibration.null_band_of(w, of, replicates=NULL_DRAWS, seed=seed)
+    bands = calibration.null_bands_of(w, replicates=NULL_DRAWS, seed=seed)
+    for of, band in bands.items():
         values |= {f"null_ece_{of}_{k}": v for k, v in zip(("mean", "low", "high"), band, strict=True)}
         name, ends = f"calibration_error_{of}", calibration_error_interval(w, level, of=of)
         values |= {name: calibration_error_of(w, of), f"{name}_low": ends[0], f"{name}_high": ends[1]}
@@ -347,7 +367,8 @@ def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -
     saturated = int(np.count_nonzero((test.prob < EPS) | (test.prob > 1 - EPS)))
     if saturated:
         notes.append(f"{saturated} images have probability 0 or 1: clipped to {EPS:g} in the NLL")
-    distinct = len(np.unique(values))
+    ordered = np.sort(values)
+    distinct = int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
     if distinct < len(values):
         notes.append(
             f"{len(values):,} images have {distinct:,} distinct "

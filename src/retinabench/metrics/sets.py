@@ -29,7 +29,10 @@ Floats = NDArray[np.float64]
 
 
 class ImageSet:
-    """One of `SETS`: its images, sorted for scoring, and how they are weighted.
+    """One of `SETS`: its images, sorted for scoring, and how they are weighted. It keeps no ids.
+
+    Attributes: `cluster` (N,) is the number of the patient (or image) of each row; `patients` the number of patients, None where
+    they are not known; `positives` the number of images with label 1.
 
     Args:
         name: One of `SETS`.
@@ -39,12 +42,13 @@ class ImageSet:
     """
 
     def __init__(self, name: str, part: Predictions, uncertainty: Floats, threshold: float = 0.5) -> None:
-        self.name, self.part = name, part
+        self.name = name
         self.shifted = part.domain == "shifted"
         shifted = self.shifted if name == "joint" else None
-        self.cluster = part.image_id if part.patient_id is None else part.patient_id
-        patient = cluster_codes(self.cluster)[0]
-        self.cases = Cases(part.label, part.prob, uncertainty, shifted, threshold, patient)
+        self.cluster, clusters = cluster_codes(part.image_id if part.patient_id is None else part.patient_id)
+        self.patients = None if part.patient_id is None else clusters
+        self.positives = int(part.label.sum())
+        self.cases = Cases(part.label, part.prob, uncertainty, shifted, threshold, self.cluster)
         self.scores = [s for s in SCORES.values() if s.given_for(name)]
 
     def balanced(self) -> ImageSet:
@@ -54,15 +58,8 @@ class ImageSet:
         other.scores = [s for s in SCORES.values() if s.given_for("balanced")]
         return other
 
-    @property
-    def patients(self) -> int | None:
-        """Number of patients; None where they are not known."""
-        return None if self.part.patient_id is None else len(np.unique(self.part.patient_id))
-
-    @property
-    def positives(self) -> int:
-        """Number of images with label 1."""
-        return int(self.part.label.sum())
+    def __len__(self) -> int:
+        return len(self.cases)
 
     def weigh(self, weight: Floats | None = None) -> Weighted | None:
         """Return the images with weights (N,), 1 each where None.

@@ -26,16 +26,29 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Index = TypeVar("Index")
 SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end
+MANY = 2**18
+"""Images above which indexes are kept short."""
 EPS = 1e-15  # probabilities are clipped to [EPS, 1 - EPS] in logarithms: one saturated mistake costs 34.5 nats, not infinity
+
+
+def as_index(rows: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+    """Numbers of rows in half the memory where they are many; 64 bits are faster where they are few."""
+    return rows.astype(np.int32) if MANY < len(rows) < 2**31 else rows
+
+
+def block_ends(ordered: Floats) -> NDArray[np.integer[Any]]:
+    """Return the last place of each run of equal values in (N,) ordered ones."""
+    ends = as_index(np.flatnonzero(ordered[1:] != ordered[:-1]))
+    return np.append(ends, np.asarray([len(ordered) - 1], ends.dtype))
 
 
 class Ranking:
     """Images ordered by a score from the highest, equal values as one step."""
 
     def __init__(self, score: Floats) -> None:
-        self.order = np.argsort(-score, kind="stable")
+        self.order = as_index(np.argsort(-score, kind="stable"))
         ranked = score[self.order]
-        self.ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(score) - 1)
+        self.ends = block_ends(ranked)
         self.values: Floats = ranked[self.ends]
 
     def cumulate(self, mass: Floats) -> Floats:
@@ -61,7 +74,6 @@ class Cases:
 
     Attributes are in sorted order; `order` (N,) leads from there to the rows given. `ends` (B,) is the last image of
     each block of equal uncertainty. `called` (N,): the model calls the image positive. `error` (N,): that is wrong.
-    `log_loss` (N,) in nats.
     """
 
     def __init__(
@@ -82,21 +94,21 @@ class Cases:
             )
         if not (np.isin(y, (0, 1)).all() and ((p >= 0) & (p <= 1)).all() and np.isfinite(u).all()):
             raise InputError("label must be 0 or 1, prob in [0, 1] and uncertainty finite")
-        self.order = np.lexsort((y, p, u))
-        self.patient = (np.arange(len(p)) if patient is None else np.asarray(patient, np.intp))[self.order]
+        order = np.lexsort((y, p, u))
+        self.patient = as_index(
+            (np.arange(len(p)) if patient is None else np.asarray(patient, np.intp))[order]
+        )
+        self.order = as_index(order)
         self.label: Bools = (y == 1)[self.order]
         self.prob, self.uncertainty = p[self.order], u[self.order]
         self.shifted: Bools | None = None
         if shifted is not None:
             self.shifted = np.asarray(shifted, bool)[self.order]
-        u = self.uncertainty
-        self.ends = np.append(np.flatnonzero(u[1:] != u[:-1]), len(u) - 1)
+        self.ends = block_ends(self.uncertainty)
         self.threshold = threshold
         self.called = is_positive(self.prob, threshold)
         self.error: Bools = self.called != self.label
-        clipped = np.clip(self.prob, EPS, 1 - EPS)
         self._indexes: dict[Callable[[Cases], Any], Any] = {}
-        self.log_loss: Floats = -np.log(np.where(self.label, clipped, 1 - clipped))
 
     def __len__(self) -> int:
         return len(self.prob)
@@ -122,6 +134,12 @@ class Cases:
         return Weighted(self, w[self.order])
 
     @cached_property
+    def log_loss(self) -> Floats:
+        """(N,) in nats."""
+        clipped = np.clip(self.prob, EPS, 1 - EPS)
+        return np.asarray(-np.log(np.where(self.label, clipped, 1 - clipped)))
+
+    @cached_property
     def by_prob(self) -> Ranking:
         """Images from the highest probability down."""
         return Ranking(self.prob)
@@ -137,6 +155,12 @@ class Cases:
             self._indexes[build] = build(self)
         found: Index = self._indexes[build]
         return found
+
+    def forget(self) -> None:
+        """Give up indexes and orders, which are made again where they are asked for."""
+        self._indexes.clear()
+        for name in ("by_prob", "by_uncertainty", "log_loss"):
+            vars(self).pop(name, None)
 
 
 class Weighted:
@@ -154,6 +178,26 @@ class Weighted:
         self.negative = np.where(cases.label, 0.0, weight)
         self.positives = float(self.positive.sum())
         self.negatives = float(self.negative.sum())
+        self._derived: dict[Callable[[Weighted], Any], Any] = {}
+
+    def derived(self, build: Callable[[Weighted], Index]) -> Index:
+        """Return `build(self)`, computed once: a result that several scores need."""
+        if build not in self._derived:
+            self._derived[build] = build(self)
+        found: Index = self._derived[build]
+        return found
+
+    def forget_curves(self) -> None:
+        """Give up what curves were made of; it is made again where it is asked for."""
+        for name in (
+            "points",
+            "mass",
+            "position",
+            "retained_error",
+            "retained_positives",
+            "retained_negatives",
+        ):
+            vars(self).pop(name, None)
 
     def mean(self, values: ArrayLike) -> float:
         """Weighted mean of (N,) values in sorted order."""
@@ -175,13 +219,13 @@ class Weighted:
         return np.concatenate(([0.0], np.cumsum(mass)[self.cases.ends]))
 
     @cached_property
-    def position(self) -> tuple[NDArray[np.intp], Floats]:
+    def position(self) -> tuple[NDArray[np.integer[Any]], Floats]:
         """For every point: its block (K,), and the fraction (K,) in (0, 1] of that block which is retained."""
         mass, points = self.mass, self.points
         # Points are evenly spaced: how many lie at or below the end of each block needs no search.
         passed = np.floor((mass + SLACK * self.total) / points[0]).astype(np.intp)
         passed[-1] = len(points)
-        block = np.repeat(np.arange(len(mass) - 1), np.diff(np.minimum(passed, len(points))))
+        block = np.repeat(as_index(np.arange(len(mass) - 1)), np.diff(np.minimum(passed, len(points))))
         return block, self._fraction(points, block)
 
     def locate(self, points: Floats) -> tuple[NDArray[np.intp], Floats]:
@@ -191,7 +235,7 @@ class Weighted:
         block = np.clip(block, 0, len(mass) - 2)
         return block, self._fraction(points, block)
 
-    def _fraction(self, points: Floats, block: NDArray[np.intp]) -> Floats:
+    def _fraction(self, points: Floats, block: NDArray[np.integer[Any]]) -> Floats:
         before, after = self.mass[block], self.mass[block + 1]
         fraction = np.ones(len(points))
         open_ = after - points > SLACK * self.total

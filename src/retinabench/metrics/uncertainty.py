@@ -123,11 +123,14 @@ def referral_uncertainty(
     if name == "margin":
         values = margin(predictions.prob, threshold)
         return values if exact else _rounded(values, values), name
-    parts = decompose(predictions.probs)
-    values = getattr(parts, name)
-    if exact:
-        return values, name
-    return _rounded(values, parts.total if name == "epistemic" else values), name
+    if name in ("total", "max_probability"):  # of the mean alone
+        mean = predictions.prob
+        values = scale = binary_entropy(mean) if name == "total" else 1 - np.maximum(mean, 1 - mean)
+    else:
+        parts = decompose(predictions.probs)
+        values = getattr(parts, name)
+        scale = parts.total if name == "epistemic" else values
+    return values if exact else _rounded(values, scale), name
 
 
 def _rounded(values: Floats, scale: Floats) -> Floats:

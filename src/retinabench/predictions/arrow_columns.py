@@ -15,6 +15,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.predictions.code_points import BLOCK
 from retinabench.predictions.columns import MAX_TEXT, TEXT, check_size, check_width, is_known, sample_number
 from retinabench.predictions.identities import NOT_KNOWN
 from retinabench.predictions.layouts import Layout
@@ -147,7 +148,7 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
         )
         if zero.size:  # NumPy drops them at the end of text, which would make two ids one
             raise InputError("holds a zero byte", file=source, row=int(zero[0]) + 1, column=name)
-        return np.asarray(words.fill_null("").to_pylist(), dtype=np.str_)
+        return _text(words.fill_null(""), int(lengths.max()) if len(words) else 0)
     if name == "label" and (pa.types.is_boolean(column.type) or pa.types.is_string(column.type)):
         column = _without_words(column)
     if name == "grade" and pa.types.is_string(column.type):
@@ -157,6 +158,20 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
         return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise not_a_number(source, name, column) from None
+
+
+def _text(words: pa.Array, longest: int) -> NDArray[np.str_]:
+    """(N,) texts, which cannot be changed, of at most `longest` characters."""
+    text = np.empty(len(words), f"=U{max(longest, 1)}")
+    for start in range(0, len(words), BLOCK):
+        part = words.slice(start, BLOCK)
+        if longest and pa.compute.all(pa.compute.string_is_ascii(part)).as_py():
+            padded = pa.compute.ascii_rpad(part, longest, "\0").buffers()[2]
+            text[start : start + len(part)] = np.frombuffer(padded, f"S{longest}", len(part))
+        else:
+            text[start : start + len(part)] = part.to_pylist()
+    text.flags.writeable = False
+    return text
 
 
 def _without_words(column: pa.Array) -> pa.Array:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.predictions.code_points import plain_rows
+
 NOT_KNOWN = ("", "nan", "na", "n/a", "<na>", "nat", "none", "null")
 """What stands for a patient who is not known, in any case: empty cells, and what tools write for them."""
 _UNMISTAKABLE = re.compile(r"[!-~]+").fullmatch  # only visible ASCII characters
@@ -72,11 +74,13 @@ def own_patients(patient: NDArray[np.str_], image: NDArray[np.str_]) -> tuple[ND
     Returns:
         (N,) ids, and how many were made.
     """
-    known, place = np.unique(patient, return_inverse=True)
-    gone = np.array([word.strip().lower() in NOT_KNOWN for word in known.tolist()])[place]
+    odd = np.flatnonzero(~plain_rows(patient, longer_than=max(map(len, NOT_KNOWN))))
+    known, place = np.unique(patient[odd], return_inverse=True)
+    gone = np.zeros(len(patient), bool)
+    gone[odd] = np.array([word.strip().lower() in NOT_KNOWN for word in known.tolist()], bool)[place]
     if not gone.any():
         return patient, 0
-    prefix, ids = "image ", set(known.tolist())
+    prefix, ids = "image ", set(known.tolist())  # the ids with a blank among them
     while any(f"{prefix}{one}" in ids for one in image[gone].tolist()):
         prefix += "_"
     wide = patient.astype(np.result_type(patient.dtype, np.char.add(prefix, image[gone]).dtype))

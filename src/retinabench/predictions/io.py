@@ -16,6 +16,7 @@ from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError, printable
 from retinabench.core.untrusted.paths import told_apart
+from retinabench.predictions.code_points import BLOCK
 from retinabench.predictions.formats.csv_format import csv_bytes, read_csv
 from retinabench.predictions.formats.npz_format import npz_bytes, read_npz
 from retinabench.predictions.formats.parquet_format import parquet_bytes, read_parquet
@@ -78,6 +79,8 @@ def read_predictions(
         found = _reader(path, head)(path, reading)
     except (MemoryError, UnicodeDecodeError, OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from None
+    if len(found) > BLOCK:
+        pa.default_memory_pool().release_unused()
     return found if ungradable else found.select() or found
 
 

@@ -215,6 +215,8 @@ class Predictions(Constructors, Tabular):
             keep &= self.domain == domain
         if split is not None:
             keep &= self.split == split
+        if keep.all():
+            return self
         return self.take(np.flatnonzero(keep)) if keep.any() else None
 
     def take(self, rows: NDArray[np.intp] | Sequence[int]) -> Predictions:
@@ -228,7 +230,8 @@ class Predictions(Constructors, Tabular):
         part = object.__new__(type(self))
         for name, values in vars(self).items():
             if isinstance(values, np.ndarray):
-                values = values[chosen]
+                one = values.strides == (0,)  # the same in all rows
+                values = np.broadcast_to(values[0], len(chosen)) if one else values[chosen]
             object.__setattr__(part, name, values)
         subgroups = {name: values[chosen] for name, values in self.subgroups.items()}
         object.__setattr__(part, "subgroups", subgroups)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.predictions.code_points import all_differ, first_empty, first_row_with
 from retinabench.predictions.identities import indistinct, is_missing, unmistakable
 
 REFERABLE_FROM = 2
@@ -97,15 +98,16 @@ class Check:
         if array.dtype.kind in "fO":
             array = np.asarray([_word(value) for value in array.tolist()], np.str_)
         try:
-            array = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.astype(np.str_)
+            if array.dtype.kind == "S":
+                array = np.char.decode(array, "utf-8")
+            # Only what its owner could change is copied: ids of millions of images are most of what a file holds.
+            array = array.astype(np.str_, copy=array.flags.writeable)
         except UnicodeDecodeError:
             raise self.fail(column, None, "holds bytes that are not UTF-8 text") from None
-        if not unmistakable(array):
-            broken = np.flatnonzero((np.char.find(array, "\n") >= 0) | (np.char.find(array, "\r") >= 0))
-            if broken.size:
-                raise self.fail(column, broken[0], "holds a line break", "Is a quotation mark missing?")
-        if not missing and (empty := np.flatnonzero(array == "")).size:
-            raise self.fail(column, empty[0], "is empty", "Give every row a value or leave the column out.")
+        if (broken := first_row_with(array, "\n\r")) is not None:
+            raise self.fail(column, broken, "holds a line break", "Is a quotation mark missing?")
+        if not missing and (empty := first_empty(array)) is not None:
+            raise self.fail(column, empty, "is empty", "Give every row a value or leave the column out.")
         return array
 
     def distinct(self, column: str, values: NDArray[np.str_]) -> None:
@@ -130,7 +132,7 @@ class Check:
 
     def unique(self, column: str, values: NDArray[np.str_]) -> None:
         """Refuse an id that stands twice."""
-        if len(set(values.tolist())) == len(values):  # which is faster than sorting text
+        if all_differ(values):
             return
         order = np.argsort(values, kind="stable")
         twice = np.flatnonzero(values[order][1:] == values[order][:-1])
@@ -299,7 +301,7 @@ class Check:
             (N,) text.
         """
         if values is None:
-            return np.full(n, default)
+            return np.broadcast_to(np.asarray(default), n)  # one text for all rows
         text = self.text(column, self.length(column, values, n))
         bad = np.flatnonzero(~np.isin(text, allowed))
         if bad.size:

@@ -25,7 +25,7 @@ from torture.trial import RETINABENCH, environment
 from torture.verbs import TINY, make_inputs
 
 UNIT, SHARE = "kills", 2.0
-ROW, PATIENCE = "ray", 300.0
+ROW, PATIENCE = "ray", 900.0
 KINDS = {"worker": "ray::", "node": "raylet/raylet", "head": "gcs/gcs_server"}
 
 

@@ -7,7 +7,7 @@ brings times the sum of 1 / (positive mass x negative mass) over the counts at w
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ MANY_STEPS = 1000
 """Distinct probabilities of positives above which rows are taken one by one, without the probabilities that a row lacks."""
 
 Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
+Index = NDArray[np.integer[Any]]
 
 
 def accuracy_area(batch: Batch) -> Floats:

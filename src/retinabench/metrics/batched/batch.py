@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from retinabench.metrics.sorted_images import SLACK, Cases
 
 Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
+Index = NDArray[np.integer[Any]]
 Derived = TypeVar("Derived")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from retinabench.metrics.batched.batch import Batch, cumulate, ratio
 from retinabench.metrics.sorted_images import Cases
 
 Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
+Index = NDArray[np.integer[Any]]
 
 
 def auroc(batch: Batch) -> Floats:

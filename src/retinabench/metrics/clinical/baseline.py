@@ -19,7 +19,7 @@ from retinabench.metrics.classification import (
     brier_skill_of,
     sensitivity_of,
 )
-from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes
+from retinabench.metrics.inference.bootstrap import cluster_bootstrap
 from retinabench.metrics.inference.interval import Interval, finite_or_none
 from retinabench.metrics.inference.interval_methods import Ends
 from retinabench.metrics.recalibration import calibration_line_of, correct_prior
@@ -105,8 +105,7 @@ class Baseline:
 
 
 def baseline_of(
-    cases: Cases,
-    cluster: NDArray[Any],
+    w: Weighted,
     validation: Predictions | None = None,
     *,
     bootstrap: int = 1000,
@@ -116,8 +115,7 @@ def baseline_of(
     """Compare the answers and probabilities of N images with the baseline.
 
     Args:
-        cases: The images.
-        cluster: (N,) their patients, in the order of the rows given to `cases`.
+        w: The images, each once, with their patients.
         validation: Images on which the prior is corrected; None: on the images themselves.
         bootstrap: Replicates over patients; 0 for none.
         seed: Seed of the bootstrap.
@@ -126,13 +124,15 @@ def baseline_of(
     Returns:
         The comparison.
     """
-    w = cases.weighted()
-    codes, patients = cluster_codes(cluster)
-    codes = codes[cases.order]
-    positive = cases.label
+    cases = w.cases
+    codes, patients, positive = cases.patient, int(cases.patient.max()) + 1, cases.label
     majority = w.positives > w.negatives
-    columns = np.stack([np.ones(len(cases)), positive, ~cases.error, (cases.prob - positive) ** 2])
-    sums = np.stack([np.bincount(codes, column, patients) for column in columns])
+    sums = np.stack(
+        [
+            np.bincount(codes, column, patients)
+            for column in (None, positive, ~cases.error, (cases.prob - positive) ** 2)
+        ]
+    )
 
     def statistic(weight: Floats) -> Floats:
         count, positives, right, squares = sums @ weight

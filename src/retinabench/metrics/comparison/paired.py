@@ -169,10 +169,9 @@ def paired_sets(
         )
         if not chosen or (sets is not None and one.name not in sets):
             continue
-        patients = (each.part.patient_id for each in images)
-        patient = next((ids for ids in patients if ids is not None), None)
+        known = next((each for each in images if each.patients is not None), one)
         evaluators = [Evaluator(each, chosen) for each in images]
-        found.append(_paired_set(one, chosen, evaluators, patient, bootstrap, seed))
+        found.append(_paired_set(known, chosen, evaluators, bootstrap, seed))
     return found
 
 
@@ -180,18 +179,16 @@ def _paired_set(
     images: ImageSet,
     chosen: tuple[ScoreSpec, ...],
     evaluators: list[Evaluator],
-    patient: NDArray[np.str_] | None,
     bootstrap: int,
     seed: int,
 ) -> PairedSet:
     draws = np.empty((0, len(evaluators) * len(chosen)))
     if bootstrap:
-        cluster = images.part.image_id if patient is None else patient
-        draws = cluster_bootstrap(Together(evaluators), cluster, replicates=bootstrap, seed=seed)
+        draws = cluster_bootstrap(Together(evaluators), images.cluster, replicates=bootstrap, seed=seed)
     return PairedSet(
         images.name,
-        len(images.part),
-        None if patient is None else len(np.unique(patient)),
+        len(images),
+        images.patients,
         images.positives,
         chosen,
         np.array([evaluator.point for evaluator in evaluators]),

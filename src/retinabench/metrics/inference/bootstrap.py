@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.inference.replicates import stacked
+from retinabench.predictions.code_points import numbered
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
@@ -57,6 +58,8 @@ def cluster_codes(cluster: ArrayLike | Sequence[Hashable]) -> tuple[NDArray[np.i
                 column="patient_id",
                 hint="Give every image a patient, or none of them.",
             )
+    if ids.dtype.kind == "U":
+        return numbered(ids)
     try:
         values, codes = np.unique(ids, return_inverse=True)
         return np.asarray(codes, np.intp).reshape(-1), len(values)

@@ -9,23 +9,35 @@ All sorting is done once; a new set of weights costs log2(N) passes of gather, c
 `NEAR` images are so few that a sparse matrix names them, in place of the last seven passes.
 
 Where the order of referral follows |p - 1/2| (total entropy, maximum probability), the images before i are two tails
-around it, and one cumulated sum per class does the same.
+around it, and one cumulated sum per class does the same. An order of a few blocks of ties, such as right before wrong, is ranked
+anew at the end of each.
+
+The index of a million images that are no two tails takes 250 bytes each: it is kept only from the second weights on, for a
+bootstrap; the first go through its levels as they are made.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from retinabench.metrics.sorted_images import Cases
+from retinabench.metrics.sorted_images import MANY, Bools, Cases, as_index, block_ends
 
 Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
+Index = NDArray[np.integer[Any]]
 NEAR = 128
 """Images of the parts whose pairs are named one by one, a power of two."""
+PARTS = 256
+"""Parts whose pairs are found at once."""
+FEW_BLOCKS = 3
+EXACT = 2.0**52
+"""Sums of whole numbers and halves below this are the same in every order."""
 
 
 @dataclass(frozen=True)
@@ -59,25 +71,59 @@ class Pairs:
     """
 
     def __init__(self, cases: Cases) -> None:
-        label, prob, ends = cases.label, cases.prob, cases.ends
-        self.ends = ends
-        self.n = len(prob)
-        lower = prob < prob[-1]
-        tails = _are_two_tails(prob, lower)
-        self.steps = _two_tails(label, lower) if tails else _halvings(label, prob)
-        self.near = None if tails else _near_pairs(label, prob)
-        self.ties = _earlier_ties(label, prob)
-        # `steps` and `near` count a tied pair fully or not at all; `ties` bring it to one half.
-        self.tie_sign = np.full(self.n, -0.5)
-        if tails:
-            self.tie_sign[label != lower] = 0.5
-        self.inner = _inside_blocks(label, prob, ends)
+        self.label, self.prob, self.ends = cases.label, cases.prob, cases.ends
+        self.n = len(self.prob)
+        self.asked = False
+
+    @cached_property
+    def tails(self) -> bool:
+        """Whether the images enter from both ends of the probability scale inwards."""
+        lower = self.prob < self.prob[-1]
+        low, high = self.prob[lower], self.prob[~lower]
+        return bool((low[1:] >= low[:-1]).all() and (high[1:] <= high[:-1]).all())
+
+    @cached_property
+    def steps(self) -> list[_Step]:
+        """The gathers, but for the pairs that `near` holds."""
+        return list(self._each_step())
+
+    def _each_step(self) -> Iterator[_Step]:
+        if self.tails:
+            return _two_tails(self.label, self.prob < self.prob[-1])
+        return _halvings(self.label, self.prob)
+
+    @cached_property
+    def near(self) -> sparse.csr_array | None:
+        """(N, N): 1 in the row of each image for the pairs inside its part of `NEAR` images; None for two tails."""
+        if self.tails:
+            return None
+        pairs = [(to + start, of + start) for start, to, of in _near_pairs(self.label, self.prob)]
+        target, source = (np.concatenate(found) for found in zip(*pairs, strict=True))
+        return _ones(target, source, self.n)
+
+    @cached_property
+    def ties(self) -> list[_Step]:
+        """For every image the earlier ones of the opposite class at the same probability."""
+        return _earlier_ties(self.label, self.prob)
+
+    @cached_property
+    def tie_sign(self) -> Floats:
+        """(N,) what brings a tied pair, which `steps` and `near` count fully or not at all, to one half."""
+        sign = np.full(self.n, -0.5)
+        if self.tails:
+            sign[self.label != (self.prob < self.prob[-1])] = 0.5
+        return sign
+
+    @cached_property
+    def inner(self) -> tuple[_Step, Index, _Step] | None:
+        """The pairs inside blocks, None where no images are tied."""
+        return _inside_blocks(self.label, self.prob, self.ends)
 
     def cumulate(self, weight: Floats) -> tuple[Floats, Floats]:
         """Pairs among the blocks entered, (B+1,) led by 0, and pairs inside each block, (B,)."""
-        met = np.zeros(self.n) if self.near is None else self.near @ weight
-        for step in self.steps:
-            step.add_to(met, weight)
+        if len(self.ends) <= FEW_BLOCKS and weight.sum() ** 2 < EXACT and (weight == np.rint(weight)).all():
+            return self._ranked_anew(weight)
+        met = self._met(weight)
         if self.ties:
             tied = np.zeros(self.n)
             for step in self.ties:
@@ -92,6 +138,36 @@ class Pairs:
             tie.add_to(gained, weight, 0.5)
             inside += np.bincount(block, gained[step.target] * weight[step.target], minlength=len(inside))
         return total, inside
+
+    def _met(self, weight: Floats) -> Floats:
+        """(N,) pairs that each image brings to those before it, ties fully or not at all."""
+        passing = self.n > MANY and not self.asked and not self.tails
+        self.asked = True
+        if not passing:
+            met = np.zeros(self.n) if self.near is None else np.asarray(self.near @ weight)
+            for step in self.steps:
+                step.add_to(met, weight)
+            return met
+        met = np.zeros(self.n)
+        for start, target, source in _near_pairs(self.label, self.prob):
+            part = slice(start, start + NEAR * PARTS)
+            met[part] = _ones(target, source, len(met[part])) @ weight[part]
+        for step in self._each_step():
+            step.add_to(met, weight)
+        return met
+
+    def _ranked_anew(self, weight: Floats) -> tuple[Floats, Floats]:
+        """`cumulate` by sorting the images entered at the end of each block; exact for whole numbers."""
+        order = as_index(np.argsort(self.prob, kind="stable"))
+        total: list[float] = [0.0]
+        inside: list[float] = []
+        start = 0
+        for end in (self.ends + 1).tolist():
+            entered = order[order < end]
+            inside.append(_ordered_pairs(entered[entered >= start], self.label, self.prob, weight))
+            total.append(_ordered_pairs(entered, self.label, self.prob, weight) if start else inside[0])
+            start = end
+        return np.array(total), np.array(inside)
 
     def products(self, weight: Floats, factor: Floats) -> Floats:
         """(R,) sums over images of factor (R, N) x the pairs that each brings to those before it, per unit of its weight.
@@ -117,31 +193,40 @@ class Pairs:
         return below.products(weight, factor) + tied.products(weight, factor) / 2
 
 
-def _are_two_tails(prob: Floats, lower: NDArray[np.bool_]) -> bool:
-    """Whether the images enter from both ends of the probability scale inwards."""
-    low, high = prob[lower], prob[~lower]
-    return bool((low[1:] >= low[:-1]).all() and (high[1:] <= high[:-1]).all())
+def _ordered_pairs(rows: Index, label: Bools, prob: Floats, weight: Floats) -> float:
+    """Pairs of a positive image above a negative one, ties half, among rows by increasing probability."""
+    if not len(rows):
+        return 0.0
+    ends, mass = block_ends(prob[rows]), weight[rows]
+    positive = np.diff(np.cumsum(np.where(label[rows], mass, 0.0))[ends], prepend=0.0)
+    negatives = np.cumsum(np.where(label[rows], 0.0, mass))[ends]
+    below = np.concatenate(([0.0], negatives[:-1]))
+    return float(np.sum(positive * (below + negatives))) / 2
 
 
-def _two_tails(label: NDArray[np.bool_], lower: NDArray[np.bool_]) -> list[_Step]:
+def _two_tails(label: Bools, lower: Bools) -> Iterator[_Step]:
     """A positive image stands above the earlier negatives of the lower tail, a negative one below the upper positives.
 
     Ties inside a tail: the lower tail counts them (an earlier negative at the same probability) and the upper does not.
     """
-    steps = []
     for source, target in ((lower & ~label, label), (~lower & label, ~label)):
-        before = np.concatenate(([0], np.cumsum(source)))[:-1]
-        at = np.flatnonzero(target)
-        steps.append(_Step(np.flatnonzero(source), at, np.zeros(len(at), np.intp), before[at]))
-    return steps
+        before = _counts(source)[:-1]
+        at = as_index(np.flatnonzero(target))
+        yield _Step(as_index(np.flatnonzero(source)), at, np.broadcast_to(np.intp(0), len(at)), before[at])
 
 
-def _halvings(label: NDArray[np.bool_], prob: Floats) -> list[_Step]:
+def _counts(held: Bools) -> Index:
+    """(N+1,) how many are held before each place."""
+    counts = np.zeros(len(held) + 1, np.int32 if MANY < len(held) < 2**31 else np.intp)
+    np.cumsum(held, out=counts[1:])
+    return counts
+
+
+def _halvings(label: Bools, prob: Floats) -> Iterator[_Step]:
     """The steps of every level: left half against right half, in parts of 2, 4, 8, … times `NEAR` images."""
     n = len(prob)
-    steps = []
     # By probability, negatives first where tied: all tied pairs are counted here, `ties` takes half of them back.
-    by_prob = np.lexsort((label, prob))
+    by_prob = as_index(np.lexsort((label, prob)))
     for level in range(NEAR.bit_length() - 1, (n - 1).bit_length()):
         part = by_prob >> (level + 1)
         inside = np.argsort(part.astype(np.uint16) if part.max() < 65536 else part, kind="stable")
@@ -152,62 +237,71 @@ def _halvings(label: NDArray[np.bool_], prob: Floats) -> list[_Step]:
             (left & ~positive, ~left & positive, True),
             (left & positive, ~left & ~positive, False),
         ):
-            at = np.flatnonzero(target)
+            at = as_index(np.flatnonzero(target))
             if not len(at) or not source.any():
                 continue
-            before = np.concatenate(([0], np.cumsum(source)))
+            before = _counts(source)
             first = np.searchsorted(part, part[at], side="left")
             last = np.searchsorted(part, part[at], side="right")
             low, high = (before[first], before[at]) if upwards else (before[at], before[last])
-            steps.append(_Step(sorted_[source], sorted_[at], low, high))
-    return steps
+            yield _Step(sorted_[source], sorted_[at], low, high)
 
 
-def _near_pairs(label: NDArray[np.bool_], prob: Floats) -> sparse.csr_array:
-    """(N, N): 1 in the row of each image for the pairs inside its part of `NEAR` images that `_halvings` leaves out."""
+def _near_pairs(label: Bools, prob: Floats) -> Iterator[tuple[int, Index, Index]]:
+    """The pairs inside parts of `NEAR` images that `_halvings` leaves out: first image of some parts; target, source after it."""
     n = len(prob)
     earlier = np.tri(NEAR, k=-1, dtype=bool)
-    targets, sources = [], []
-    for start in range(0, n, NEAR * 256):
-        rows = np.arange(start, min(start + NEAR * 256, n))
+    for start in range(0, n, NEAR * PARTS):
+        rows = np.arange(start, min(start + NEAR * PARTS, n))
         part = np.append(rows, np.full(-len(rows) % NEAR, -1)).reshape(-1, NEAR)
         y, p = label[part], prob[part]
         met = np.where(y[:, :, None], p[:, None] <= p[:, :, None], p[:, None] >= p[:, :, None])
         met &= earlier & (y[:, None] != y[:, :, None]) & (part[:, :, None] >= 0)
         number, target, source = np.nonzero(met)
-        targets.append(part[number, target])
-        sources.append(part[number, source])
-    pairs = [np.concatenate(found).astype(np.int32) for found in (targets, sources)]
-    return sparse.csr_array((np.ones(len(pairs[0])), (pairs[0], pairs[1])), shape=(n, n))
+        yield start, part[number, target] - start, part[number, source] - start
 
 
-def _earlier_ties(label: NDArray[np.bool_], prob: Floats) -> list[_Step]:
+def _ones(row: Index, column: Index, n: int) -> sparse.csr_array:
+    """(N, N) with 1 in each of some places."""
+    return sparse.csr_array(
+        (np.ones(len(row)), (row.astype(np.int32), column.astype(np.int32))), shape=(n, n)
+    )
+
+
+def _earlier_ties(label: Bools, prob: Floats) -> list[_Step]:
     """For every image the earlier ones of the opposite class at the same probability."""
-    order = np.argsort(prob, kind="stable")
+    order = as_index(np.argsort(prob, kind="stable"))
     p, y = prob[order], label[order]
-    first = np.searchsorted(p, p, side="left")
+    ends = block_ends(p)
+    if len(ends) == len(p):
+        return []
+    begin = np.concatenate(([0], ends[:-1] + 1)).astype(ends.dtype)
+    first = np.repeat(begin, np.diff(ends, prepend=-1))
+    del p, ends, begin
     steps = []
     for source, target in ((~y, y), (y, ~y)):
-        before = np.concatenate(([0], np.cumsum(source)))
-        at = np.flatnonzero(target & (before[:-1] > before[first]))
+        before = _counts(source)
+        at = as_index(np.flatnonzero(target & (before[:-1] > before[first])))
         if len(at):
             steps.append(_Step(order[source], order[at], before[first[at]], before[at]))
     return steps
 
 
-def _inside_blocks(label: NDArray[np.bool_], prob: Floats, ends: Index) -> tuple[_Step, Index, _Step] | None:
+def _inside_blocks(label: Bools, prob: Floats, ends: Index) -> tuple[_Step, Index, _Step] | None:
     """Positive images against the negatives of their own block: those below, and (counted half) those tied."""
     if len(ends) == len(prob):
         return None
-    block = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=-1))
-    order = np.lexsort((prob, block))
-    p, b, y = prob[order], block[order], label[order]
-    new = np.concatenate(([True], (p[1:] != p[:-1]) | (b[1:] != b[:-1])))
-    group = np.cumsum(new) - 1
-    starts = np.append(np.flatnonzero(new), len(p))
-    before = np.concatenate(([0], np.cumsum(~y)))
-    at = np.flatnonzero(y)
-    low = before[np.searchsorted(b, b[at], side="left")]
+    sizes = np.diff(ends, prepend=-1)
+    block = np.repeat(np.arange(len(ends), dtype=ends.dtype), sizes)
+    order = as_index(np.lexsort((prob, block)))
+    p, y = prob[order], label[order]  # images stay in their block
+    new = np.concatenate(([True], (p[1:] != p[:-1]) | (block[1:] != block[:-1])))
+    group = _counts(new)[1:] - 1
+    starts = as_index(np.append(np.flatnonzero(new), len(p)))
+    before = _counts(~y)
+    at = as_index(np.flatnonzero(y))
+    b = block[at]
+    low = before[(ends - sizes + 1)[b]]
     below, through = before[starts[group[at]]], before[starts[group[at] + 1]]
     source, target = order[~y], order[at]
-    return _Step(source, target, low, below), b[at], _Step(source, target, below, through)
+    return _Step(source, target, low, below), b, _Step(source, target, below, through)

@@ -10,13 +10,15 @@ operations only `GRID` counts are exact, evenly spaced, and the others are inter
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.metrics.sorted_images import Cases, Weighted
+from retinabench.metrics.sorted_images import Cases, Weighted, as_index
 
 Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
+Index = NDArray[np.integer[Any]]
 
 WORK = 1.2e9
 GRID = 1000
@@ -33,7 +35,7 @@ class PositiveRanks:
     def __init__(self, cases: Cases) -> None:
         steps = np.unique(cases.prob[cases.label])
         self.count = len(steps)
-        self.of: Index = np.searchsorted(steps, cases.prob, side="right")
+        self.of: Index = as_index(np.searchsorted(steps, cases.prob, side="right"))
 
 
 def curve(w: Weighted) -> tuple[Floats, NDArray[np.bool_] | None]:
@@ -75,20 +77,22 @@ def at(w: Weighted, block: Index, fraction: Floats) -> Floats:
     """
     state = _State(w)
     out = np.empty(len(block))
-    starts = [0, *(w.cases.ends + 1).tolist()]
+    ends = w.cases.ends
+    first = np.where(block > 0, ends[np.maximum(block, 1) - 1] + 1, 0)
+    places = zip(block.tolist(), fraction.tolist(), first.tolist(), (ends[block] + 1).tolist(), strict=True)
     ahead = -1
-    for k, (b, f) in enumerate(zip(block.tolist(), fraction.tolist(), strict=True)):
+    for k, (b, f, start, end) in enumerate(places):
         if f == 1:
-            state.enter(starts[b + 1])
+            state.enter(end)
             out[k] = state.value()
             continue
-        if starts[b + 1] - starts[b] == 1:  # no ties: the usual case, several times faster
-            state.enter(starts[b])
+        if end - start == 1:  # no ties: the usual case, several times faster
+            state.enter(start)
             out[k] = state.value_with_next(f)
             continue
         if b != ahead:
-            state.enter(starts[b])
-            state.look_ahead(starts[b + 1])
+            state.enter(start)
+            state.look_ahead(end)
             ahead = b
         out[k] = state.value_between(f)
     return out

@@ -161,7 +161,10 @@ def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def unquote(table: pa.Table) -> pa.Table:
     """Return a table of a CSV without the apostrophes that `_quoted` put before cells."""
     for place, field in enumerate(table.schema):
-        if pa.types.is_string(field.type):
-            column = pa.compute.replace_substring_regex(table.column(place), QUOTED_ARROW, r"\1")
+        if not pa.types.is_string(field.type):
+            continue
+        column = table.column(place)
+        if pa.compute.any(pa.compute.match_substring_regex(column, QUOTED_ARROW)).as_py():
+            column = pa.compute.replace_substring_regex(column, QUOTED_ARROW, r"\1")
             table = table.set_column(place, field.name, column)
     return table
