@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test slow coverage torture recipes lint hooks docs docs-version notebooks pictures dist bench clean
+.PHONY: demo test slow coverage torture recipes lint audit hooks docs docs-version notebooks pictures dist bench clean
 
 demo: $(VENV)/train.stamp
 	$(BIN)/retinabench demo
@@ -34,6 +34,11 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/docstrings.py src
+
+# Known weaknesses of the pinned dependencies; those of our own code are found by `make lint` (rules S of ruff, which are bandit's).
+audit: $(VENV)/dev.stamp
+	$(INSTALL) pip-audit
+	$(BIN)/python -m pip_audit --requirement constraints.txt --no-deps --disable-pip
 
 hooks: $(VENV)/dev.stamp
 	$(BIN)/pre-commit install

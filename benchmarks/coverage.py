@@ -114,9 +114,7 @@ def truth(setting: str, patients: int) -> dict[str, dict[str, float]]:
     for seed in range(POPULATIONS):
         model = models(np.random.default_rng([12345, seed]), POPULATION, setting)[0]
         for images in image_sets(model, referral_uncertainty(model)[0]):
-            weight = images.whole.weight * (
-                len(images) / POPULATION * patients / images.whole.weight.sum()
-            )
+            weight = images.whole.weight * (len(images) / POPULATION * patients / images.whole.weight.sum())
             for name, value in values_of(Weighted(images.cases, weight)).items():
                 found[images.name][name].append(value)
     return {name: {key: float(np.mean(v)) for key, v in scores.items()} for name, scores in found.items()}

@@ -19,6 +19,7 @@ import retinabench as rb
 from retinabench.cli.fidelity.verbs import VERBS
 from retinabench.cli.main import GROUPS, app, run
 from retinabench.data.registry import DATASETS, TASKS
+from retinabench.experiments.config_sources import read_toml
 from retinabench.methods.registry import METHODS
 from support.helpers import TINY, hear_interrupts, make_prepared
 
@@ -362,6 +363,29 @@ def test_a_configuration_that_is_a_folder_is_one_line(tmp_path, capsys):
     (tmp_path / "folder.toml").mkdir()
     assert run(["train", "--data", str(tmp_path), "--config", str(tmp_path / "folder.toml")]) == 2
     assert "folder.toml: cannot be read" in one_line(capsys)
+
+
+def test_what_is_no_file_or_cannot_be_named_is_one_line(tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe.csv")  # to read it would never end
+    for arguments in (["score", str(tmp_path / "pipe.csv")], ["score", "a.csv", f"--json={os.devnull}"]):
+        assert run(arguments) == 2
+        assert "is a pipe or a device, and no file" in one_line(capsys)
+    assert run(["verify", str(tmp_path / ("x" * 300))]) == 2
+    assert "File name too long" in one_line(capsys)
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):  # before the long work begins
+        assert run(["site", "--out", str(out)]) == 2
+        assert "is a file where a folder is needed" in one_line(capsys)
+    assert run([]) == 2
+    assert "error" not in capsys.readouterr().err
+
+
+def test_settings_with_a_byte_order_mark_are_read_and_other_encodings_named(tmp_path, capsys):
+    (tmp_path / "mark.toml").write_text('method.name = "map"\n', "utf-8-sig")
+    assert read_toml(tmp_path / "mark.toml") == {"method": {"name": "map"}}
+    (tmp_path / "wide.toml").write_text('method.name = "map"\n', "utf-16")
+    assert run(["train", "--data", str(tmp_path), "--config", str(tmp_path / "wide.toml")]) == 2
+    assert "wide.toml: is not UTF-8 text" in one_line(capsys)
 
 
 def without_boxes(text):

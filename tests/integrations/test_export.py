@@ -28,6 +28,10 @@ def test_damaged_folders_are_named(unfinished, tmp_path):
         track_runs([unfinished], "tensorbaord", tmp_path / "out", project="")
     with pytest.raises(InputError, match="two folders have the name"):
         track_runs([unfinished, unfinished], "tensorboard", tmp_path / "out", project="")
+    with pytest.raises(InputError, match=r"10,001 runs are more than are exported at once \(10,000\)"):
+        track_runs([unfinished] * 10_001, "tensorboard", tmp_path / "out", project="")
+    with pytest.raises(InputError, match="not a run folder"):
+        track_runs([unfinished, tmp_path / "none"], "tensorboard", tmp_path / "out", project="")
     with open(unfinished / "metrics.jsonl", "a") as handle:
         handle.write("{}\n")
     with pytest.raises(InputError, match=r"metrics\.jsonl, row 3"):

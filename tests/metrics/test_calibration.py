@@ -116,3 +116,20 @@ def test_the_parts_of_the_brier_score_by_hand():
     assert parts.within_bin == pytest.approx(0, abs=1e-15)
     assert parts.brier == pytest.approx((0.04 + 0.64 + 0.64 + 0.04) / 4)
     assert parts.skill == pytest.approx(1 - 0.34 / 0.25)
+
+
+@pytest.mark.parametrize("patients", [300, 120])
+def test_both_null_bands_at_once_are_those_of_each(patients, monkeypatch):
+    rng = np.random.default_rng(3)
+    p = rng.random(300)
+    w = c.Cases(rng.random(300) < p, p, patient=np.arange(300) % patients).weighted()
+    monkeypatch.setattr(c, "BLOCK", 64)
+    bands = c.null_bands_of(w, replicates=20, seed=1)
+    assert bands == {of: c.null_band_of(w, of, replicates=20, seed=1) for of in bands}
+    # Counts by bin are what sums of any weights give.
+    one = c._Forecast(w, "positive_class", "width", 15)
+    assert one.number is not None
+    draws = c._NullDraws(w, ("positive_class",), "width", 15, 1)
+    counted = draws.errors(5)
+    draws.forecasts[0].number = None
+    assert (draws.errors(5) == counted).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
+from retinabench.metrics import calibration_error
 from retinabench.metrics.calibration_error import calibration_error_interval, calibration_error_of
 from retinabench.metrics.sorted_images import Cases
 
@@ -54,3 +55,14 @@ def test_gaps_below_chance_give_an_interval_from_zero():
 def test_a_single_patient_has_no_error():
     w = Cases([0, 1], [0.4, 0.4], patient=[0, 0]).weighted()
     assert np.isnan([calibration_error_of(w), *calibration_error_interval(w)]).all()
+
+
+def test_patients_summed_in_parts_give_the_same_error(monkeypatch):
+    rng = np.random.default_rng(5)
+    p = rng.random(400)
+    cases = Cases(rng.random(400) < p, p, patient=rng.integers(0, 150, 400))
+    whole = [(calibration_error_of(w), *calibration_error_interval(w)) for w in [cases.weighted()]]
+    monkeypatch.setattr(calibration_error, "PATIENTS", 32)
+    parts = [(calibration_error_of(w), *calibration_error_interval(w)) for w in [cases.weighted()]]
+    # Sums in another order: their last digits may differ.
+    assert parts == pytest.approx(np.array(whole), rel=1e-12)

@@ -58,3 +58,19 @@ def test_another_order_keeps_the_images():
 def test_weights_that_are_none_are_refused(weight):
     with pytest.raises(InputError, match="weights must be 3 finite numbers"):
         Cases([1, 0, 1], [0.9, 0.2, 0.4]).weighted(weight)
+
+
+def test_what_is_given_up_is_made_again(monkeypatch):
+    cases = Cases([0, 1, 1, 0], [0.1, 0.8, 0.4, 0.3], [3, 1, 1, 2])
+    w = cases.weighted()
+    kept = w.points, w.mass, w.position, cases.by_prob.values, cases.log_loss
+    w.forget_curves()
+    cases.forget()
+    again = w.points, w.mass, w.position, cases.by_prob.values, cases.log_loss
+    for a, b in zip(kept, again, strict=True):
+        assert np.array_equal(a, b)
+    monkeypatch.setattr("retinabench.metrics.sorted_images.MANY", 3)
+    short = Cases([0, 1, 1, 0], [0.1, 0.8, 0.4, 0.3], [3, 1, 1, 2])
+    assert short.order.dtype == np.int32
+    assert (short.order == cases.order).all()
+    assert w.derived(vars) is w.derived(vars)

@@ -3,12 +3,18 @@
 import numpy as np
 import pytest
 
+from retinabench.predictions import identities
 from retinabench.predictions.identities import (
+    all_differ,
+    first_empty,
+    first_row_with,
     indistinct,
     is_missing,
     named_by_row,
+    numbered,
     own_patients,
     plain,
+    plain_rows,
     unmistakable,
 )
 
@@ -56,3 +62,57 @@ def test_images_without_a_patient_become_their_own():
 def test_visible_ascii_needs_no_closer_look(ids, plainly):
     assert unmistakable(np.array(ids)) is plainly
     assert unmistakable(np.array(["ok"] * 70_000 + ids)) is plainly
+
+
+WORDS = np.array(["p10", "p2", "", "a b", "p2", "\u00e9", "a\nb", "~", "p10x", "\x7f"])
+
+
+@pytest.fixture(params=[3, 1 << 16])
+def rows_of_a_block(request, monkeypatch):
+    monkeypatch.setattr(identities, "BLOCK", request.param)
+
+
+@pytest.mark.usefixtures("rows_of_a_block")
+def test_rows_are_found():
+    assert first_row_with(WORDS, "\n\r") == 6
+    assert first_row_with(WORDS, "!") is None
+    assert first_empty(WORDS) == 2
+    assert first_empty(WORDS[3:]) is None
+
+
+@pytest.mark.usefixtures("rows_of_a_block")
+def test_visible_ascii_of_some_length():
+    assert np.flatnonzero(plain_rows(WORDS)).tolist() == [0, 1, 4, 7, 8]
+    assert np.flatnonzero(plain_rows(WORDS, longer_than=2)).tolist() == [0, 8]
+    assert not plain_rows(WORDS, longer_than=9).any()
+
+
+@pytest.mark.usefixtures("rows_of_a_block")
+def test_a_text_that_stands_twice(monkeypatch):
+    assert not all_differ(WORDS)
+    assert all_differ(np.unique(WORDS))
+    assert all_differ(np.array([f"id {k}" for k in range(1000)]))
+    # Texts of one hash are told apart by themselves.
+    monkeypatch.setattr(identities, "_hashes", lambda text: np.zeros(len(text), np.uint64))
+    assert all_differ(np.unique(WORDS))
+    assert not all_differ(WORDS)
+
+
+@pytest.mark.usefixtures("rows_of_a_block")
+@pytest.mark.parametrize("width", [1, 7, 8, 9, 17, 40])
+def test_texts_are_numbered_in_their_order(width):
+    rng = np.random.default_rng(width)
+    letters = np.array(list("ab Z0~\x01"))
+    text = np.array(["".join(rng.choice(letters, rng.integers(1, width + 1))) for _ in range(200)])
+    for found in (text, np.append(text, "\u00e9")):
+        values, codes = np.unique(found, return_inverse=True)
+        assert numbered(found)[1] == len(values)
+        assert (numbered(found)[0] == codes).all()
+
+
+@pytest.mark.usefixtures("rows_of_a_block")
+def test_one_text_for_all_rows():
+    same = np.broadcast_to(np.asarray("test"), 7)
+    assert numbered(same)[0].tolist() == [0] * 7
+    assert plain_rows(same).all()
+    assert not all_differ(same)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
+
+from retinabench.core.errors import InputError
 
 Verbs = Mapping[str, tuple[Callable[..., int | None], str]]
 """Name of a verb -> its function, and the example that ends its help."""
@@ -69,7 +72,7 @@ def flag(*names: str, help: str, **further: Any) -> Any:
 
 
 def option(name: str, value: str, text: str = "", **further: Any) -> Any:
-    """Return an option that takes a value.
+    """Return an option that takes a value; a file in the place of the folder of `--out` is refused before any work.
 
     Args:
         name: How it is given, such as ``--seed``.
@@ -80,4 +83,15 @@ def option(name: str, value: str, text: str = "", **further: Any) -> Any:
     Returns:
         What `Annotated` takes beside the type.
     """
+    if (name, value) == ("--out", "FOLDER"):
+        further.setdefault("callback", _folder_to_write)
     return typer.Option(name, metavar=value, help=text, **further)
+
+
+def _folder_to_write(out: Path | None) -> Path | None:
+    for path in () if out is None else (out, *out.parents):
+        if path.exists() and not path.is_dir():
+            raise InputError(
+                "is a file where a folder is needed to write into", file=path, hint="Choose another --out."
+            )
+    return out

@@ -6,8 +6,11 @@ inside the function: `--help` stays quick and never needs PyTorch.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
+import stat
 import sys
 from typing import Annotated
 
@@ -141,6 +144,7 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; every error becomes one line on standard error."""
     try:
+        _refuse_devices(arguments)
         code = app(arguments, prog_name="retinabench", standalone_mode=False)
         if code == ExitCode.INTERRUPTED:  # what some versions of typer turn Ctrl-C into
             raise KeyboardInterrupt
@@ -163,14 +167,33 @@ def run(arguments: list[str]) -> int:
                 ExitCode.WRONG_INPUT,
             )
         raise
+    except BrokenPipeError:  # what reads the output has ended
+        raise
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        wrong = error.errno in (errno.ENAMETOOLONG, errno.EACCES, errno.ELOOP, errno.EINVAL)
+        return _fail(f"{named}{error.strerror or error}.", ExitCode.WRONG_INPUT if wrong else ExitCode.FAILED)
     except Exception as error:
         # Typer's own complaints about options share no public base class across its versions.
         if not hasattr(error, "format_message"):
             raise
         help_for = getattr(getattr(error, "ctx", None), "command_path", "retinabench")
         said = error.format_message().replace("Value error, ", "").replace("?.", "?").rstrip(".")
+        if not said:  # no verb: the help is printed
+            return ExitCode.WRONG_INPUT
         end = "" if said.endswith("?") else "."
         return _fail(f"{said}{end} See: {help_for} --help", ExitCode.WRONG_INPUT)
+
+
+def _refuse_devices(arguments: list[str]) -> None:
+    """Refuse pipes and devices in the place of files: reading one may never end, and writing replaces it."""
+    for argument in arguments:
+        path = argument.partition("=")[2] if argument.startswith("--") and "=" in argument else argument
+        kind = 0
+        with contextlib.suppress(OSError, ValueError):  # it is no path, or of no file
+            kind = os.stat(path).st_mode
+        if kind and not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            raise InputError("is a pipe or a device, and no file", file=path, hint="Name a file.")
 
 
 def _fail(message: str, code: int) -> int:

@@ -73,13 +73,14 @@ def override(tree: dict[str, Any], word: str) -> None:
 def read_toml(file: Path) -> dict[str, Any]:
     """Return the content of a TOML file; raises `InputError` where it is absent, unreadable or not TOML."""
     try:
-        with open(file, "rb") as handle:
-            return tomllib.load(handle)
+        return tomllib.loads(file.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
         raise InputError("does not exist", file=file) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=file) from None
-    except ValueError as error:  # also of bytes that are no text, and of numbers of thousands of digits
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=file, hint="Save it as UTF-8.") from None
+    except ValueError as error:  # also of numbers of thousands of digits
         raise InputError(f"is not TOML: {error}", file=file) from None
     except RecursionError:
         raise InputError(

@@ -6,7 +6,7 @@ Without `MLFLOW_TRACKING_URI`, the runs are written into the database OUT/mlflow
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ TAG, LAST = "retinabench.run", "retinabench.last_epoch"
 MOST = 100  # parameters and metrics of one request; MLflow's own limits are 100 and 1,000
 
 
-def export(runs: Sequence[TrackedRun], out: Path, project: str) -> list[str]:
+def export(runs: Iterable[TrackedRun], out: Path, project: str) -> list[str]:
     """Send new epochs and scores of every run to the experiment `project`; return a line per run with new content.
 
     Args:

@@ -8,7 +8,7 @@ of a file. TensorBoard's own modules write events and summaries; TensorFlow and 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from retinabench.integrations.tracked_run import TrackedRun
 FILE = "events.out.tfevents.retinabench"
 
 
-def export(runs: Sequence[TrackedRun], out: Path, project: str) -> list[str]:
+def export(runs: Iterable[TrackedRun], out: Path, project: str) -> list[str]:
     """Write the event files and return their paths.
 
     Args:

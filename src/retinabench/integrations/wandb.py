@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from retinabench.integrations.tracked_run import TrackedRun
 EXPORTED = "exported.json"
 
 
-def export(runs: Sequence[TrackedRun], out: Path, project: str) -> list[str]:
+def export(runs: Iterable[TrackedRun], out: Path, project: str) -> list[str]:
     """Send new epochs and scores of every run to `project`; return a line per run with new content.
 
     Args:

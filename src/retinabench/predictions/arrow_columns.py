@@ -15,9 +15,8 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.predictions.code_points import BLOCK
 from retinabench.predictions.columns import MAX_TEXT, TEXT, check_size, check_width, is_known, sample_number
-from retinabench.predictions.identities import NOT_KNOWN
+from retinabench.predictions.identities import BLOCK, NOT_KNOWN
 from retinabench.predictions.layouts import Layout
 from retinabench.predictions.reading import Reading, Table, arguments_of
 

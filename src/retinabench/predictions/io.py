@@ -16,10 +16,10 @@ from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError, printable
 from retinabench.core.untrusted.paths import told_apart
-from retinabench.predictions.code_points import BLOCK
 from retinabench.predictions.formats.csv_format import csv_bytes, read_csv
 from retinabench.predictions.formats.npz_format import npz_bytes, read_npz
 from retinabench.predictions.formats.parquet_format import parquet_bytes, read_parquet
+from retinabench.predictions.identities import BLOCK
 from retinabench.predictions.reading import Reading
 from retinabench.predictions.table import Predictions
 
@@ -215,6 +215,8 @@ def _reader(path: Path, head: bytes) -> Callable[[Path, Reading], Predictions]:
         b"\xff\xfe"
     ):
         kind = "a pickle, which is never loaded" if head.startswith(b"\x80") else "not Parquet, CSV or NPZ"
+        if head.startswith(b"\x1f\x8b"):
+            raise InputError("is compressed (gzip)", file=path, hint="Unpack it, whatever its name ends in.")
         if not head.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise InputError(f"is {kind}", file=path, hint="Write a CSV with image_id, label, prob.")
     return read_csv

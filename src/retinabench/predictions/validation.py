@@ -8,8 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.predictions.code_points import all_differ, first_empty, first_row_with
-from retinabench.predictions.identities import indistinct, is_missing, unmistakable
+from retinabench.predictions.identities import (
+    all_differ,
+    first_empty,
+    first_row_with,
+    indistinct,
+    is_missing,
+    unmistakable,
+)
 
 REFERABLE_FROM = 2
 """The lowest referable grade of the international scale."""

@@ -35,6 +35,8 @@ def test_a_source_leads_to_its_image():
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path):
+    with pytest.raises(InputError, match="1,000,001 training images are more than are drawn"):
+        synthetic.records(None, 1_000_001)
     with pytest.raises(InputError, match="cannot fill the splits"):
         synthetic.records(None, images=31)
     with pytest.raises(InputError, match="drawn, not read"):

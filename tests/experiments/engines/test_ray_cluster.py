@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -12,14 +13,18 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, WorkError
 from retinabench.experiments.engines import ray_cluster, storage
 from retinabench.experiments.engines.jobs import Job
 from retinabench.experiments.engines.local import LocalEngine
 from retinabench.experiments.engines.ray_cluster import RayEngine
+from retinabench.experiments.engines.scheduler import JobResult, ScheduledJob
+from retinabench.experiments.engines.worker import request_for
 from support.helpers import make_prepared
 from support.sweeps import SLOW, bits, meanwhile, met, small, sweep
 
@@ -32,6 +37,8 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:unclosed file .*/session_:ResourceWarning",
 )
 
+INLINE = 100 * 1024
+"""Bytes of an argument or result that Ray sends in a message (`max_direct_call_object_size`); only larger ones are stored."""
 COMMAND = """
 import sys
 from pathlib import Path
@@ -168,6 +175,28 @@ def test_nodes_without_the_shared_folder_are_noticed(nodes, prepared, tmp_path, 
         list(RayEngine(nodes.address, device="cpu").compute([Job(small(prepared), tmp_path)]))
 
 
+def test_requests_and_results_are_sent_beside_the_object_store(prepared, tmp_path):
+    job = ScheduledJob(small(prepared), tmp_path / "run")
+    assert len(pickle.dumps(request_for(job, 1, "cpu", 1))) < INLINE / 2
+    result = JobResult("failed", 1.0, "x" * 1000), b"x" * (storage.MOST_LOG + 4)
+    assert len(pickle.dumps(result)) < INLINE
+
+
+@pytest.mark.slow
+def test_a_full_object_store_stops_no_run(nodes, prepared, tmp_path):
+    with connected(nodes.address):
+        size = node()["object_store_memory"]
+        held = [ray.get(ray.put(np.ones(8 * 2**20, np.uint8))) for _ in range(size // (8 * 2**20) + 2)]
+        url = storage.check((tmp_path / "store").as_uri())
+        jobs = [Job(small(prepared, f"seed={seed}"), tmp_path / "here") for seed in range(2)]
+        outcomes = [
+            *RayEngine(device="cpu").compute(jobs[:1]),
+            *RayEngine(device="cpu", storage=url).compute(jobs[1:]),
+        ]
+        assert all(block.all() for block in held)  # they are in the store until here
+    assert {outcome.state for outcome in outcomes} == {"done"}
+
+
 @pytest.mark.slow
 def test_a_cluster_that_is_gone_is_told_and_the_same_command_continues(nodes, prepared, tmp_path):
     other, run = make_cluster(), small(prepared, f"optimizer.epochs={SLOW}")
@@ -196,6 +225,19 @@ def test_a_cluster_that_is_gone_is_told_and_the_same_command_continues(nodes, pr
     (outcome,) = RayEngine(nodes.address, device="cpu").compute([Job(run, tmp_path)])
     assert outcome.state == "done"
     assert len(metrics.read_text().splitlines()) == SLOW
+
+
+def test_a_cluster_that_does_not_start_is_one_line(monkeypatch):
+    def init(*_arguments, **_options):
+        raise Exception("The current node timed out during startup.\nTraceback")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    shut: list[int] = []
+    module = SimpleNamespace(init=init, shutdown=lambda: shut.append(1))
+    says = r"Ray does not start on this machine \(The current node timed out during startup\)\. Repeat"
+    with pytest.raises(WorkError, match=says):
+        ray_cluster.connect(module, None)
+    assert shut == [1]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fsspec
 import pytest
 
-from retinabench.experiments.engines.storage import Storage, check
+from retinabench.experiments.engines.storage import MOST_LOG, Storage, check, end_of
 
 
 @pytest.fixture
@@ -29,6 +29,17 @@ def test_a_run_comes_back_as_it_went(folder, tmp_path, scheme):
     assert {path.name: path.read_bytes() for path in (tmp_path / "back" / "map-1").iterdir()} == {
         "run.json": b"run.json", "predictions.parquet": b"predictions.parquet", "done": b"",
     }  # fmt: skip
+
+
+def test_of_a_long_log_the_end_is_sent(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("short\n")
+    assert end_of(log) == b"short\n"
+    log.write_text("".join(f"line {number}\n" for number in range(20_000)))
+    found = end_of(log)
+    assert MOST_LOG - 20 < len(found) <= MOST_LOG + 4
+    assert found.startswith(b"...\nline ")
+    assert found.endswith(b"line 19999\n")
 
 
 def test_a_broken_transfer_leaves_nothing_that_counts_as_done(folder, tmp_path, monkeypatch):

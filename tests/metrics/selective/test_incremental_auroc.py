@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
+from retinabench.metrics import sorted_images
 from retinabench.metrics.score import referral_curve
+from retinabench.metrics.selective import incremental_auroc
 from retinabench.metrics.selective.incremental_auroc import Pairs
 from retinabench.metrics.selective.referral_curves import curve_of
 from retinabench.metrics.sorted_images import Cases
@@ -49,3 +51,30 @@ def test_auroc_of_a_large_balanced_set(uncertainty):
         here = total[block[0] + 1] / (w[kept] @ (y[kept] == 1) * (w[kept] @ (y[kept] == 0)))
         assert here == pytest.approx(truth, abs=1e-12)
     assert len(value) == round(w.sum())
+
+
+@pytest.mark.parametrize("ties", [None, 1])
+def test_levels_that_are_passed_through_give_the_bits_of_those_that_are_kept(ties, monkeypatch):
+    y, p, rng = big(3_000, seed=3)
+    p = p if ties is None else p.round(ties)
+    u, w = rng.random(len(y)).round(3), rng.integers(0, 4, len(y)) * 0.7
+    kept = Pairs(Cases(y, p, u)).cumulate(w)
+    monkeypatch.setattr(sorted_images, "MANY", 1000)
+    monkeypatch.setattr(incremental_auroc, "MANY", 1000)
+    monkeypatch.setattr(incremental_auroc, "PARTS", 2)
+    pairs = Pairs(Cases(y, p, u))
+    assert Cases(y, p, u).order.dtype == np.int32
+    for _ in range(2):  # passed through, then kept
+        for found, expected in zip(pairs.cumulate(w), kept, strict=True):
+            assert (found == expected).all()
+    assert "steps" in vars(pairs)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_a_few_blocks_are_ranked_anew_with_the_same_bits(blocks, monkeypatch):
+    y, p, rng = big(3_000, seed=4)
+    p, u, w = p.round(2), rng.integers(0, blocks, len(y)), rng.integers(0, 3, len(y)).astype(float)
+    few = Pairs(Cases(y, p, u)).cumulate(w)
+    monkeypatch.setattr(incremental_auroc, "FEW_BLOCKS", 0)
+    for found, expected in zip(few, Pairs(Cases(y, p, u)).cumulate(w), strict=True):
+        assert (found == expected).all()

@@ -31,6 +31,9 @@ PARTS = (
 )
 
 
+MOST_IMAGES = 1_000_000
+
+
 def records(
     source: Path | None, images: int = 3200, seed: int = 0, *, survey: Survey | None = None
 ) -> Records:
@@ -38,7 +41,7 @@ def records(
 
     Args:
         source: Must be None.
-        images: Number of training images, at least 32; the other splits follow from it.
+        images: Number of training images, 32 to `MOST_IMAGES`; the other splits follow from it.
         seed: Seed of the drawing.
         survey: Not used, since every label has an image.
 
@@ -46,13 +49,18 @@ def records(
         The records of all splits.
 
     Raises:
-        InputError: A source is given, or there are too few images to fill every split.
+        InputError: A source is given, or there are too few images to fill every split, or too many.
     """
     if source is not None:
         raise InputError("synthetic retinas are drawn, not read", hint="Leave --source out.")
     if images < 32:
         raise InputError(
             f"{images} training images cannot fill the splits", hint="Use at least 32 (--images)."
+        )
+    if images > MOST_IMAGES:
+        raise InputError(
+            f"{images:,} training images are more than are drawn ({MOST_IMAGES:,})",
+            hint="Give fewer --images.",
         )
     first = {"in_domain": 0, "shifted": 0}
     parts = []

@@ -218,23 +218,39 @@ def import_ray() -> ModuleType:
 
 
 def connect(ray: ModuleType, address: str | None) -> None:
-    """Join the cluster at `address` or RAY_ADDRESS, or start one on this machine."""
+    """Join the cluster at `address` or RAY_ADDRESS, or start one on this machine.
+
+    Raises:
+        InputError: There is no cluster at the address.
+        WorkError: Ray does not start.
+    """
     address = address or os.environ.get("RAY_ADDRESS")
     quiet = {"log_to_driver": False, "logging_level": "warning"}
     if address is None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
         with environment(sleeping_threads()):  # its workers inherit it
-            ray.init("local", include_dashboard=False, object_store_memory=OBJECTS, **quiet)
+            try:
+                ray.init("local", include_dashboard=False, object_store_memory=OBJECTS, **quiet)
+            except Exception as error:  # Ray raises plain exceptions, such as after 30 s on a busy machine
+                with contextlib.suppress(Exception):
+                    ray.shutdown()
+                raise WorkError(
+                    f"Ray does not start on this machine ({_reason(error)}). Repeat the command, or leave --engine ray out."
+                ) from None
         return
     try:
         if ":" in address and not listens(address):  # Ray would try for minutes
             raise ConnectionError("nothing listens there")
         ray.init(address, runtime_env={"env_vars": sleeping_threads()}, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = printable(str(error).strip().partition("\n")[0], 300)
         raise InputError(
-            f"no Ray cluster at '{address}' ({reason})", hint="Start one with: ray start --head"
+            f"no Ray cluster at '{address}' ({_reason(error)})", hint="Start one with: ray start --head"
         ) from None
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of what Ray says."""
+    return printable(str(error).strip().partition("\n")[0], 300).rstrip(".")
 
 
 def listens(address: str) -> bool:

@@ -6,6 +6,7 @@ A run is stored under its folder's name, which holds its hash, so that every sea
 from __future__ import annotations
 
 import getpass
+import os
 import secrets
 import shutil
 import tempfile
@@ -22,6 +23,7 @@ from retinabench.experiments.engines.worker import JobRequest, execute_request, 
 
 LEFT = "last.pt"  # the state from which a training is continued; a finished run needs none
 DONE = "done"
+MOST_LOG = 50_000  # bytes of a log that travel with a result: what Ray sends in a message, and not through its object store
 
 
 class Storage:
@@ -89,6 +91,15 @@ def check(url: str) -> str:
         ) from None
 
 
+def end_of(log: Path) -> bytes:
+    """Return the last `MOST_LOG` bytes of a log, from the beginning of a line."""
+    with open(log, "rb") as file:
+        cut = file.seek(0, os.SEEK_END) > MOST_LOG
+        file.seek(-MOST_LOG if cut else 0, os.SEEK_END if cut else os.SEEK_SET)
+        content = file.read()
+    return b"...\n" + content.partition(b"\n")[2] if cut else content
+
+
 def run_on_local_disk(url: str, request: JobRequest, needs: Sequence[str]) -> tuple[JobResult, bytes]:
     """Compute a job on this machine's own disk, and store its folder.
 
@@ -100,7 +111,7 @@ def run_on_local_disk(url: str, request: JobRequest, needs: Sequence[str]) -> tu
         needs: Names of the folders of its members, which are fetched from the storage.
 
     Returns:
-        The result, and the log where the job failed.
+        The result, and the end of the log where the job failed.
     """
     name = request.folder.name
     here = Path(tempfile.gettempdir()) / f"retinabench-{getpass.getuser()}" / name
@@ -116,6 +127,6 @@ def run_on_local_disk(url: str, request: JobRequest, needs: Sequence[str]) -> tu
 
     moved = replace(request, folder=here / name, log=here / "log")
     ended = run_request(moved, work)
-    log = moved.log.read_bytes() if ended.state != "done" else b""
+    log = end_of(moved.log) if ended.state != "done" else b""
     shutil.rmtree(here, ignore_errors=True)
     return ended, log

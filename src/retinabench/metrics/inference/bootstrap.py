@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.inference.replicates import stacked
-from retinabench.predictions.code_points import numbered
+from retinabench.predictions.identities import numbered
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]

@@ -217,7 +217,7 @@ def _two_tails(label: Bools, lower: Bools) -> Iterator[_Step]:
 
 def _counts(held: Bools) -> Index:
     """(N+1,) how many are held before each place."""
-    counts = np.zeros(len(held) + 1, np.int32 if MANY < len(held) < 2**31 else np.intp)
+    counts: Index = np.zeros(len(held) + 1, np.int32 if MANY < len(held) < 2**31 else np.intp)
     np.cumsum(held, out=counts[1:])
     return counts
 

@@ -33,6 +33,9 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
         )
     encoding, header = csv_header(path)
     delimiter = max(",;\t", key=header.count)
+    if delimiter not in header and "|" in header:
+        hint = "Separate them by commas, semicolons or tabs."
+        raise InputError("separates its columns by '|'", file=path, hint=hint)
     fields = csv.reader([header], delimiter=delimiter, skipinitialspace=True)
     header_names = [unquoted(name.strip()) for name in next(fields)]
     layout = recognise(header_names, reading.columns, str(path))
@@ -129,7 +132,7 @@ def broken_csv(path: Path, message: str) -> InputError:
             f"has {line[3]} columns where the header has {line[2]}",
             file=path,
             row=int(line[1]) - 1,
-            hint="Quote values that contain the separator.",
+            hint="Quote values that contain the separator, and write decimals with a point.",
         )
     return InputError(f"cannot be read as CSV: {message.splitlines()[0]}", file=path)
 

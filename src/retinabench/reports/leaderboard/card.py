@@ -108,7 +108,7 @@ def read_card(folder: Path) -> Card:
     try:
         if file.stat().st_size > MOST_BYTES:
             raise InputError(f"is larger than {MOST_BYTES // 1024} KB", file=file)
-        tree = tomllib.loads(file.read_text("utf-8"))
+        tree = tomllib.loads(file.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise InputError("holds no card.toml", file=folder, hint="docs/leaderboard.md shows one.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
