@@ -167,9 +167,8 @@ def _add_estimates(found: Evaluation, i: int, name: str) -> None:
     wholes = [case.cases.weighted() for case in found.cases[i, name]]
     specs = [found.spec(score) for score in found.replicated]
     own = dict(zip(found.replicated, stats.scored(specs, wholes, values, replicates), strict=True))
-    if (
-        found.settings.rules != "corrected"
-    ):  # the scores of other rules come from `score` alone, without intervals
+    # The scores of other rules come from `score` alone, without intervals.
+    if found.settings.rules != "corrected":
         own = {key: own[key] for key in half_referred.names(found.settings.referred)}
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
     blocks = [file[name].scores for file in found.files[i] if name in file.sets]
