@@ -246,6 +246,7 @@ def latent_states(
     generator: torch.Generator,
     progress: Progress = QUIET,
     *,
+    states: int | None = None,
     jitter: bool = False,
 ) -> Tensor:
     """Sample coordinates that are N(0, I) a priori by K chains that start at draws of the prior; return all states, (S, R).
@@ -256,6 +257,7 @@ def latent_states(
         observed: Chains (T, K, R) -> quantities (T, K, ...) whose convergence is checked.
         generator: Source of all draws.
         progress: Is told how far the chains are.
+        states: Number S of all chains together; None for `STATES`.
         jitter: Whether trajectories have random lengths, from half of a quarter period on. Where the likelihood is narrow in some directions, a
             fixed length can be a whole number of their periods, so that a chain returns to where it was.
 
@@ -266,8 +268,9 @@ def latent_states(
     # A step is cheap here, so burn-in begins with a large one, as in Hoffman & Gelman 2014, to leave the starting points.
     size = hmc.StepSize(10 * hmc.first_step(likelihood, state, 1.0, generator), target=0.8)
     kept: list[Tensor] = []
-    with progress.track("The infinite-width limit", BURN_IN + STATES // CHAINS, "states") as advance:
-        for number in range(BURN_IN + STATES // CHAINS):
+    count = BURN_IN + (states or STATES) // CHAINS
+    with progress.track("The infinite-width limit", count, "states") as advance:
+        for number in range(count):
             step = size.step if number < BURN_IN else size.adapted
             steps = hmc.steps_for(step, 1.0)
             if jitter:

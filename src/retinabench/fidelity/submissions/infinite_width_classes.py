@@ -23,7 +23,8 @@ from retinabench.fidelity.submissions.infinite_width import Prior, latent_states
 from retinabench.fidelity.targets.data import TargetData, labels
 from retinabench.fidelity.targets.target import Target
 
-PER_STATE = 5  # draws at the test points given one state
+STATES = 600  # of all chains together: R-hat is checked at all training points and classes
+PER_STATE = 2  # draws at the test points given one state
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,13 @@ def class_draws(given: Tensor, prior: Prior, classes: int, seed: int, progress: 
         return torch.softmax(latent, dim=-2)
 
     states = latent_states(
-        likelihood, classes * root.shape[1], at_training_points, generator, progress, jitter=True
+        likelihood,
+        classes * root.shape[1],
+        at_training_points,
+        generator,
+        progress,
+        states=STATES,
+        jitter=True,
     )
     explained = inverse.T @ prior.cross  # (R, M)
     rest = square_root(prior.test - explained.T @ explained)[0]
