@@ -31,6 +31,14 @@ def test_distance_over_gradients_has_a_line_for_an_entry_at_several_tiers(task):
     assert axes.get_xscale() == "log"
 
 
+def test_a_floor_far_below_all_entries_is_not_drawn(task):
+    near = figures.budget_figure([task, task]).axes[0]
+    task.evaluator.floor["all"]["total_variation"] = 1e-9
+    far = figures.budget_figure([task, task]).axes[0]
+    assert len(near.lines) == len(far.lines) + 1
+    assert far.get_ylim()[0] > 1e-4
+
+
 def test_uncertainty_and_calibration_panels_draw_reference_and_methods():
     random = np.random.default_rng(0)
     probs, label = random.dirichlet(np.ones(3), 60), random.integers(0, 3, 60)

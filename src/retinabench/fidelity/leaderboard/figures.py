@@ -20,6 +20,7 @@ from retinabench.reports.toolkit.figures import WIDTH, canvas, light_grid
 from retinabench.reports.toolkit.style import INK, MUTED, PASS, Mark
 
 MOST_LINES = 8  # with a colour of their own
+NEAR = 10  # times the least distance: a floor farther below is not drawn
 BINS = 6  # of equally many points, for the calibration curves
 REFERENCE = "#b9b8b2"
 Curve = tuple[ArrayLike, ArrayLike]  # x and y
@@ -64,7 +65,7 @@ def board_figure(task: TaskBoard) -> Figure:
 def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
     """Draw the last ranked measure over the gradients that were taken, a line for each entry at several tiers.
 
-    Entries at one tier are dots; the floor of the reference is dotted.
+    The nearest of them have a colour of their own. Entries at one tier are dots; the floor of the reference is dotted where it is near.
 
     Args:
         tasks: The boards of one task, of all divisions.
@@ -79,7 +80,9 @@ def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
             place = (entry.budget.used, entry.scores[ALL][name].quantity.value)
             points.setdefault(entry.submissions[0].title, []).append(place)
     figure, [[axes]] = canvas(WIDTH, 300)
-    lines = sorted((title for title, some in points.items() if len(some) > 1))
+    lines = sorted(
+        (title for title, some in points.items() if len(some) > 1), key=lambda title: max(points[title])[1]
+    )
     for title, some in points.items():
         x, y = zip(*sorted(some), strict=True)
         known = title in lines[:MOST_LINES]
@@ -95,7 +98,11 @@ def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
             linestyle=dashes,
             label=title if known else None,
         )
-    if (floor := tasks[0].evaluator.floor[ALL].get(name)) is not None:
+    floor, least = (
+        tasks[0].evaluator.floor[ALL].get(name),
+        min((y for some in points.values() for _, y in some), default=0.0),
+    )
+    if floor is not None and floor > least / NEAR:
         axes.axhline(floor, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.set(xscale="log", yscale="log", xlabel="gradients per training example", ylabel=MEASURES[name].label)
     if lines:
