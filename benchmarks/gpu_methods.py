@@ -13,7 +13,7 @@ Layers that draw are not compiled: a compiler stops at every generator, and 54 l
 fails is named and left out: a method that does not compile in `--seconds` is measured as it is, one that needs more
 memory than the card has, or once more than `--seconds`, is skipped, and after `--budget-seconds` no further one begins. `--out` is
 written after every method. Several processes cannot give up one by one: there the first failure ends the run.
-`--device cpu --size 64 --width 8 --batch 4 --steps 2 --eager` runs the same lines without a card.
+`--device cpu --size 64 --width 8 --batch 4 --warm 1 --steps 12 --eager` runs the same lines without a card.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class OnDevice:
 def batches_of(images: Tensor, labels: Tensor, steps: int, ranks: int) -> Batches:
     """Batches of so many steps, and the first one as validation; the memory is not probed, since `--batch` is measured."""
     train, batch = np.resize(np.arange(len(labels)), steps * len(labels) * ranks), len(labels) * ranks
-    limits = BatchLimits(probed=True)
+    limits = BatchLimits(probed=["training", "validation", "prediction"])
     return Batches(OnDevice(images, labels), train, np.arange(len(labels)), batch, seed=0, limits=limits)
 
 

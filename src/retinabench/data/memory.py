@@ -1,7 +1,7 @@
 """How many images are computed at a time where the memory of a device is short.
 
-The memory is measured before a training on a GPU (`probe`), and where it runs out all the same, the work is done again with
-half as many images at a time (`with_less`). A limit changes no batch of the training: a larger batch is cut into parts whose
+On a GPU the memory is measured before a training, its first validation and its prediction (`probe`), and where it runs out all the
+same, the work is done again with half as many images at a time (`with_less`). A limit changes no batch of the training: a larger batch is cut into parts whose
 gradients are added up, as `optimizer.accumulate` does by choice. On a CPU nothing is probed, and nothing is cut before memory
 runs out.
 """
@@ -36,7 +36,7 @@ class BatchLimits:
         training: Images of a part of a training batch.
         validation: Images of a batch of the validation after an epoch.
         prediction: Images of a batch of the final prediction, and of every other pass over many images.
-        probed: Whether the memory of the device was measured, or needs no measurement.
+        probed: The works for which the memory of the device was measured, or needs no measurement.
         history: A sentence for every time that a limit was set.
         changed: Called with that sentence.
     """
@@ -44,7 +44,7 @@ class BatchLimits:
     training: int | None = None
     validation: int | None = None
     prediction: int | None = None
-    probed: bool = False
+    probed: list[Work] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
     changed: Callable[[str], None] = lambda line: None
 
@@ -103,7 +103,12 @@ def _read(path: Path) -> dict[str, Any]:
         limits = {name: found[name] for name in get_args(Work)}
         if any(value is not None and (type(value) is not int or value < 1) for value in limits.values()):
             raise ValueError("a limit is no positive number")
-        return {**limits, "probed": bool(found["probed"]), "history": list(found["history"])}
+        probed = (
+            ["training"]
+            if found["probed"] is True
+            else [w for w in get_args(Work) if w in (found["probed"] or ())]
+        )
+        return {**limits, "probed": probed, "history": list(found["history"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"is damaged ({error})", file=path, hint="Delete it; the limits are then found again."

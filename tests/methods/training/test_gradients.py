@@ -139,7 +139,7 @@ def test_a_probe_sets_the_limit_and_leaves_no_trace():
     parameters = sum(p.nbytes for p in model.parameters())
     card = Formula(int((100 * 6 + 2 * parameters) / 0.9) + 10, 100, objective)
     probe_limit(objective, model, optimizer, batches, run, 0, card)
-    assert batches.limits.probed
+    assert batches.limits.probed == ["training"]
     assert batches.limits.training == 6
     assert "6 of 16 images of a batch fit the memory of cpu" in batches.limits.history[0]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -148,4 +148,4 @@ def test_a_probe_sets_the_limit_and_leaves_no_trace():
     assert batches.limits.training == 6  # known already
     batches = a_batch()
     probe_limit(objective, model, optimizer, batches, run, 0, Formula(10**9, 100, objective))
-    assert (batches.limits.probed, batches.limits.training) == (True, None)  # the whole batch fits
+    assert (batches.limits.probed, batches.limits.training) == (["training"], None)  # the whole batch fits

@@ -19,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.data.memory import BatchLimits, Meter, meter_of, probe, release, with_less
+from retinabench.data.memory import BatchLimits, Meter, Work, meter_of, probe, release, with_less
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.losses import BatchInfo, Objective
@@ -141,7 +141,7 @@ def probe_limit(
     """
     limits, device = batches.limits, batches.device
     meter = meter or meter_of(device)
-    if limits.probed or meter is None:
+    if "training" in limits.probed or meter is None:
         return
     ranks = distributed.current()
     images, labels = next(iter(batches.epoch(epoch, ranks.rank, ranks.count)))
@@ -161,18 +161,18 @@ def probe_limit(
     optimizer.zero_grad(set_to_none=True)
     restore_buffers()
     release(device)
-    limits.probed = True
+    limits.probed.append("training")
     if found < size:
         limits.set("training", found, f"{found} of {size} images of a batch fit the memory of {device}")
-    share_limits(limits, device)
+    share_limits(limits, "training", device)
 
 
-def share_limits(limits: BatchLimits, device: torch.device) -> None:
-    """Give every process the smallest training limit of all, so that the first one records it; all call this together."""
+def share_limits(limits: BatchLimits, work: Work, device: torch.device) -> None:
+    """Give every process the smallest limit of all, so that they cut alike and the first one records it; all call this together."""
     if distributed.current().count == 1:
         return
     none = 2**31
-    ours = limits.training or none
+    ours = limits.of(work, none)
     least = int(distributed.smallest(torch.tensor(ours, device=device)))
     if least < ours:
-        limits.set("training", least, "another process ran out of memory")
+        limits.set(work, least, "another process has less memory")

@@ -97,7 +97,7 @@ def train(
             began, final = time.perf_counter(), epoch + 1 == config.epochs
             with _foreign_noise(run, batches.device, epoch):
                 losses = _epoch(model, batches, run, optimizer, schedule, objective, epoch, advance)
-            share_limits(batches.limits, batches.device)
+            share_limits(batches.limits, "training", batches.device)
             distributed.share_buffers(model)
             distributed.check_equal(model)
             if after_epoch is not None:

@@ -18,9 +18,10 @@ from retinabench.core.errors import DivergedError, InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.dataset import Rows
 from retinabench.data.loader import Batches
-from retinabench.data.memory import Work, with_less
+from retinabench.data.memory import Work, meter_of, probe, release, with_less
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
+from retinabench.methods.training.gradients import share_limits
 from retinabench.methods.training.posterior import Posterior, precision, sample_seeds
 from retinabench.metrics.classification import auroc, nll
 
@@ -57,6 +58,7 @@ def predict_rows(
         OutOfMemoryError: Not even one image fits the memory.
     """
     ranks, parts, start = distributed.current(), {}, 0
+    _probe(batches, rows, compute, generator, batch_size, work)
     cut = batches.cut(rows, batch_size, work)
     loaded = batches.source.load(cut[ranks.rank :: ranks.count])
     for number, chunk in enumerate(cut):
@@ -68,6 +70,32 @@ def predict_rows(
         start += len(chunk)
         advance(len(chunk))
     return distributed.gather_rows(parts, len(rows), batches.device)
+
+
+def _probe(
+    batches: Batches,
+    rows: Rows,
+    compute: Callable[[Tensor], Tensor],
+    generator: torch.Generator,
+    batch_size: int,
+    work: Work,
+) -> None:
+    """Find how many images of a batch fit the memory, unless that is known; on a CPU nothing is done. No draw is used up."""
+    limits, device, state = batches.limits, batches.device, generator.get_state()
+    meter = meter_of(device)
+    if meter is not None and work not in limits.probed and len(rows):
+        images, _ = next(iter(batches.source.load(batches.cut(rows, batch_size, work)[:1])))
+
+        def measured(count: int) -> None:
+            compute(images[:count])
+
+        found = probe(measured, len(images), meter)
+        generator.set_state(state)
+        release(device)
+        limits.probed.append(work)
+        if found < len(images):
+            limits.set(work, found, f"{found} of {len(images)} images of a batch fit the memory of {device}")
+    share_limits(limits, work, device)
 
 
 def _computed(
