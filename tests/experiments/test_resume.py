@@ -10,8 +10,16 @@ import sys
 import time
 
 import pytest
+import torch
 
+from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
+from retinabench.models.build import build_model
+from retinabench.models.settings import ModelConfig
 from support.helpers import TINY, make_prepared
+
+SMALL = {"name": "resnet18", "width": 4, "stem": "small"}
 
 # Every durable write ends in os.replace. The driver kills itself there: before it, half-way through the
 # temporary file, or right after it. In a run of three epochs the writes are, in order: run.json; then per epoch
@@ -131,6 +139,39 @@ def test_killed_in_the_middle_of_an_epoch_again_and_again(undisturbed, tmp_path)
 def _epochs(out):
     files = list(out.glob("*/metrics.jsonl"))
     return len(files[0].read_text().splitlines()) if files else 0
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize(("trained", "share"), [("head", 0.1), ("head", 0.9), ("1", 0.5), ("all", 0.5)])
+def test_pretrained_networks_continue_to_the_same_bits(tmp_path, trained, share):
+    """A head on cached features, the last stage alone, and the whole network; 0.1 is within the features of the first."""
+    data = [make_prepared(tmp_path / name) for name in ("data", "again")]
+    torch.save(build_model(ModelConfig(**SMALL), seed=7).state_dict(), tmp_path / "w.pt")
+    words = [*(f"model.{key}={value}" for key, value in SMALL.items()), f"model.weights={tmp_path / 'w.pt'}",
+             f"model.trained={trained}", "optimizer.augment=none", "optimizer.epochs=3", "optimizer.batch_size=16",
+             "optimizer.select=last", "task=in_domain"]  # fmt: skip
+
+    def work(folder, out):
+        return execute(load_run(None, words, data=str(folder)), tmp_path / out, Resources("cpu"))
+
+    writes = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", lambda *given, do=os.replace: (writes.append(1), do(*given)))
+        whole = work(data[0], "whole")
+    forked = os.fork()
+    if not forked:  # the process that is killed at one of its writes
+        left = iter(range(max(1, round(share * len(writes))), -1, -1))
+        do = os.replace
+        os.replace = lambda *given: do(*given) if next(left) else os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            work(data[1], "killed")
+        finally:
+            os._exit(0)
+    assert os.WTERMSIG(os.waitpid(forked, 0)[1]) == signal.SIGKILL
+    assert not list((tmp_path / "killed").glob("*/done"))
+    continued = work(data[1], "killed")
+    for name in ("predictions.parquet", "posterior.pt"):
+        assert filecmp.cmp(whole / name, continued / name, shallow=False), name
 
 
 def test_no_temporary_file_stays_behind_a_failed_write(tmp_path, monkeypatch):
