@@ -78,6 +78,18 @@ METHODS = {
     "BatchEnsemble": ["method=batch_ensemble"],
     "head ensemble": ["method=head_ensemble"],
 }
+COLD = ["method.temperature=0.001", PRIOR]
+TUNED = {  # by `real_search.py`, on the 413 training images
+    "tuned SGLD": ["method=sgld", "method.samples=60", *COLD],
+    "tuned SGHMC": ["method=sghmc", "method.samples=60", *COLD],
+    "tuned cyclical SGHMC": ["method=csghmc", "method.samples=20", "method.temperature=0.01", PRIOR],
+    "tuned anchored ensemble": [
+        "method=ensemble", "method.member=anchored", "method.members=5", PRIOR, "optimizer.l2=0.5",
+    ],
+    "tuned sequential anchored": ["method=sequential_anchored", "method.samples=10", PRIOR, "optimizer.l2=1.5"],
+    "tuned FSVI": ["method=fsvi", "method.samples=64", "optimizer.lr=0.005"],
+}  # fmt: skip
+METHODS |= TUNED
 
 POOLED = (
     "MAP",

@@ -1,24 +1,29 @@
-"""Scores, tables and the figure of docs/results.md from what `benchmarks/real.py` computed.
+"""Scores, tables and the figure of docs/results.md from what `real.py`, `real_finetuned.py` and `real_scratch.py` computed.
 
     python benchmarks/real_findings.py --out results-real
 
-writes `findings.md` and `findings.json` below `--out`, and docs/images/real-damage.png. Every mean is over runs (and kinds of damage), and
-every interval a 95 % percentile interval over the same bootstrap replicates of patients for all methods, so that differences between
-methods are paired.
+writes `findings.md` and `findings.json` below `--out`, docs/tables/real*.csv and docs/images/real-damage.png. Every mean is over runs (and kinds of damage), and
+every interval a 95 % percentile interval over bootstrap replicates that draw patients, divisions and the seeds of each division, with
+replacement. All methods have the same replicates, so that differences between methods are paired. Of one run an interval holds the
+variation of the patients alone; two divisions tell little about the variation between divisions.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from real import EVERYWHERE, FOLDS, METHODS, POOLED, cell_of, damaged_parts, division_of, entropy
+from real import EVERYWHERE, FOLDS, METHODS, POOLED, REPEATS, cell_of, damaged_parts, division_of, entropy
 
 from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.random_streams import numpy_generator
 from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS
 from retinabench.metrics.batched.batch import Batch
@@ -30,11 +35,19 @@ from retinabench.metrics.sorted_images import Cases, Weighted
 from retinabench.reports.toolkit.figures import canvas, light_grid, save
 
 Floats = NDArray[np.float64]
+Rows = list[list[str]]  # of a table, the head first
 NAMES = {
     "auroc": "AUROC", "accuracy": "accuracy", "nll": "NLL", "referral_accuracy_area": "referral accuracy",
     "referral_auroc_area": "referral AUROC", "failure_auroc": "failure AUROC",
 }  # fmt: skip
-REPLICATES = 300
+REPLICATES, FEWER, MOST_SEEDS = 300, 100, 20  # fewer of a score that is slow
+MAIN = ("in domain", "damaged")
+TRUNKS = {
+    "": "heads",
+    ", fine-tuned": "finetuned",
+    ", from scratch": "scratch",
+}  # suffix of a method -> folder
+DRAWN = ("MAP", "VBLL", "Laplace (evidence)", "IVON", "tuned SGLD", "DDU")  # by strength of the damage
 PAGE = Path(__file__).resolve().parents[1]
 
 
@@ -47,6 +60,10 @@ class Study:
         self.patient, patients = cluster_codes(self.records.patient_id)
         weights = [replicate_weight(self.patient, patients, 0, k) for k in range(REPLICATES)]
         self.weights = np.stack([np.ones(len(self.label)), *weights])
+        # Of a replicate: for each division drawn its own number and those of its seeds.
+        self._uniform = numpy_generator(0, "divisions and seeds").random(
+            (REPLICATES, REPEATS, 1 + MOST_SEEDS)
+        )
         test, every = self.records.split == "test", np.arange(len(self.label))
         cells, rows = [np.full(len(every), "")], [every]
         for damage, _, some in damaged_parts(self.records.split):
@@ -67,23 +84,24 @@ class Study:
         self.found: dict[str, dict[str, Floats]] = {}
         self.runs: dict[str, dict[int, Mapping[str, Floats]]] = {}
         self.calibration: dict[str, dict[str, tuple[float, float, float]]] = {}
-        for label in METHODS:
-            stem = f"{label.replace(' ', '-')}-"
-            files = {
-                int(file.stem.removeprefix(stem)): file for file in (out / "heads").glob(f"{stem}[0-9]*.npz")
-            }
-            self.runs[label] = {number: dict(np.load(files[number])) for number in sorted(files)}
-        self.runs = {label: found for label, found in self.runs.items() if found}
+        for suffix, folder in TRUNKS.items():
+            for label in (*METHODS, "LoRA ensemble"):
+                stem = f"{label.replace(' ', '-')}-"
+                files = {
+                    int(file.stem.removeprefix(stem)): file
+                    for file in (out / folder).glob(f"{stem}[0-9]*.npz")
+                }
+                if files:
+                    self.runs[label + suffix] = {n: dict(np.load(files[n])) for n in sorted(files)}
         self._pool()
         for label, found in self.runs.items():
-            self.found[label] = {name: self._scored(found, parts) for name, parts in self.sets.items()}
-            self.calibration[label] = {
-                name: self._calibrated(found, self.sets[name]) for name in ("in domain", "damaged")
-            }
+            wanted = self.sets if label in DRAWN else MAIN
+            self.found[label] = {name: self._scored(found, self.sets[name]) for name in wanted}
+            self.calibration[label] = {name: self._calibrated(found, self.sets[name]) for name in MAIN}
 
     def _pool(self) -> None:
         """Ensembles of the seeds that have the same folds; equally many members in each."""
-        for label in POOLED:
+        for label in [label for label in self.runs if label.partition(",")[0] in POOLED]:
             groups: dict[int, list[Mapping[str, Floats]]] = {}
             for number, one in self.runs.get(label, {}).items():
                 groups.setdefault(division_of(number), []).append(one)
@@ -124,7 +142,27 @@ class Study:
 
     def draws(self, method: str, name: str, score: str) -> Floats:
         """(1 + replicates,) the score, mean over runs and parts; the first is the value itself."""
-        return np.asarray(np.nanmean(self.found[method][name][:, :, list(NAMES).index(score)], axis=(0, 1)))
+        return self.over_runs(
+            method, np.nanmean(self.found[method][name][:, :, list(NAMES).index(score)], axis=1)
+        )
+
+    def over_runs(self, method: str, of_run: Floats) -> Floats:
+        """(1 + replicates,) the mean of (runs, 1 + replicates): over all runs, then over those that a replicate draws."""
+        groups: dict[int, list[int]] = {}
+        for place, number in enumerate(self.runs[method]):
+            groups.setdefault(division_of(number), []).append(place)
+        rows = list(groups.values())
+        found = np.empty(REPLICATES + 1)
+        found[0] = of_run[:, 0].mean()
+        for k, uniform in enumerate(self._uniform, start=1):  # the same for all methods
+            of_division = [rows[int(u * len(rows))] for u in uniform[: len(rows), 0]]
+            drawn = [
+                group[int(u * len(group))]
+                for group, more in zip(of_division, uniform, strict=False)
+                for u in more[1 : 1 + len(group)]
+            ]
+            found[k] = of_run[drawn, k].mean()
+        return found
 
 
 def interval(draws: Floats, digits: int = 3) -> str:
@@ -133,39 +171,91 @@ def interval(draws: Floats, digits: int = 3) -> str:
     return f"{draws[0]:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def table(study: Study, name: str) -> str:
+def table(study: Study, name: str) -> Rows:
     """The scores of every method on one set."""
-    head = ["method", *list(NAMES.values())[:3], "calibration error", *list(NAMES.values())[3:5]]
-    lines = [head, ["---"] * len(head)]
-    for method in study.found:
+    head = ["method", "runs", *list(NAMES.values())[:3], "calibration error", *list(NAMES.values())[3:5]]
+    lines = [head]
+    for method in [one for one in study.found if not trunk_of(one)]:
         value, low, high = study.calibration[method][name]
         scores = [interval(study.draws(method, name, score)) for score in list(NAMES)[:5]]
-        lines.append([method, *scores[:3], f"{value:.3f} [{low:.3f}, {high:.3f}]", *scores[3:]])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        lines.append(
+            [
+                method,
+                str(len(study.runs[method])),
+                *scores[:3],
+                f"{value:.3f} [{low:.3f}, {high:.3f}]",
+                *scores[3:],
+            ]
+        )
+    return lines
 
 
-def against_map(study: Study, name: str) -> str:
-    """Paired differences from MAP."""
+def by_trunk(study: Study) -> Rows:
+    """Scores of every method by its trunk: frozen, fine-tuned and from scratch."""
+    shown = [("in domain", s) for s in ("auroc", "nll", "accuracy", "referral_accuracy_area")]
+    shown += [("damaged", s) for s in ("auroc", "nll", "referral_accuracy_area")]
+    head = ["method", "trunk", "runs"]
+    lines = [head + [f"{NAMES[s]}{', damaged' * (name == 'damaged')}" for name, s in shown]]
+    names = list(dict.fromkeys(one.removesuffix(trunk_of(one)) for one in study.found))
+    for label in names:
+        for suffix in TRUNKS:
+            if (method := label + suffix) in study.found:
+                cells = [interval(study.draws(method, name, score)) for name, score in shown]
+                lines.append([label, suffix[2:] or "frozen", str(len(study.runs[method])), *cells])
+    return lines
+
+
+def markdown(rows: Rows) -> str:
+    """A table of Markdown."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in (rows[0], ["---"] * len(rows[0]), *rows[1:]))
+
+
+def write_tables(study: Study, folder: Path) -> None:
+    """Write the tables of docs/results.md as CSV files."""
+    sets = {"in domain": "in domain", "damaged": f"damage of strength {EVERYWHERE}"}
+    both = {
+        "real": [(sets[name], table(study, name)) for name in MAIN],
+        "real-differences-from-map": [(sets[name], against_map(study, name)) for name in MAIN],
+    }
+    files: dict[str, Rows] = {
+        file: [["set", *parts[0][1][0]], *([name, *row] for name, rows in parts for row in rows[1:])]
+        for file, parts in both.items()
+    }
+    files |= {"real-damage-by-kind": by_kind(study), "real-trunks": by_trunk(study)}
+    for name, rows in files.items():
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([cell.strip("*`") for cell in row] for row in rows)
+        write_bytes(folder / f"{name}.csv", text.getvalue().encode())
+
+
+def trunk_of(method: str) -> str:
+    """The suffix of a method that names its trunk."""
+    return next((suffix for suffix in TRUNKS if suffix and method.endswith(suffix)), "")
+
+
+def against_map(study: Study, name: str) -> Rows:
+    """Paired differences from MAP of the same trunk."""
     shown = ("auroc", "nll", "referral_accuracy_area", "referral_auroc_area")
     head = ["method", *(NAMES[score] for score in shown)]
-    lines = [head, ["---"] * len(head)]
+    lines = [head]
     for method in study.found:
-        if method == "MAP":
+        reference = f"MAP{trunk_of(method)}"
+        if method == reference or reference not in study.found:
             continue
         cells = []
         for score in shown:
-            draws = study.draws(method, name, score) - study.draws("MAP", name, score)
+            draws = study.draws(method, name, score) - study.draws(reference, name, score)
             low, high = np.nanpercentile(draws[1:], [2.5, 97.5])
             mark = "**" if low > 0 or high < 0 else ""
             cells.append(f"{mark}{draws[0]:+.3f} [{low:+.3f}, {high:+.3f}]{mark}")
         lines.append([method, *cells])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return lines
 
 
-def by_kind(study: Study, method: str = "MAP") -> str:
+def by_kind(study: Study, method: str = "MAP") -> Rows:
     """AUROC and accuracy of one method by kind and strength, on the official test images."""
     head = ["damage", *(f"AUROC at {s}" for s in STRENGTHS), *(f"failure AUROC at {s}" for s in (1, 3, 5))]
-    lines = [head, ["---"] * len(head)]
+    lines = [head]
     for k, kind in enumerate(KINDS):
 
         def mean(strength: int, score: str, k: int = k) -> float:
@@ -176,7 +266,31 @@ def by_kind(study: Study, method: str = "MAP") -> str:
             f"{mean(s, 'failure_auroc'):.3f}" for s in (1, 3, 5)
         ]
         lines.append([f"`{kind}`", *cells])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return lines
+
+
+def claims_by_trunk(study: Study) -> str:
+    """The claims that a network from scratch, a frozen and a fine-tuned one can be asked alike."""
+    lines = []
+    for suffix in TRUNKS:
+        base = f"MAP{suffix}"
+        if base not in study.found:
+            continue
+        lines += [f"- {base}, {name}: {NAMES[score]} {interval(study.draws(base, name, score))}"
+                  for name in MAIN for score in ("auroc", "accuracy", "failure_auroc")]  # fmt: skip
+        for name in MAIN:
+            gain = study.draws(base, name, "referral_accuracy_area") - study.draws(base, name, "accuracy")
+            lines.append(f"- {base}, {name}: referral accuracy above accuracy {interval(gain)}")
+        lost = study.draws(base, "damaged", "failure_auroc") - study.draws(base, "in domain", "failure_auroc")
+        lines.append(f"- {base}: failure AUROC under damage less in domain {interval(lost)}")
+        pooled = [one for one in study.found if one.startswith("ensemble of") and trunk_of(one) == suffix]
+        for ensemble in pooled:
+            member = ensemble.split(" ", 3)[3]
+            for name in MAIN:
+                for score in ("auroc", "nll", "referral_accuracy_area"):
+                    gain = study.draws(ensemble, name, score) - study.draws(member, name, score)
+                    lines.append(f"- {ensemble} less its members, {name}: {NAMES[score]} {interval(gain)}")
+    return "\n".join(lines)
 
 
 def claims(study: Study) -> str:
@@ -191,16 +305,17 @@ def claims(study: Study) -> str:
         gain = study.draws("MAP", name, "referral_accuracy_area") - study.draws("MAP", name, "accuracy")
         add(f"MAP, {name}: referral accuracy above accuracy (random referral: 0)", gain)
     scores = list(NAMES)
-    clean = study.found["MAP"]["in domain"][:, 0].mean(axis=0)
+
+    def of_map(name: str, k: int, score: str) -> Floats:
+        return study.over_runs("MAP", study.found["MAP"][name][:, k, scores.index(score)])
+
     for k, kind in enumerate(KINDS):
-        damaged = study.found["MAP"]["damaged"][:, k].mean(axis=0)
         for score in ("auroc", "accuracy", "referral_accuracy_area"):
-            at = scores.index(score)
-            add(f"MAP, {kind} at 3 less undamaged: {score}", damaged[at] - clean[at])
-        add(f"MAP, {kind} at 3: failure AUROC", damaged[scores.index("failure_auroc")])
-        worst = study.found["MAP"]["strength 5"][:, k, scores.index("failure_auroc")].mean(axis=0)
-        add(f"MAP, {kind} at 5, 103 images: failure AUROC", worst)
-    single = [method for method in study.found if not method.startswith("ensemble of")]
+            lost = of_map("damaged", k, score) - of_map("in domain", 0, score)
+            add(f"MAP, {kind} at 3 less undamaged: {score}", lost)
+        add(f"MAP, {kind} at 3: failure AUROC", of_map("damaged", k, "failure_auroc"))
+        add(f"MAP, {kind} at 5, 103 images: failure AUROC", of_map("strength 5", k, "failure_auroc"))
+    single = [one for one in study.found if not one.startswith("ensemble of") and not trunk_of(one)]
     before = np.stack([study.draws(method, "in domain", "auroc") for method in single])
     after = np.stack([study.draws(method, "damaged", "referral_accuracy_area") for method in single])
     places = [np.argsort(np.argsort(one, axis=0), axis=0) for one in (before, after)]
@@ -209,28 +324,29 @@ def claims(study: Study) -> str:
     for method in single:
         missed = []
         for one in study.runs[method].values():
+            shares = []
             for at in study.sets["damaged"]:
                 cases = study._cases(one, at)
                 certain = np.arange(len(at)) < len(at) // 2
                 weights = study.weights[:, study.row[at]][:, cases.order] * (cases.label & cases.error)
-                missed.append((weights * certain).sum(axis=1) / weights.sum(axis=1))
+                shares.append((weights * certain).sum(axis=1) / weights.sum(axis=1))
+            missed.append(np.nanmean(shares, axis=0))
         add(
             f"{method}, damaged: share of the missed referable images among the more certain half",
-            np.nanmean(missed, axis=0),
+            study.over_runs(method, np.stack(missed)),
         )
     sensitivity = SCORES["sensitivity_at_specificity_80"].function
-    for name in ("in domain", "damaged"):
-        values = []
-        for one in study.runs["MAP"].values():
+    for method, name in product(("MAP", "MC dropout"), MAIN):
+        of_run = np.full((len(study.runs[method]), REPLICATES + 1), np.nan)
+        for found, one in zip(of_run, study.runs[method].values(), strict=True):
+            values = []
             for at in study.sets[name]:
                 cases = study._cases(one, at)
-                values.append(
-                    [
-                        sensitivity(Weighted(cases, w))
-                        for w in study.weights[:101, study.row[at]][:, cases.order]
-                    ]
-                )
-        add(f"MAP, {name}: sensitivity at specificity 0.80", np.mean(values, axis=0))
+                weights = study.weights[: FEWER + 1, study.row[at]][:, cases.order]
+                values.append([sensitivity(Weighted(cases, weight)) for weight in weights])
+            found[: FEWER + 1] = np.mean(values, axis=0)
+        draws = study.over_runs(method, of_run)[: FEWER + 1]
+        add(f"{method}, {name}: sensitivity at specificity 0.80", draws)
     return "\n".join(lines)
 
 
@@ -253,29 +369,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("results-real"))
     parser.add_argument("--figure", type=Path, default=PAGE / "docs" / "images" / "real-damage")
+    parser.add_argument("--tables", type=Path, default=PAGE / "docs" / "tables")
     options = parser.parse_args(arguments)
     study = Study(options.out)
     counts = {method: len(found) for method, found in study.runs.items()}
     parts = [
         f"runs: {json.dumps(counts)}, folds {FOLDS}",
-        "## In domain", table(study, "in domain"), "## Under damage of strength 3", table(study, "damaged"),
-        "## Differences from MAP, in domain", against_map(study, "in domain"),
-        "## Differences from MAP, under damage of strength 3", against_map(study, "damaged"),
-        "## MAP by kind and strength", by_kind(study), "## Claims", claims(study),
+        "## In domain", markdown(table(study, "in domain")),
+        "## Under damage of strength 3", markdown(table(study, "damaged")),
+        "## Differences from MAP, in domain", markdown(against_map(study, "in domain")),
+        "## Differences from MAP, under damage of strength 3", markdown(against_map(study, "damaged")),
+        "## MAP by kind and strength", markdown(by_kind(study)), "## Claims", claims(study),
+        "## By trunk", markdown(by_trunk(study)), claims_by_trunk(study),
     ]  # fmt: skip
     write_bytes(options.out / "findings.md", "\n\n".join(parts).encode())
     content = {
         method: {
             name: {score: [float(x) for x in _summary(study.draws(method, name, score))] for score in NAMES}
-            for name in study.sets
+            for name in study.found[method]
         }
         for method in study.found
     }
     write_json(options.out / "findings.json", content)
-    shown = [
-        m for m in ("MAP", "VBLL", "Laplace (evidence)", "IVON", "cyclical SGHMC", "DDU") if m in study.found
-    ]
-    figure(study, options.figure, shown)
+    write_tables(study, options.tables)
+    figure(study, options.figure, [method for method in DRAWN if method in study.found])
 
 
 def _summary(draws: Floats) -> tuple[float, ...]:

@@ -1,12 +1,13 @@
-"""Every method on IDRiD fine-tuned as the preset `real/finetuned` does it, beside heads on the frozen trunk.
+"""Every method on IDRiD fine-tuned as the preset `real/finetuned` does it, beside the heads on the frozen trunk of `real.py`.
 
-    python benchmarks/real.py --source ~/idrid --out results-real               # images, and the heads
+    python benchmarks/real.py --source ~/idrid --out results-real               # the images, and the heads
     python benchmarks/real_finetuned.py --out results-real                      # continues where it was stopped
+    python benchmarks/real_findings.py --out results-real                       # scores what is there
 
 `real/finetuned` trains the last convolution of EfficientNet-Lite0 and the head. What that convolution reads never changes, so it is
-computed once, for the 516 images and for the test images under nine kinds of damage at strength 3; each training then takes
-seconds instead of minutes. Trainings are on the official training images, predictions on the official test images. `tta` needs
-images and is left out. The command writes `finetuned.md` below `--out` whenever it is called, with what is there.
+computed once, for the 516 images as they are and under nine kinds of damage at strength 3; each training then takes seconds
+instead of minutes. The divisions of the patients are those of `real.py`: 5-fold cross-validation, all methods for one seed of a
+division after the other. `tta` needs images and is left out.
 """
 
 from __future__ import annotations
@@ -17,18 +18,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from real import EVERYWHERE, METHODS, REPEATS, cell_of
-from real_findings import NAMES, REPLICATES, Study, interval
+from real import EVERYWHERE, FOLDS, METHODS, REPEATS, TUNED, damaged_parts, division_of, entropy
 from torch import Tensor, nn
 
-from retinabench.core.atomic_files import atomic_write, write_bytes
+from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError, WorkError
 from retinabench.data.loader import ArraySource, Batches
 from retinabench.data.preprocessing.corruption import KINDS, Corruption, corrupt
@@ -37,21 +37,23 @@ from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.execution import Resources, Training, execute_run
 from retinabench.experiments.image_predictions import predict
-from retinabench.experiments.run import FILE, ImageRuns
-from retinabench.metrics.batched.batch import Batch
-from retinabench.metrics.registry import SCORES
-from retinabench.metrics.sets import score_rows
-from retinabench.metrics.sorted_images import Cases
+from retinabench.experiments.run import FILE, ImageRuns, divided
 from retinabench.models.build import build_model
 from retinabench.models.networks.efficientnet_lite import EfficientNetLite
 from retinabench.models.settings import SCALES
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
-PRESET, SAMPLES = "real/finetuned", 16
-TUNED = {**METHODS, "LoRA ensemble": ["method=lora_ensemble"]}
-SHOWN = list(NAMES)[:4]
+PRESET = "real/finetuned"
+SAMPLES = {
+    64: 8,
+    60: 12,
+    20: 8,
+}  # of the posterior: a sample costs the last convolution of ten images for each test image
+UNTUNED = {label.removeprefix("tuned ") for label in TUNED}
+FINETUNED = {label: words for label, words in METHODS.items() if label not in UNTUNED} | {
+    "LoRA ensemble": ["method=lora_ensemble"]
+}
 
 
 class Tail(nn.Module):
@@ -77,36 +79,48 @@ class TailRuns(ImageRuns):
 
     def training(self, run: Run, resources: Resources) -> Training[Predictions]:
         """Return the trainable part of the network, and batches of what it reads."""
-        network = build_model(run.model, run.seed)
+        task, network = tested(divided(self.task, run)), build_model(run.model, run.seed)
         assert isinstance(network, EfficientNetLite)
-        splits = self.task.splits
-        source = ArraySource(self.inputs, torch.from_numpy(self.task.targets.astype(np.float32)))
-        batches = Batches(source, splits["train"], splits["validation"], run.optimizer.batch_size, run.seed)
+        source = ArraySource(self.inputs, torch.from_numpy(task.targets.astype(np.float32)))
+        splits, size = task.splits, run.optimizer.batch_size
+        batches = Batches(source, splits["train"], splits["validation"], size, run.seed)
         return Training(
-            Tail(network), batches, lambda posterior: predict(run, self.task, posterior, batches), "Training"
+            Tail(network), batches, lambda posterior: predict(run, task, posterior, batches), "Training"
         )
+
+
+def tested(task: Task) -> Task:
+    """Return the task without the damaged copies of the validation images, which nothing needs."""
+    return replace(task, splits={k: rows for k, rows in task.splits.items() if k != "shifted_validation"})
 
 
 def with_damage(task: Task) -> Task:
-    """Return the task with its test images a second to tenth time as shifted ones: under each kind of damage."""
-    records, test = task.records, task.splits["test"]
+    """Return the task with its images a second to tenth time as shifted ones: under each kind of damage."""
+    records, shifted = task.records, np.full(len(task), "shifted")
     damaged = [
         replace(
-            part := records.take(test),
-            image_id=np.array([f"{one}@{kind}" for one in part.image_id]),
-            domain=np.full(len(test), "shifted"),
+            records,
+            image_id=np.array([f"{one}@{kind}" for one in records.image_id.tolist()]),
+            domain=shifted,
         )
         for kind in KINDS
     ]
-    joined = join([records, *damaged])
-    data = replace(task.data, records=joined)
-    return replace(
-        task, data=data, splits={**task.splits, "shifted_test": np.arange(len(records), len(joined))}
-    )
+    data = replace(task.data, records=join([records, *damaged]))
+    rows = np.arange(len(records), len(data.records))
+    return replace(task, data=data, splits={**task.splits, "shifted_test": rows})
+
+
+def damaged_images(task: Task, rows: NDArray[np.intp], kind: str) -> NDArray[np.uint8]:
+    """Return the images of some rows under a kind of damage at strength 3; the empty kind is none."""
+    images = task.data.images(rows)
+    if not kind:
+        return images
+    damage, ids = Corruption(kind, EVERYWHERE), task.image_id[rows].tolist()
+    return np.stack([corrupt(one, damage, i) for one, i in zip(images, ids, strict=True)])
 
 
 def frozen_outputs(task: Task, out: Path) -> Tensor:
-    """Return what the last convolution reads (N, 320, H, W): the images of the task, then its damaged test images by kind."""
+    """Return what the last convolution reads (N, 320, H, W): the images of the task, then all of them by kind of damage."""
     run = load_run(PRESET, [], data=str(task.data.folder), task="in_domain", seed=0)
     network = build_model(run.model, 0)
     assert isinstance(network, EfficientNetLite)
@@ -114,119 +128,101 @@ def frozen_outputs(task: Task, out: Path) -> Tensor:
     read: list[Tensor] = []
     network.conv_head.register_forward_pre_hook(lambda _, arguments: read.append(arguments[0]))
     mean, std = (torch.tensor(values).reshape(1, 3, 1, 1) for values in SCALES[run.model.inputs])
-    test, parts = task.splits["test"], []
-    for kind in ("", *KINDS):
-        file = out / f"frozen-{kind or 'undamaged'}.npy"
-        if not file.is_file():
-            rows = test if kind else np.arange(len(task))
-            for start in range(0, len(rows), 32):
-                chunk = rows[start : start + 32]
-                images = task.data.images(chunk)
-                if kind:
-                    damage, ids = Corruption(kind, EVERYWHERE), task.image_id[chunk].tolist()
-                    images = np.stack([corrupt(one, damage, i) for one, i in zip(images, ids, strict=True)])
-                scaled = torch.from_numpy(images).permute(0, 3, 1, 2).float().div_(255).sub_(mean).div_(std)
-                with torch.inference_mode():
-                    network(scaled)
-            with atomic_write(file) as sink:
-                np.save(sink, torch.cat(read).contiguous().numpy(), allow_pickle=False)
-            read.clear()
-        parts.append(torch.from_numpy(np.load(file, allow_pickle=False)))
-    return torch.cat(parts)
+    test = task.records.split == "test"
+    parts = {"test": np.flatnonzero(test), "train": np.flatnonzero(~test)}
+    table: Tensor | None = None
+    for number, kind in enumerate(("", *KINDS)):
+        for part, rows in parts.items():
+            file = out / f"frozen-{kind or 'undamaged'}-{part}.npy"
+            if not file.is_file():
+                began = time.perf_counter()
+                for start in range(0, len(rows), 32):
+                    images = damaged_images(task, rows[start : start + 32], kind)
+                    scaled = (
+                        torch.from_numpy(images).permute(0, 3, 1, 2).float().div_(255).sub_(mean).div_(std)
+                    )
+                    with torch.inference_mode():
+                        network(scaled)
+                with atomic_write(file) as sink:
+                    np.save(sink, torch.cat(read).contiguous().numpy(), allow_pickle=False)
+                read.clear()
+                print(f"{file.name}: {time.perf_counter() - began:.0f} s", flush=True)
+            found = torch.from_numpy(np.load(file, allow_pickle=False))
+            if table is None:
+                table = found.new_empty((len(task) * (1 + len(KINDS)), *found.shape[1:]))
+            table[torch.from_numpy(rows + number * len(task))] = found
+    assert table is not None
+    return table
 
 
-def compute(runs: TailRuns, out: Path, seeds: int) -> None:
-    """Train every method, one seed after the other."""
-    for seed in range(seeds):
-        for label, words in TUNED.items():
-            few = [word for word in words if not word.startswith("method.samples=64")]
-            samples = [f"method.samples={SAMPLES}"] if len(few) < len(words) else []
-            began = time.perf_counter()
-            try:
-                run = load_run(
-                    PRESET, [*few, *samples], data=str(runs.task.data.folder), task="in_domain", seed=seed
-                )
-                folder = execute_run(runs, run, out / "runs", Resources("cpu"))
-            except (InputError, WorkError) as error:
-                print(f"{label} {seed}: {error}", flush=True)
-                continue
-            write_bytes(out / f"{label.replace(' ', '-')}-{seed}.txt", folder.name.encode())
-            if (seconds := time.perf_counter() - began) > 1:
-                print(f"{label} {seed}: {seconds:.0f} s", flush=True)
+def columns(found: Predictions, task: Task) -> dict[str, NDArray[np.float64]]:
+    """Return mean, expected entropy and own uncertainty of a run in the order of `real.Damaged`, NaN where it did not predict."""
+    records = task.records
+    place = {one: row for row, one in enumerate(found.image_id.tolist())}
+    cells, rows = [np.full(len(records), "")], [np.arange(len(records))]
+    for damage, _, some in damaged_parts(records.split):
+        cells.append(np.full(len(some), damage.kind if damage.strength == EVERYWHERE else "?"))
+        rows.append(some)
+    row, kinds = np.concatenate(rows), np.concatenate(cells).tolist()
+    ids = [
+        f"{one}@{kind}" if kind else one
+        for one, kind in zip(records.image_id[row].tolist(), kinds, strict=True)
+    ]
+    mine = np.array([place.get(one, -1) for one in ids])
+    aleatoric = entropy(found.probs).mean(axis=1)
+    own = found.uncertainty if found.uncertainty is not None else np.full(len(found), np.nan)
+    return {
+        name: np.where(mine >= 0, values[mine], np.nan)
+        for name, values in (("mean", found.prob), ("aleatoric", aleatoric), ("own", own))
+    }
 
 
-def draws_of(found: Predictions, study: Study) -> Floats:
-    """Return scores (1 + kinds, scores, 1 + replicates) of the predictions of one run on the test images."""
-    row = {name: number for number, name in enumerate(study.records.image_id.tolist())}
-    stem = np.array([name.partition("@")[0] for name in found.image_id.tolist()])
-    kind = np.array([name.partition("@")[2] for name in found.image_id.tolist()])
-    rows = np.array([row[name] for name in stem.tolist()])
-    test = (found.split == "test") & (study.records.split[rows] == "test")
-    return np.stack([
-        scores_of(study, rows[at], found.prob[at], None if found.uncertainty is None else found.uncertainty[at])
-        for at in (np.flatnonzero(test & (kind == one)) for one in ("", *KINDS))
-    ])  # fmt: skip
+def compute(
+    runs: ImageRuns, plain: Task, out: Path, order: Iterable[tuple[str, int, Run]], device: str = "cpu"
+) -> None:
+    """Cross-validate every method of an order and keep its predictions in `out`, each in one file."""
+    for label, number, run in order:
+        file = out / f"{label.replace(' ', '-')}-{number}.npz"
+        if file.is_file():
+            continue
+        began = time.perf_counter()
+        try:
+            found = read_predictions(execute_run(runs, run, out / "runs", Resources(device)) / FILE)
+        except (InputError, WorkError) as error:
+            print(f"{label} {number}: {error}", flush=True)
+            continue
+        with atomic_write(file) as sink:
+            np.savez(sink, **columns(found, plain))
+        print(f"{label} {number}: {time.perf_counter() - began:.0f} s", flush=True)
 
 
-def scores_of(study: Study, rows: NDArray[np.intp], mean: Floats, own: Floats | None) -> Floats:
-    """Return scores (scores, 1 + replicates) of predictions of some rows of the data set."""
-    p = np.clip(mean, 1e-300, 1 - 1e-16)
-    uncertainty = -p * np.log(p) - (1 - p) * np.log1p(-p) if own is None else own
-    cases = Cases(study.label[rows], mean, uncertainty, patient=study.patient[rows])
-    batch = Batch(cases, study.weights[:, rows][:, cases.order])
-    return np.stack([score_rows(SCORES[name], batch) for name in SHOWN])
+def cross_validation(number: int) -> list[str]:
+    """Return the settings of the cross-validation of a number."""
+    return [f"cross_validation.folds={FOLDS}", f"cross_validation.repeat={division_of(number)}"]
 
 
-def frozen_draws(study: Study, label: str) -> Floats:
-    """Return the same scores of the heads on the frozen trunk, mean over their runs."""
-    test, found = np.flatnonzero(study.records.split == "test"), []
-    for one in study.runs[label].values():
-        table = []
-        for cell in ("", *(cell_of(kind, EVERYWHERE) for kind in KINDS)):
-            at = np.flatnonzero((study.cell == cell) & np.isin(study.row, test))
-            own = one["own"][at]
-            table.append(
-                scores_of(study, study.row[at], one["mean"][at], None if np.isnan(own).any() else own)
-            )
-        found.append(np.stack(table))
-    return np.asarray(np.mean(found, axis=0))
-
-
-def table(study: Study, out: Path) -> str:
-    """Return frozen and fine-tuned scores of every method on the test images, undamaged and damaged."""
-    head = ["method", "trunk", "runs", *(f"{NAMES[s]}{w}" for w in ("", ", damaged") for s in SHOWN)]
-    lines = [head, ["---"] * len(head)]
-    for label in TUNED:
-        trunks: list[tuple[str, int, Floats]] = []
-        if label in study.runs:
-            trunks.append(("frozen", len(study.runs[label]), frozen_draws(study, label)))
-        files = sorted(out.glob(f"{label.replace(' ', '-')}-[0-9]*.txt"))
-        if files:
-            folders = [out / "runs" / file.read_text() for file in files]
-            found = [draws_of(read_predictions(folder / FILE), study) for folder in folders]
-            trunks.append(("fine-tuned", len(found), np.mean(found, axis=0)))
-        for trunk, runs, draws in trunks:
-            cells = [
-                interval(part[k]) for part in (draws[0], draws[1:].mean(axis=0)) for k in range(len(SHOWN))
-            ]
-            lines.append([label, trunk, str(runs), *cells])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def finetuned_runs(data: Path, seeds: int) -> Iterable[tuple[str, int, Run]]:
+    """Yield the cross-validations: all methods for one seed of a division, then the next."""
+    for number in range(seeds * REPEATS):
+        for label, words in FINETUNED.items():
+            for many, few in SAMPLES.items():
+                words = [f"method.samples={few}" if one == f"method.samples={many}" else one for one in words]
+            words = [*words, *cross_validation(number)]
+            yield label, number, load_run(PRESET, words, data=str(data), task="in_domain", seed=number)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("results-real"), help="that of real.py")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5, help="of each division")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     out = options.out / "finetuned"
+    plain = load_task(str(options.out / "data"), "in_domain")
     out.mkdir(exist_ok=True)
-    task = load_task(str(options.out / "data"), "in_domain")
-    inputs = frozen_outputs(task, out)
-    compute(TailRuns(with_damage(task), inputs=inputs), out, options.seeds)
-    study = Study(options.out)
-    text = f"{REPLICATES} replicates; heads: {REPEATS} divisions of the patients.\n\n{table(study, out)}\n"
-    write_bytes(options.out / "finetuned.md", text.encode())
+    inputs = frozen_outputs(plain, out)
+    runs = TailRuns(with_damage(plain), inputs=inputs)
+    compute(runs, plain, out, finetuned_runs(options.out / "data", options.seeds))
 
 
 if __name__ == "__main__":

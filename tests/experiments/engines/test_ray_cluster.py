@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import pickle
 import shutil
@@ -74,7 +75,8 @@ def nodes():
 def make_cluster():
     from ray.cluster_utils import Cluster
 
-    return Cluster(initialize_head=True, head_node_args={**node(), "include_dashboard": False})
+    # Two GPUs for Ray's accounting alone: nothing computes on them.
+    return Cluster(initialize_head=True, head_node_args={**node(), "num_gpus": 2, "include_dashboard": False})
 
 
 def node():
@@ -143,6 +145,28 @@ def test_losing_a_worker_and_a_node_loses_no_trial(nodes, prepared, tmp_path):
     list(LocalEngine(places=1, device="cpu").compute([Job(run, tmp_path / "local") for run in runs]))
     assert len(bits(out)) == 2 * 6 + 2  # three short, three slow; compositions have no posterior
     assert bits(out) == bits(tmp_path / "local")
+
+
+@pytest.mark.slow
+def test_a_run_takes_several_gpus_or_a_part_of_one(nodes, prepared, tmp_path):
+    """Two processes (gloo, on the CPU) train one run in a task that holds two GPUs; two runs hold halves of one."""
+    for gpus, processes in ((2.0, 2), (0.5, 1)):
+        engine = RayEngine(nodes.address, device="cpu", cpus=0.25, gpus=gpus, attempts=1)
+        jobs = [Job(small(prepared, f"seed={seed}"), tmp_path / str(gpus)) for seed in range(3 - processes)]
+        outcomes = list(engine.compute(jobs))
+        assert [outcome.state for outcome in outcomes] == ["done"] * len(jobs), outcomes[0].message
+        begun = [json.loads((outcome.folder / "run.json").read_text()) for outcome in outcomes]
+        assert {one["processes"] for one in begun} == {processes}
+    ray.init(nodes.address, log_to_driver=False)
+    try:
+        slots = {}
+        for gpus in (2.0, 1.0, 0.5):
+            cluster = ray_cluster.Cluster(RayEngine(device="cpu", cpus=0.25, gpus=gpus))
+            slots[gpus] = cluster._count_slots()
+            cluster.close()
+        assert slots == {2.0: 1, 1.0: 2, 0.5: 4}
+    finally:
+        ray.shutdown()
 
 
 def test_results_travel_through_a_storage(nodes, prepared, tmp_path):

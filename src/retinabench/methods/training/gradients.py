@@ -168,7 +168,13 @@ def probe_limit(
 
 
 def share_limits(limits: BatchLimits, work: Work, device: torch.device) -> None:
-    """Give every process the smallest limit of all, so that they cut alike and the first one records it; all call this together."""
+    """Give every process the smallest limit of all, so that they cut alike and the first one records it.
+
+    Args:
+        limits: Of this process, changed in place; all processes call this together.
+        work: Whose limit it is.
+        device: Through which the processes exchange it.
+    """
     if distributed.current().count == 1:
         return
     none = 2**31
