@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -49,6 +50,18 @@ def test_merged_folders_keep_their_own_caches(tmp_path):
     found = cached_features(both, {"name": "means"}, means)
     assert np.array_equal(found, means(both.images(np.arange(len(both)))))
     assert all(len(list(folder.glob("features-*"))) == 1 for folder in folders)
+
+
+def test_the_cache_of_another_network_in_the_place_of_this_one_is_refused(tmp_path):
+    data = open_prepared(make_prepared(tmp_path / "data"))
+    cached_features(data, {"name": "means"}, means)
+    (mine,) = data.folder.glob("features-*")
+    cached_features(data, {"name": "others"}, lambda images: means(images) + 1)
+    (other,) = set(data.folder.glob("features-*")) - {mine}
+    shutil.rmtree(mine)
+    other.rename(mine)
+    with pytest.raises(InputError, match=r"holds features of another network\.name.*Delete the folder"):
+        cached_features(data, {"name": "means"}, means)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x93NUMPY", None])

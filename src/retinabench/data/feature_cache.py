@@ -19,7 +19,7 @@ from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
-from retinabench.core.workspace import Workspace
+from retinabench.core.workspace import Workspace, first_difference
 from retinabench.data.prepared import Prepared, open_prepared
 
 Extract = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
@@ -56,7 +56,9 @@ def _of_folder(
     key = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:12]
     workspace = Workspace(data.folder / f"features-{key}", "feature cache")
     paths = [workspace.folder / f"{number:05}.npy" for number in range(len(data.shards))]
-    if not workspace.done:
+    if workspace.done:
+        _check_origin(workspace, manifest)
+    else:
         with workspace.lock(wait=True, say=progress.say):
             workspace.begin(manifest, hint="Delete the folder.")
             with progress.track(f"Features of {data.name}", len(data), unit="images") as advance:
@@ -75,6 +77,17 @@ def _of_folder(
         _read(workspace, path, len(shard))
         for path, shard in zip(paths, data.shards, strict=True)
     ])  # fmt: skip
+
+
+def _check_origin(workspace: Workspace, manifest: Mapping[str, Any]) -> None:
+    """Refuse a complete cache that was put here in place of this one: the name of its folder says nothing of its content."""
+    begun = workspace.manifest() or {}
+    if difference := first_difference(begun, json.loads(json.dumps(manifest))):
+        raise InputError(
+            f"holds features of another {difference[0]}",
+            file=workspace.folder,
+            hint="Delete the folder; the features are then computed again.",
+        )
 
 
 def _read(workspace: Workspace, path: Path, images: int) -> NDArray[np.float32]:
