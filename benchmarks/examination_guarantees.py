@@ -259,7 +259,7 @@ def readers(examinations):
     reading = votes[np.arange(len(votes)), :, random.integers(0, 5, len(votes))]
     population = {"majority": majority(votes), "random": reading, "r2": votes[:, :, 1]}
     for truth in ("majority", "random", "r2"):
-        bank_missed, new_missed, reader_missed = {}, 0, dict.fromkeys(READERS, 0)
+        bank_missed, new_missed, reader_missed, accuracy_missed = {}, 0, dict.fromkeys(READERS, 0), {}
         for number in range(examinations):
             random = np.random.default_rng([5, number])
             votes, said = read_images(random, 150)
@@ -280,6 +280,13 @@ def readers(examinations):
             found = enter_readers(done.to_dict(), done, panel)
             possible = {truth: bank.truth} | (panel.others() if truth == "majority" else {})
             for k, name in enumerate("ab"):
+                whole = found["concepts"][name]["accuracy"]
+                for key, values in possible.items():
+                    known = values[:, k] >= 0
+                    p = np.mean(said[known, k] == values[known, k])
+                    accuracy_missed[key] = accuracy_missed.get(key, 0) + (
+                        not whole["low"] - 1e-9 <= p <= whole["high"] + 1e-9
+                    )
                 for sign, measure in ((0, "specificity"), (1, "sensitivity")):
                     ends = found["concepts"][name][measure]
                     for key, values in possible.items():
@@ -298,6 +305,8 @@ def readers(examinations):
             print(
                 f"| {truth} | {key} | {share(count, cells)} | {share(new_missed, cells) if key == truth else ''} |"
             )
+        worst = share(max(accuracy_missed.values()), cells // 2)
+        print(f"| {truth} | accuracy, the worst of these | {worst} | |")
         print(
             f"| {truth} | each reader, the worst | {share(max(reader_missed.values()), cells)} | |",
             flush=True,
