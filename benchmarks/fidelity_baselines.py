@@ -1,9 +1,9 @@
 """Packs the submissions of board runs, so that `fidelity board` ranks a lone new entry among them.
 
-    python benchmarks/fidelity_baselines.py fidelity-runs [--data idrid=data/idrid] [--out FOLDER]
+    python benchmarks/fidelity_baselines.py fidelity-runs [--data idrid=data/idrid] [--reference TASK=FILE] [--out FOLDER]
 
 Reads every submission below the folders as the board does, leaves out those that it would not rank, and writes one compact file
-per task into the package (`fidelity/leaderboard/shipped`), with the loss that its precision costs.
+per task into the package (`fidelity/leaderboard/shipped`). A task whose data or reference are not at hand is left out, and named.
 """
 
 from __future__ import annotations
@@ -26,15 +26,23 @@ def main() -> None:
     parser.add_argument(
         "--data", action="append", default=[], help="TASK=FOLDER of data that are not shipped"
     )
+    parser.add_argument("--reference", action="append", default=[], help="TASK=FILE of other references")
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args()
-    sources = dict(word.split("=", 1) for word in options.data)
+    sources, references = (
+        {task: Path(path) for task, _, path in (word.partition("=") for word in words)}
+        for words in (options.data, options.reference)
+    )
     files: dict[str, list[Path]] = {}
     for file in find_submissions(options.folders):
         files.setdefault(task_of(file), []).append(file)
     for task, own in files.items():
         target = TARGETS.find(task)
-        evaluator = make_evaluator(target, Path(sources[task]) if task in sources else None, None)
+        try:
+            evaluator = make_evaluator(target, sources.get(task), references.get(task))
+        except InputError as error:
+            print(f"{task} left out: {error}")
+            continue
         found: list[Submission] = []
         for file in own:
             try:

@@ -48,7 +48,7 @@ def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, t
     assert "&lt;script&gt;" in html
     assert html.count("<svg") > 8
     assert (
-        "Near is nearest to the references of 2 tasks (stated posterior, up to 100 gradients per example)"
+        "entries may be the nearest on 2 tasks (stated posterior, up to 100 gradients per example): Near, "
         in html
     )
     text = (tmp_path / "out" / "board.md").read_text()

@@ -39,6 +39,7 @@ from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Tab
 
 CEILING, FLOOR = "one chain of the reference", "noise floor"
 MOST_CURVES = 5  # more curves cannot be told apart
+MOST_NAMED = 4  # entries in a sentence
 COLUMNS = {
     "categorical": (
         "agreement", "total_variation", "epistemic_correlation", "epistemic_error", "disagreement_gap",
@@ -224,21 +225,18 @@ def page(board: Board) -> str:
 
 
 def leads(board: Board) -> list[str]:
-    """Return a sentence on each ranking: which entry is nearest, and which differ from it by less than can be told."""
+    """Return a sentence on each ranking: which entries may be the nearest, as far as differences are resolved."""
     found = []
     for division in dict.fromkeys(entry.division for entry in board.ranking):
         ranking = [entry for entry in board.ranking if entry.division == division]
-        first, tied = ranking[0], [entry for entry in ranking[1:] if entry.rank.places[0] == 1]
-        tasks = f"{first.tasks} tasks" if first.tasks > 1 else "one task"
+        titles = [entry.title for entry in ranking if entry.rank.places[0] == 1]
+        named = ", ".join(titles[:MOST_NAMED])
+        more = f" and {len(titles) - MOST_NAMED} more" if len(titles) > MOST_NAMED else ""
+        tasks = f" on {ranking[0].tasks} tasks" if ranking[0].tasks > 1 else ""
         where = "" if division is None else f" ({division.label})"
-        rest = (
-            f" {len(tied)} of the other {len(ranking) - 1} entries cannot be told from the first place."
-            if tied
-            else ""
-        )
+        many = "is" if len(titles) == 1 else "may be"
         found.append(
-            f"{first.title} is nearest to the references of {tasks}{where}, with a mean rank of {first.rank.quantity.value:.2g} "
-            f"among {len(ranking)} entries.{rest}"
+            f"{len(titles)} of {len(ranking)} entries {many} the nearest{tasks}{where}: {named}{more}."
         )
     return found
 
