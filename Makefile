@@ -46,11 +46,12 @@ hooks: $(VENV)/dev.stamp
 docs: $(VENV)/docs.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# The documentation as one version of the published site, on the branch gh-pages.
+# The documentation as one version of the published site, on the branch gh-pages; mike calls mkdocs. PUSH= keeps it local.
 VERSION ?= dev
+PUSH ?= --push
 docs-version: $(VENV)/docs.stamp
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --push --update-aliases $(VERSION) $(ALIAS)
-	test -z "$(ALIAS)" || $(BIN)/mike set-default --push $(ALIAS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy $(PUSH) --update-aliases $(VERSION) $(ALIAS)
+	test -z "$(ALIAS)" || PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/mike set-default $(PUSH) $(ALIAS)
 
 # The picture of README's first screen, from the report of `make demo` as it is today. Needs a Chromium.
 pictures: $(VENV)/train.stamp
