@@ -255,11 +255,15 @@ def readers(examinations):
     )
     print("| truth | rate against | this bank | new samples |\n|---|---|---|---|")
     random = np.random.default_rng(99)
-    votes, yes = read_images(random, 400_000)
+    everyone, yes = read_images(random, 400_000)
+    votes = everyone
     reading = votes[np.arange(len(votes)), :, random.integers(0, 5, len(votes))]
     population = {"majority": majority(votes), "random": reading, "r2": votes[:, :, 1]}
     for truth in ("majority", "random", "r2"):
         bank_missed, new_missed, reader_missed, accuracy_missed = {}, 0, dict.fromkeys(READERS, 0), {}
+        auroc_missed = {}
+        against = Panel(READERS, everyone, truth).others() if truth == "majority" else {}
+        against[truth] = population[truth]
         for number in range(examinations):
             random = np.random.default_rng([5, number])
             votes, said = read_images(random, 150)
@@ -287,6 +291,10 @@ def readers(examinations):
                     accuracy_missed[key] = accuracy_missed.get(key, 0) + (
                         not whole["low"] - 1e-9 <= p <= whole["high"] + 1e-9
                     )
+                area = found["concepts"][name]["auroc"]
+                for key, values in against.items():
+                    p = np.mean([np.mean(yes[values[:, k] == sign, k] == sign) for sign in (0, 1)])
+                    auroc_missed[key] = auroc_missed.get(key, 0) + (not area["low"] <= p <= area["high"])
                 for sign, measure in ((0, "specificity"), (1, "sensitivity")):
                     ends = found["concepts"][name][measure]
                     for key, values in possible.items():
@@ -307,6 +315,7 @@ def readers(examinations):
             )
         worst = share(max(accuracy_missed.values()), cells // 2)
         print(f"| {truth} | accuracy, the worst of these | {worst} | |")
+        print(f"| {truth} | AUROC, the worst of these | | {share(max(auroc_missed.values()), cells // 2)} |")
         print(
             f"| {truth} | each reader, the worst | {share(max(reader_missed.values()), cells)} | |",
             flush=True,

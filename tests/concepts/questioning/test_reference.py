@@ -8,11 +8,12 @@ import pytest
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.readers import Panel, majority, random_reader
 from retinabench.concepts.examinees.answers import Answers
+from retinabench.concepts.inference.confidence_sequences import new_sequence
 from retinabench.concepts.inference.rates import Cell
 from retinabench.concepts.questioning.answered import Answered
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.record import Record
-from retinabench.concepts.questioning.reference import AVERAGE, Strata, enter_readers
+from retinabench.concepts.questioning.reference import AVERAGE, Strata, enter_readers, ranking_against
 
 READERS = ("r1", "r2", "r3", "r4", "r5")
 
@@ -87,6 +88,21 @@ def test_all_asked_every_reader_is_known_exactly():
         assert told["disputed"] == ((votes.max(axis=1)) != votes.min(axis=1)).sum()
 
 
+def test_another_truth_compares_the_strata_that_it_makes():
+    """Two disputed samples of each kind: with 2, 1 and 3 samples of a stratum, the weights are products of their shares."""
+    truth = np.array([0, 0, 0, 0, 1, 1, 1, 1], np.int8)
+    other = np.array([0, 0, 0, 1, 1, 1, -1, 0], np.int8)
+    bank = Bank(None, ["a"], truth[:, None])
+    found = examine(bank, Answers(bank, np.array([0.1, 0.2, 0.3, 0.9, 0.8, 0.7, 0.6, 0.4])[:, None]))
+    ends = [new_sequence(pairs, pairs, 0.05 / 4) for pairs in (1, 2, 1, 1)]  # all ranked rightly
+    shares = (
+        np.array([3 * 1, 3 * 2, 1 * 1, 1 * 2]) / 12
+    )  # without x with: 3 and 1, 1 and 2 of each truth of the bank
+    got = ranking_against(found, 0, other)
+    assert got.low == pytest.approx(sum(share * end.low for share, end in zip(shares, ends, strict=True)))
+    assert got.high == 1
+
+
 def test_without_disagreement_nothing_changes():
     random = np.random.default_rng(1)
     votes = np.repeat((random.random((80, 1, 1)) < 0.4).astype(np.int8), 3, axis=2)
@@ -109,6 +125,14 @@ def test_intervals_hold_against_each_possible_truth(truth):
     _, _, panel, yes = drawn(random, 100_000)
     reading = panel.votes[np.arange(100_000), :, random.integers(0, 5, 100_000)]
     population = {(k, s): rate_against(reading[:, k], yes[:, k], s) for k in (0, 1) for s in (0, 1)}
+    truths = panel.others() | {"itself": majority(panel.votes)}
+    aurocs = [
+        {
+            key: np.mean([rate_against(values[:, k], yes[:, k], s) for s in (0, 1)])
+            for key, values in truths.items()
+        }
+        for k in (0, 1)
+    ]  # of answers of two values, the AUROC is the mean of sensitivity and specificity
     missed: dict[str, int] = {}
     for number in range(40):
         bank, answers, panel, yes = drawn(np.random.default_rng([5, number]), truth=truth)
@@ -126,6 +150,10 @@ def test_intervals_hold_against_each_possible_truth(truth):
                         missed["accuracy"] = missed.get("accuracy", 0) + (
                             not all_right["low"] - 1e-9 <= p <= all_right["high"] + 1e-9
                         )
+                    area = found["concepts"][name]["auroc"]
+                    for key, p in aurocs[place].items():
+                        kind = f"AUROC against {key}"
+                        missed[kind] = missed.get(kind, 0) + (not area["low"] <= p <= area["high"])
                 for key, values in others.items():
                     if truth == "majority" or key == "itself":
                         p = rate_against(values[:, place], yes[:, place], sign)

@@ -71,13 +71,14 @@ def ranking(answers: tuple[Floats, Floats], compared: tuple[Floats, Floats] | No
     return Ranking(value, *ends, pairs)
 
 
-def sequence(without: Floats, having: Floats) -> tuple[Ends, int]:
+def sequence(without: Floats, having: Floats, alpha: float = ALPHA) -> tuple[Ends, int]:
     """Return the interval of the AUROC, and the number of pairs that it compares.
 
     Args:
         without: P(yes) about samples without the concept, in the order in which they were asked.
         having: P(yes) about samples with it.
+        alpha: Probability of an error.
     """
     pairs = min(len(without), len(having))
     above = np.sign(having[:pairs] - without[:pairs])
-    return new_sequence(float((1 + above).sum() / 2), pairs, ALPHA), pairs
+    return new_sequence(float((1 + above).sum() / 2), pairs, alpha), pairs

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.inference.gaussian_process import says_yes
 from retinabench.concepts.inference.patients import Patients
-from retinabench.concepts.inference.ranking import Ranking, ranking
+from retinabench.concepts.inference.ranking import Floats, Ranking, ranking
 from retinabench.concepts.inference.rates import Cell, Counted
 from retinabench.concepts.questioning.record import Record
 
@@ -65,15 +65,30 @@ class Answered:
         Args:
             concept: Index of the concept.
         """
-        sample, truth, prob = self._record.about(concept)
-        answers = prob[truth == 0], prob[truth == 1]
+        _, truth, prob = self._record.about(concept)
+        return ranking(
+            (prob[truth == 0], prob[truth == 1]), self.compared(concept, self._bank.truth[:, concept])
+        )
+
+    def compared(self, concept: int, truth: NDArray[np.int8]) -> tuple[Floats, Floats] | None:
+        """Return P(yes) about the samples that the interval of a ranking compares, in the order in which they were asked.
+
+        Args:
+            concept: Index of the concept.
+            truth: (n,) 1 for the samples that ought to rank above those with 0; others take no part. Both kinds are asked about in
+                random order.
+
+        Returns:
+            P(yes) about samples of the kind 0, (n,), and 1, (m,); None where nothing can be said of new samples.
+        """
+        sample, _, prob = self._record.about(concept)
         if not self._drawn:
             if len(sample) < self._bank.cells[concept].sum():
-                return ranking(answers, None)
+                return None
             order = np.argsort(sample, kind="stable")  # an order in which the answers had no part
-            sample, truth, prob = sample[order], truth[order], prob[order]
-        kinds = [truth == 0, truth == 1]
+            sample, prob = sample[order], prob[order]
+        kinds = [truth[sample] == 0, truth[sample] == 1]
         if self.patients is not None:
-            rows = self.patients.compared(self._bank.truth[:, concept])
+            rows = self.patients.compared(truth)
             kinds = [kind & np.isin(sample, some) for kind, some in zip(kinds, rows, strict=True)]
-        return ranking(answers, (prob[kinds[0]], prob[kinds[1]]))
+        return prob[kinds[0]], prob[kinds[1]]

@@ -21,7 +21,9 @@ What the intervals are about:
 - a **reader**: the rate against that reader, to whom no uncertainty is ascribed.
 
 "New samples" of strata are images with the same shares of readings as in this bank. The accuracy is treated as the rates are, with the
-images whose truth is known as weights. AUROC and claims are against the chosen truth.
+images whose truth is known as weights. The AUROC against another truth is the mean of those between each stratum that lacks the concept by
+it and each that has it, with the products of their shares as weights; each has a sequence of its own (`inference/ranking.py`). Claims are
+against the chosen truth.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from retinabench.concepts.banks.bank import UNKNOWN
 from retinabench.concepts.banks.readers import MAJORITY, Panel
 from retinabench.concepts.inference.confidence_sequences import Ends
 from retinabench.concepts.inference.gaussian_process import says_yes
+from retinabench.concepts.inference.ranking import sequence
 from retinabench.concepts.inference.rates import ALPHA, ANYTHING, Cell, Rate
 from retinabench.concepts.questioning.answered import Answered
 from retinabench.concepts.questioning.examination import Examination
@@ -142,11 +145,36 @@ def enter_readers(found: Mapping[str, Any], examined: Examination, panel: Panel)
                 ],
                 examined.rates,
             )
+            if one["auroc"]["pairs"]:
+                ends = [Ends(one["auroc"]["low"], one["auroc"]["high"])]
+                ends += [ranking_against(examined, place, values) for values in truths]
+                one["auroc"] = {**one["auroc"], **_hull(ends)._asdict()}
         disputed = int(((votes == 1).any(axis=1) & (votes == 0).any(axis=1)).sum())
         concepts[name] = one
         readers[name] = {"disputed": disputed, "against": against}
     told = {"truth": panel.truth, "names": list(panel.readers), "concepts": readers}
     return {**found, "concepts": concepts, "readers": told}
+
+
+def ranking_against(examined: Examination, place: int, other: NDArray[np.int8]) -> Ends:
+    """Return the 95 % interval of the AUROC against another truth of the same images.
+
+    Args:
+        examined: The examination.
+        place: Index of the concept.
+        other: (n,) the other truth: 0, 1, or -1 (unknown), whose images take no part.
+    """
+    truth = np.asarray(examined.bank.truth[:, place])
+    kinds = [[(truth == sign) & (other == value) for sign in (UNKNOWN, 0, 1)] for value in (0, 1)]
+    pairs = [(a, b) for a in kinds[0] for b in kinds[1] if a.any() and b.any()]
+    total = sum(int(a.sum()) * int(b.sum()) for a, b in pairs)
+    low = high = 0.0
+    for a, b in pairs:
+        share = int(a.sum()) * int(b.sum()) / total
+        compared = examined.answered.compared(place, np.where(b, 1, np.where(a, 0, UNKNOWN)).astype(np.int8))
+        ends = ANYTHING if compared is None else sequence(*compared, ALPHA / len(pairs))[0]
+        low, high = low + share * ends.low, high + share * ends.high
+    return Ends(low, min(high, 1.0)) if pairs else ANYTHING
 
 
 def _shown(strata: Strata) -> dict[str, Any]:
