@@ -94,7 +94,7 @@ def test_every_task_trains(prepared, tmp_path, capsys, task, least):
     ("arguments", "says"),
     [
         (["verify", "empty"], "empty: holds no file to check"),
-        (["prepare", "synthetic", "--images", "40", "--size", "16", "--out", "file"], "file: is a file, and a folder is needed"),
+        (["prepare", "synthetic", "--images", "40", "--size", "16", "--out", "file"], "file: is a file where a folder is needed to write into"),
     ],
 )  # fmt: skip
 def test_a_folder_of_no_use_is_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, says):

@@ -14,6 +14,7 @@ from retinabench.cli.options import FileReader, reads_predictions, with_options
 
 HOMONYMS = {
     "--data": {"FOLDER", "BENCHMARK=FOLDER", "TASK=FOLDER"},
+    "--images": {"N", "PATH"},
     "--keep": {"N", "FOLDER"},
     "--model": {"NETWORK", "FUNCTION"},
     "--out": {"FOLDER", "FILE"},

@@ -74,13 +74,10 @@ def predict(
         option("--data", "FOLDER", "With a run: prepared folder, to test on as the shifted domain."),
     ] = None,
     images: Annotated[
-        Path | None, option("--source", "PATH", "With an exported model: folder or zip of images.")
-    ] = None,
-    earlier: Annotated[
-        Path | None, option("--images", "PATH", "An earlier name of --source.", hidden=True)
+        Path | None, option("--images", "PATH", "With an exported model: folder or zip of images.")
     ] = None,
     labels: Annotated[
-        str | None, option("--labels", "FILE", "With --source: a CSV in that folder (image, grade, patient).")
+        str | None, option("--labels", "FILE", "With --images: a CSV in that folder (image, grade, patient).")
     ] = None,
     columns: Annotated[
         list[str] | None,
@@ -92,14 +89,13 @@ def predict(
     quiet: Silent = False,
 ) -> None:
     """Test a trained run on another data set, or predict raw images with an exported model."""
-    images = images or earlier
     if (data is None) == (images is None):
-        raise InputError("name either --data (with a run) or --source (with an exported model)")
+        raise InputError("name either --data (with a run) or --images (with an exported model)")
     if images is not None:
         _predict_images(folder, images, out, labels, columns, model, device, quiet)
         return
     if labels is not None or columns:
-        raise InputError("--labels and --column belong to --source")
+        raise InputError("--labels and --column belong to --images")
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.predict import predict_on
     from retinabench.methods.training.distributed import current

@@ -62,7 +62,7 @@ def _check_same_model(predictions: Predictions, about: About, weights: str, fold
         raise InputError(
             "does not say which weights predicted it",
             file=predictions.source,
-            hint="Give predictions.parquet of the exported run, or: retinabench predict MODEL --source … --labels … --out FILE.parquet",
+            hint="Give predictions.parquet of the exported run, or: retinabench predict MODEL --images … --labels … --out FILE.parquet",
         )
     theirs = {"config_hash": about.config_hash, "weights": weights}
     for key, name in (("config_hash", "of another run"), ("weights", "by other weights")):
