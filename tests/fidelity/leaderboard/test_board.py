@@ -63,6 +63,14 @@ def test_an_entry_that_missed_a_task_is_not_in_the_final_ranking(folder, evaluat
     assert [row["title"] for row in found["ranking"]] == ["Near", "Middling"]
 
 
+def test_a_lone_entry_on_all_tasks_has_no_ranking_over_them(folder, evaluators):
+    for title in ("Middling", "Far"):
+        (folder / f"{title}-energy-gap-0" / "submission.npz").unlink()
+    board = make_board(score_tasks(find_submissions([folder]), evaluators)[0])
+    assert [len(task.ranked) for task in board.tasks] == [3, 1]
+    assert not board.ranking
+
+
 def test_settings_of_one_title_are_told_apart(tmp_path, evaluators):
     probs = 0.8 * evaluators["fundus"].reference.probs + 0.2 / 5
     for k, rate in enumerate((0.1, 0.2)):

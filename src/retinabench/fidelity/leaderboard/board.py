@@ -110,6 +110,8 @@ def _over_tasks(tasks: Sequence[TaskBoard], division: Division) -> list[RankedEn
     if not found:
         return rows
     titles = [title for title in found[0].titles if all(title in of_task.titles for of_task in found)]
+    if len(titles) < 2 and len(found) > 1:
+        return rows  # the only entry on all tasks is compared with no other one
     columns = [[of_task.titles.index(title) for title in titles] for of_task in found]
     over_tasks = np.mean([of.replicates[:, own] for of, own in zip(found, columns, strict=True)], axis=0)
     shared = places_of_ranks(over_tasks) if len(found) > 1 else found[0].resolution.places
