@@ -160,7 +160,8 @@ def by_two(prepared, tmp_path_factory):
     program.write_text(EVERY)
     codes, said = train(2, prepared, out, LENET, program=[str(program)])
     assert codes == [0, 0], said
-    return {folder.name.split("-")[0]: folder for folder in out.iterdir()}
+    # The folder of a run on top of another one is named after both: map-tta-lenet-….
+    return {folder.name.partition("-lenet")[0].rpartition("-")[2]: folder for folder in out.iterdir()}
 
 
 @pytest.mark.slow
@@ -182,12 +183,14 @@ def test_two_processes_train_every_method(by_two, prepared, tmp_path, name):
             assert torch.allclose(states[0][key], states[1][key], rtol=1e-3, atol=1e-4), key
         assert np.allclose(*probs, atol=1e-3)
     else:
-        # Other noise, so other numbers, of the same size: losses of nine steps near log 2.
+        # Other noise, so other numbers, of the same size: losses of nine steps near log 2. The members of BatchEnsemble get
+        # other images, as another seed would give them: its losses then have a standard deviation of .09 over six seeds.
         assert np.isfinite(probs[1]).all()
         if hasattr(METHODS[name], "trained_by"):  # it has the weights of another run, and no losses
             return
         losses = [json.loads((f / "metrics.jsonl").read_text().splitlines()[-1])["loss"] for f in (one, two)]
-        assert losses[0] == pytest.approx(losses[1], rel=0.2)
+        tolerance = {"abs": 0.25} if name == "batch_ensemble" else {"rel": 0.2}
+        assert losses[0] == pytest.approx(losses[1], **tolerance)
 
 
 @pytest.mark.slow
