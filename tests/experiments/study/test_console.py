@@ -39,13 +39,13 @@ def test_sizes():
     assert (size(12.4e6), size(999.6e6), size(3.4e9)) == ("12 MB", "1000 MB", "3.4 GB")
 
 
-def plan(**changes):
+def plan(folder, **changes):
     lines = [
         PlanLine("country_shift", "map", 4, 2, 1, 3600.0, 10**6, 10**6),
         PlanLine("country_shift", "dropout", 0, 3, 0, 60.0, 10**6, 0),
     ]
     given = {
-        "study": study(Path(), Path("d")), "lines": lines, "device": "cpu", "parallel": 2, "drawn_bytes": 0,
+        "study": study(folder, Path("d")), "lines": lines, "device": "cpu", "parallel": 2, "drawn_bytes": 0,
         "free_bytes": 10**9, "images_per_second": None,
     }  # fmt: skip
     return Plan(**given | changes)
@@ -59,14 +59,14 @@ def cells_of(table):
     ]
 
 
-def test_a_plan_is_summed_over_what_is_left():
-    rows = cells_of(plan_table(plan()))
+def test_a_plan_is_summed_over_what_is_left(tmp_path):
+    rows = cells_of(plan_table(plan(tmp_path)))
     assert rows[0] == ["country_shift", "map", "4", "2", "1", "5", "60 min", "5", "6 MB"]
     assert rows[-1][:6] == ["all", "", "4", "5", "1", "8"]
-    text = list(plan_lines(plan()))
+    text = list(plan_lines(plan(tmp_path)))
     assert text[0].startswith("8 runs, 5.05 CPU-hours, with 2 at once: about 2.5 h;")
     assert "Estimated by a probe on cpu" in text[1]
-    assert list(plan_lines(plan(free_bytes=10)))[-1] == "The free disk space is not sufficient."
+    assert list(plan_lines(plan(tmp_path, free_bytes=10)))[-1] == "The free disk space is not sufficient."
 
 
 def failed(state: State):
