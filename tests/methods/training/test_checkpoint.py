@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, WorkError
 from retinabench.methods.posteriors.drawn_weights import DrawnWeights
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training import checkpoint as module
@@ -30,6 +30,36 @@ def test_tensors_numbers_and_text_make_the_round_trip(tmp_path):
     found = load_tensors(tmp_path / "a.pt")
     assert torch.equal(found.pop("w"), content.pop("w"))
     assert found == content
+
+
+class Interrupted:
+    """A file whose writes begin to fail with an error after some bytes, as Ctrl-C or a full disk make them."""
+
+    def __init__(self, file, error):
+        self.file, self.error, self.left = file, error, 300
+
+    def write(self, data):
+        self.left -= len(data)
+        if self.left < 0:
+            raise self.error
+        return self.file.write(data)
+
+    def flush(self):
+        self.file.flush()
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(KeyboardInterrupt(), KeyboardInterrupt), (OSError(28, "No space left on device"), WorkError)],
+    ids=["Ctrl-C", "full disk"],
+)
+def test_what_stops_a_write_is_what_is_raised(tmp_path, monkeypatch, error, raised):
+    """PyTorch's archive fails again while it is closed, and would hide what happened first."""
+    save = torch.save
+    monkeypatch.setattr(torch, "save", lambda content, file: save(content, Interrupted(file, error)))
+    with pytest.raises(raised):
+        save_tensors(tmp_path / "a.pt", {"w": torch.zeros(1000)})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_damaged_file_is_named(tmp_path):

@@ -36,7 +36,7 @@ def save_tensors(path: Path, content: Any) -> None:
             torch.save(content, handle)
         except RuntimeError as error:  # PyTorch closes its archive after a failed write, and that fails too
             failed: BaseException | None = error
-            while failed is not None and not isinstance(failed, OSError):
+            while isinstance(failed, RuntimeError):  # down to what failed first: a full disk, Ctrl-C
                 failed = failed.__context__
             raise failed or error from None
 
