@@ -147,7 +147,7 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
         )
         if zero.size:  # NumPy drops them at the end of text, which would make two ids one
             raise InputError("holds a zero byte", file=source, row=int(zero[0]) + 1, column=name)
-        return _text(words.fill_null(""), int(lengths.max()) if len(words) else 0)
+        return as_text(words.fill_null(""), int(lengths.max()) if len(words) else 0)
     if name == "label" and (pa.types.is_boolean(column.type) or pa.types.is_string(column.type)):
         column = _without_words(column)
     if name == "grade" and pa.types.is_string(column.type):
@@ -159,8 +159,13 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
         raise not_a_number(source, name, column) from None
 
 
-def _text(words: pa.Array, longest: int) -> NDArray[np.str_]:
-    """(N,) texts, which cannot be changed, of at most `longest` characters."""
+def as_text(words: pa.Array, longest: int) -> NDArray[np.str_]:
+    """Return (N,) texts without missing ones as an array that cannot be changed, without an object for each.
+
+    Args:
+        words: The texts; none holds a zero byte.
+        longest: Characters of the longest.
+    """
     text = np.empty(len(words), f"=U{max(longest, 1)}")
     for start in range(0, len(words), BLOCK):
         part = words.slice(start, BLOCK)

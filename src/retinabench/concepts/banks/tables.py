@@ -18,7 +18,7 @@ from retinabench.concepts.banks.bank import UNKNOWN, Bank
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.untrusted.text import unquoted
-from retinabench.predictions.arrow_columns import not_a_number
+from retinabench.predictions.arrow_columns import as_text, combined, not_a_number
 from retinabench.predictions.columns import check_count, check_size
 from retinabench.predictions.formats.bounded_parquet import open_parquet, read_table
 from retinabench.predictions.formats.csv_format import broken_csv, csv_header, unquote
@@ -142,13 +142,7 @@ def _text(column: pa.ChunkedArray) -> NDArray[Any]:
     # NumPy drops zero bytes at the end of text; where there are any, they are refused as a column of objects.
     if not whole or pa.compute.any(pa.compute.match_substring(column, "\0")).as_py():
         return np.asarray(column.to_pylist(), object)
-    width = int(pa.compute.max(pa.compute.binary_length(column)).as_py() or 0)
-    if not width or not pa.compute.all(pa.compute.string_is_ascii(column)).as_py():
-        return np.asarray(column.to_numpy(), np.str_)
-    # A letter is a byte: made equally long, the ids are an array already.
-    padded = pa.compute.ascii_rpad(column, width, "\0").combine_chunks()
-    same = np.frombuffer(padded.buffers()[2], f"S{width}", len(padded), padded.offset * width)
-    return same.astype(np.str_)
+    return as_text(combined(column), int(pa.compute.max(pa.compute.utf8_length(column)).as_py() or 0))
 
 
 def _numbers(path: Path, name: str, column: pa.Array) -> NDArray[Any]:
