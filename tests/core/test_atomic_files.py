@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from retinabench.core import atomic_files
 from retinabench.core.atomic_files import atomic_write, claim, explain, sweep, write_bytes, write_json
 from retinabench.core.errors import InputError, WorkError
 
@@ -52,14 +53,44 @@ def test_of_many_claims_one_succeeds_and_a_later_one_changes_nothing(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["SHA256SUMS", "claimed.json"]
 
 
-def test_sweeping_deletes_old_temporary_files_alone(tmp_path):
-    names = [".x.json.1234.part", ".x.json.1234.claim", ".young.5678.part", "x.part", ".hidden"]
-    for name in names:
+def test_sweeping_deletes_the_temporary_files_of_writers_that_have_ended(tmp_path):
+    for name in (".x.json.1234.part", ".x.json.1234.claim", "x.part", ".hidden"):
         (tmp_path / name).touch()
-    for name in (names[0], names[1], "x.part", ".hidden"):
-        os.utime(tmp_path / name, (time.time() - 7200,) * 2)
+    with atomic_write(tmp_path / "y") as handle:
+        handle.write(b"new")
+        (being_written,) = tmp_path.glob(".y.*.part")
+        sweep(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == {being_written.name, "x.part", ".hidden"}
+    assert (tmp_path / "y").read_bytes() == b"new"
+
+
+def test_without_locks_of_the_file_system_temporary_files_are_swept_after_an_hour(tmp_path, monkeypatch):
+    def refused(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(atomic_files.fcntl, "flock", refused)
+    for name in (".old.1234.part", ".young.5678.part"):
+        (tmp_path / name).touch()
+    os.utime(tmp_path / ".old.1234.part", (time.time() - 7200,) * 2)
     sweep(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {".young.5678.part", "x.part", ".hidden"}
+    assert [path.name for path in tmp_path.iterdir()] == [".young.5678.part"]
+    write_bytes(tmp_path / "x", b"content")
+    assert (tmp_path / "x").read_bytes() == b"content"
+
+
+def test_a_temporary_file_that_is_swept_before_it_is_locked_is_created_again(tmp_path, monkeypatch):
+    lock, swept = atomic_files.fcntl.flock, []
+
+    def late(handle, operation):
+        if not swept:
+            swept.append(next(tmp_path.glob(".x.*.part")))
+            swept[0].unlink()
+        lock(handle, operation)
+
+    monkeypatch.setattr(atomic_files.fcntl, "flock", late)
+    write_bytes(tmp_path / "x", b"content")
+    assert swept
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,13 @@ from retinabench.core.checksums import (
 )
 from retinabench.core.errors import InputError, WorkError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+OLD = 3600.0  # seconds; longer than any write takes
+
 
 @contextlib.contextmanager
 def atomic_write(path: str | Path, *, checked: bool = False) -> Iterator[IO[bytes]]:
@@ -51,16 +58,18 @@ def atomic_write(path: str | Path, *, checked: bool = False) -> Iterator[IO[byte
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep_once(path.parent.absolute())
-        with open(temporary, "wb") as handle:
+        with _open_held(temporary) as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        if checked:
-            with list_locked(path.parent):
-                _list_checksum(path, sha256(temporary))
+            if os.name == "nt":
+                handle.close()  # Windows renames no open file
+            if checked:
+                with list_locked(path.parent):
+                    _list_checksum(path, sha256(temporary))
+                    os.replace(temporary, path)
+            else:
                 os.replace(temporary, path)
-        else:
-            os.replace(temporary, path)
         _flush_folder(path.parent)
     except OSError as error:
         raise explain(error, path) from error
@@ -74,6 +83,18 @@ def _temporary(path: Path, ending: str) -> Path:
     """Return a new name beside `path`; it is cut where it would be longer than the 255 bytes that most file systems allow."""
     start = os.fsdecode(os.fsencode(path.name)[:200])
     return path.with_name(f".{start}.{secrets.token_hex(4)}.{ending}")
+
+
+def _open_held(path: Path) -> IO[bytes]:
+    """Create a temporary file and hold its lock while it is open, which tells `sweep` that its writer lives."""
+    while True:
+        handle = open(path, "wb")  # noqa: SIM115 - the caller closes it
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        if path.exists():
+            return handle
+        handle.close()  # deleted by a sweep between the two steps
 
 
 def write_bytes(path: str | Path, content: bytes, *, checked: bool = False) -> None:
@@ -154,26 +175,46 @@ def claim(path: str | Path, content: Any) -> None:
     if path.exists():
         return
     own = _temporary(path, "claim")
-    write_json(own, content)
     try:
-        with list_locked(path.parent):
-            if not path.exists():
-                _list_checksum(path, sha256(own))
-                os.link(own, path)
+        with _open_held(own) as handle:
+            handle.write(json_text(content).encode())
+            handle.flush()
+            os.fsync(handle.fileno())
+            with list_locked(path.parent):
+                if not path.exists():
+                    _list_checksum(path, sha256(own))
+                    os.link(own, path)
     except FileExistsError:
         pass
     except OSError:
         write_json(path, content, checked=True)
     finally:
-        own.unlink()
+        with contextlib.suppress(OSError):
+            own.unlink(missing_ok=True)
 
 
 def sweep(folder: Path) -> None:
-    """Delete temporary files of killed writes in `folder`: those older than an hour, longer than any write takes."""
+    """Delete temporary files of killed writes in `folder`: those whose lock no writer holds.
+
+    On a file system without locks those older than an hour are deleted, longer than any write takes.
+    """
     for leftover in (*folder.glob(".*.part"), *folder.glob(".*.claim")):
-        with contextlib.suppress(OSError):
-            if time.time() - leftover.stat().st_mtime > 3600:
+        with contextlib.suppress(OSError), open(leftover, "r+b") as handle:
+            if _abandoned(handle):
                 leftover.unlink()
+
+
+def _abandoned(handle: IO[bytes]) -> bool:
+    """Whether no living process writes a temporary file."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+    return time.time() - os.fstat(handle.fileno()).st_mtime > OLD
 
 
 @functools.cache
